@@ -1,29 +1,31 @@
-# `make study` and `make test` are all the set-up there is; everything they need, they install.
+# `make study` and `make test` install everything that they need.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 TOOLS := $(VENV)/.tools
 SOAK := $(VENV)/.soak
+INSTALL := $(BIN)/pip install --quiet --require-hashes
 
 .DEFAULT_GOAL := help
 .PHONY: help study test soak check format schemas bench clean system-packages soak-packages
 
-help: ## Show this list.
+help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(RUNTIME): pyproject.toml requirements/train.txt
+# Every package is pinned with its hashes. PyTorch's CPU build, if pip finds it, needs no CUDA libraries.
+$(RUNTIME): pyproject.toml requirements/train.txt requirements/torch-cpu.txt requirements/torch-cuda.txt
 	@sh scripts/make-venv.sh $(PYTHON) $(VENV)
-	@$(BIN)/pip install --quiet -r requirements/train.txt
-	@$(BIN)/pip install --quiet -e '.[train,nvidia,lab]'
+	@$(INSTALL) -r requirements/torch-cpu.txt 2>/dev/null || $(INSTALL) -r requirements/torch-cuda.txt
+	@$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(TOOLS): $(RUNTIME) requirements/dev.txt
-	@$(BIN)/pip install --quiet -r requirements/dev.txt
+	@$(INSTALL) -r requirements/dev.txt
 	@touch $@
 
 $(SOAK): $(TOOLS) requirements/soak.txt
-	@$(BIN)/pip install --quiet -r requirements/soak.txt
+	@$(INSTALL) -r requirements/soak.txt
 	@touch $@
 
 study: $(RUNTIME) ## Train the two spoken-digit models here and write the example report.
@@ -32,10 +34,10 @@ study: $(RUNTIME) ## Train the two spoken-digit models here and write the exampl
 test: $(TOOLS) system-packages ## Install what the tests need and run all of them.
 	@$(BIN)/pytest -n 3 --dist loadgroup
 
-soak: $(SOAK) soak-packages ## Run the long tests: 200 kills at random moments, faults of Slurm, the wheel, many more examples.
+soak: $(SOAK) soak-packages ## Run the long tests: 200 kills at random times, faults of Slurm and Kubernetes, the wheel, and more random examples.
 	@$(BIN)/pytest -n 2 --dist loadgroup -m 'soak or hypothesis' --hypothesis-profile=soak --timeout=3600
 
-check: $(TOOLS) ## Formatting, lint, types and layers.
+check: $(TOOLS) ## Check formatting, lint, types, and layers.
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
@@ -45,7 +47,7 @@ format: $(TOOLS) ## Format the code and fix what lint can fix.
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
-schemas: $(RUNTIME) ## Write the JSON Schemas of the specs again.
+schemas: $(RUNTIME) ## Regenerate the JSON Schemas of the specs.
 	@for name in workload cluster study offers plan site sweep job deployment; do $(BIN)/gpuyard schema $$name > schemas/$$name.schema.json; done
 
 bench: $(RUNTIME) ## Run every benchmark.
@@ -54,8 +56,9 @@ bench: $(RUNTIME) ## Run every benchmark.
 system-packages: ## Install the Debian packages that some tests need (root or sudo).
 	@sh scripts/install-system-packages.sh
 
-soak-packages: ## The same, and those of the long tests.
+soak-packages: ## Also install the packages of the long tests, and build Kubernetes once.
 	@sh scripts/install-system-packages.sh soak
+	-@sh scripts/build-kubernetes.sh >/dev/null
 
-clean: ## Remove what make made.
+clean: ## Remove everything that make created.
 	rm -rf $(VENV) study dist build site

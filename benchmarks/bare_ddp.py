@@ -1,4 +1,4 @@
-"""The training loop that one would write by hand: DDP over gloo, a loop, a clock."""
+"""A training loop as one would write it by hand: DDP over gloo, a loop, and a timer."""
 
 import time
 
@@ -10,7 +10,7 @@ from gpuyard.workloads.spoken_digits import linear
 
 
 class BareLoop:
-    """The linear spoken-digit model in the current process group."""
+    """Train the linear spoken-digit model in the current process group."""
 
     def __init__(self, batch: int) -> None:
         torch.manual_seed(0)

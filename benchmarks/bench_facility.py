@@ -1,4 +1,4 @@
-"""Seconds to design the room of 1,000 servers, with its three-tier network: the slower of two."""
+"""Measure the seconds to design a room of 1,000 servers with its three-tier network: the slower of two designs."""
 
 import json
 import time
@@ -9,24 +9,24 @@ from gpuyard.report.answers.facility.room_document import design_document
 from gpuyard.specs import Cluster
 
 
-def clusters() -> list[Cluster]:
-    described = [
+def build_clusters() -> list[Cluster]:
+    machines = [
         {"machine": "dgx-h100", "network": {"link": "infiniband-ndr", "rails": 8}},
         {"machine": "supermicro-4029gp-trt", "network": {"link": "infiniband-hdr"}},
     ]
     return [
         Cluster.model_validate(
-            {"name": "1,000 servers", "nodes": 1000, **one}, context=known_names()
+            {"name": "1,000 servers", "nodes": 1000, **machine}, context=known_names()
         )
-        for one in described
+        for machine in machines
     ]
 
 
 def main() -> None:
-    # imports and tables are not what is timed
-    design_facility(clusters()[1].model_copy(update={"nodes": 4}))
+    # load imports and tables before the timer starts
+    design_facility(build_clusters()[1].model_copy(update={"nodes": 4}))
     seconds = []
-    for cluster in clusters():  # each once: a second time, its racks would be remembered
+    for cluster in build_clusters():  # each once, because racks are cached
         start = time.perf_counter()
         document = design_document(design_facility(cluster))
         seconds.append(time.perf_counter() - start)

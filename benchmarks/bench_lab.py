@@ -1,9 +1,8 @@
-"""How true a lab is: measured over theoretical speed of an all-reduce, for 2, 4 and 8 nodes.
+"""Measure the accuracy of a lab: measured over theoretical all-reduce speed for 2, 4, and 8 nodes.
 
-Theory is the ring, 2·(k−1)/k·N/B, with what frames of 1,500 bytes leave of a link for payload. The
-fastest round counts: a shaped link is never too fast by chance, and whatever else the machine does only
-slows it down. Eight nodes at 1 Gbit/s ask for 8 Gbit/s in all, which two quiet cores just carry. Needs
-root.
+The theoretical time is that of a ring, 2·(k−1)/k·N/B, where B is the payload rate with frames of 1,500 bytes. The fastest
+round counts, because a shaped link is never too fast and other work on the machine only slows it down. Eight nodes at
+1 Gbit/s need 8 Gbit/s in total, which two idle cores can just carry. Needs root.
 """
 
 import json
@@ -24,15 +23,15 @@ from gpuyard.measure.collectives.expected import LAB_PAYLOAD
 from gpuyard.predict.collectives import ring_all_reduce_seconds
 
 NODES, ROUNDS = 8, 5
-# the dilated lab shapes its links like the one before it, so its smaller groups would be the same again
+# the dilated lab shapes its links like the previous one, so its smaller groups would repeat those results
 LABS = (("100 Mbit/s", 1.0, (2, 4, 8)), ("1 Gbit/s", 1.0, (2, 4, 8)), ("10 Gbit/s", 10.0, (8,)))
-GRADIENT_SECONDS = 0.32  # that a link takes for all gradients once, as the machine runs
+GRADIENT_SECONDS = 0.32  # wall-clock time for a link to send all gradients once
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="gpuyard-bench-lab-") as home:
         os.environ["GPUYARD_HOME"] = home
-        cases = [case for one in LABS for case in measure(*one)]
+        cases = [case for settings in LABS for case in measure(*settings)]
     for case in cases:
         print(
             f"{case['nodes']} nodes at {case['link']}, dilation {case['dilation']:g}: "
@@ -54,11 +53,11 @@ def measure(link: str, dilation: float, counts: tuple[int, ...]) -> list[dict[st
     plan = lab.plan_lab(NODES, link, dilation=dilation, name="bench-lab")
     rate = plan.nodes[0].rate_bytes_per_second
     size = int(rate / dilation * GRADIENT_SECONDS) // (4 * NODES) * 4 * NODES
-    with lab.temporary(plan) as made:
-        by_count = run(made, size, counts)
+    with lab.temporary(plan) as temporary_lab:
+        by_count = run_ranks(temporary_lab, size, counts)
     cases = []
     for count in counts:
-        seconds = [took / dilation for took in by_count[count]]
+        seconds = [wall_seconds / dilation for wall_seconds in by_count[count]]
         theory = float(ring_all_reduce_seconds(count, size, rate))
         cases.append(
             {
@@ -74,40 +73,39 @@ def measure(link: str, dilation: float, counts: tuple[int, ...]) -> list[dict[st
     return cases
 
 
-def run(made: lab.Lab, size: int, counts: tuple[int, ...]) -> dict[int, list[float]]:
-    """Seconds of each round by node count, as the machine's clock saw them.
+def run_ranks(temporary_lab: lab.Lab, size: int, counts: tuple[int, ...]) -> dict[int, list[float]]:
+    """Return the wall-clock seconds of each round by node count.
 
-    Ranks are forked from this process, which has torch already: to start it 24 times would be most of
-    the benchmark.
+    The ranks are forked from this process, because importing torch 24 times would dominate the benchmark.
     """
     fork = multiprocessing.get_context("fork")
-    hears, says = fork.Pipe(duplex=False)
+    receiver, sender = fork.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as directory:
         ranks = [
-            fork.Process(target=rank_on, args=(node, rank, directory, (size, counts), says))
-            for rank, node in enumerate(made.nodes)
+            fork.Process(target=run_rank, args=(node, rank, directory, (size, counts), sender))
+            for rank, node in enumerate(temporary_lab.nodes)
         ]
         for process in ranks:
             process.start()
-        says.close()
+        sender.close()
         seconds = defaultdict(list)
         try:
             while True:
-                count, took = hears.recv()
-                seconds[count].append(took)
+                count, wall_seconds = receiver.recv()
+                seconds[count].append(wall_seconds)
         except EOFError:
             pass
         for process in ranks:
             process.join()
     if any(process.exitcode for process in ranks):
-        raise SystemExit("a rank failed; what it said is above")
+        raise SystemExit("a rank failed; its output is above")
     return seconds
 
 
-def rank_on(
-    node: lab.Node, rank: int, directory: str, task: tuple[int, tuple[int, ...]], says: Connection
+def run_rank(
+    node: lab.Node, rank: int, directory: str, task: tuple[int, tuple[int, ...]], sender: Connection
 ) -> None:
-    """Rounds of all-reduces in groups of the first 2, 4 and 8 nodes."""
+    """Run rounds of all-reduces in groups of the first 2, 4, and 8 nodes."""
     size, counts = task
     node.enter()
     os.environ["GLOO_SOCKET_IFNAME"] = node.interface
@@ -117,7 +115,7 @@ def rank_on(
     )
     groups = {count: dist.new_group(list(range(count))) for count in counts}
     gradients = torch.zeros(size // 4)
-    for round_number in range(1 + ROUNDS):  # the first opens connections and is not counted
+    for round_number in range(1 + ROUNDS):  # the first opens connections and does not count
         for count, group in groups.items():
             dist.barrier()
             if rank >= count:
@@ -125,12 +123,12 @@ def rank_on(
             dist.all_reduce(torch.zeros(1), group=group)
             start = perf_counter()
             dist.all_reduce(gradients, group=group)
-            took = torch.tensor([perf_counter() - start], dtype=torch.float64)
-            dist.all_reduce(took, op=dist.ReduceOp.MAX, group=group)
+            slowest = torch.tensor([perf_counter() - start], dtype=torch.float64)
+            dist.all_reduce(slowest, op=dist.ReduceOp.MAX, group=group)
             if rank == 0 and round_number:
-                says.send((count, float(took)))
+                sender.send((count, float(slowest)))
     dist.barrier()
-    says.close()
+    sender.close()
     os._exit(0)
 
 

@@ -1,6 +1,8 @@
-"""Lease and release round trips a second while 8 processes contend for 8 GPUs, each on the disk before it is
-acknowledged; and how much later a command starts than without a lease. Beside each, the CPU time that it takes, which other
-work on the machine changes less."""
+"""Measure lease round trips per second while 8 processes contend for 8 GPUs, and the start-up time that a lease adds.
+
+A round trip is a lease and its release, both flushed to disk before they are acknowledged. The benchmark also reports CPU
+time, which other work on the machine influences less.
+"""
 
 import json
 import multiprocessing
@@ -13,39 +15,38 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpuyard.share.service.caller import this_process
+from gpuyard.share.broker import Broker
+from gpuyard.share.models import LeaseRequest
 from gpuyard.share.setup import set_up
-from gpuyard.share.store.broker import Broker
-from gpuyard.share.store.lease import LeaseRequest
 
 PROCESSES, SECONDS, STARTS = 8, 5.0, 15
 EXEC = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
 
 
 def client(directory: Path, begin: float, count: "multiprocessing.Queue[int]") -> None:
-    """Take any GPU and give it back, as the launcher does, without a command between."""
-    broker, caller, request = Broker(directory), this_process(), LeaseRequest()
+    """Lease and release any GPU in a loop, as the launcher does, without running a command."""
+    broker, request = Broker(directory), LeaseRequest()
     while time.monotonic() < begin:
         time.sleep(0.001)
     trips = 0
     while time.monotonic() < begin + SECONDS:
-        turn, lock = broker.ask(caller, request)
-        assert turn.lease.held
-        assert broker.finish(caller, turn.lease.id, childless=True)
+        status, lock = broker.ask(request)
+        assert status.lease.held
+        assert broker.finish(status.lease.id, childless=True)
         os.close(lock)
         trips += 1
     count.put(trips)
     broker.close()
 
 
-def cpu_seconds_of_children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def measure_child_cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
-def round_trips_per_second(directory: Path) -> tuple[float, float]:
-    """And CPU seconds of one, the start of the processes included."""
-    before = cpu_seconds_of_children()
+def measure_round_trips(directory: Path) -> tuple[float, float]:
+    """Return round trips per second, and the CPU seconds of each, including the start of the processes."""
+    before = measure_child_cpu_seconds()
     count: multiprocessing.Queue[int] = multiprocessing.Queue()
     begin = time.monotonic() + 1
     clients = [
@@ -57,11 +58,11 @@ def round_trips_per_second(directory: Path) -> tuple[float, float]:
     trips = sum(count.get() for _ in clients)
     for process in clients:
         process.join()
-    return trips / SECONDS, (cpu_seconds_of_children() - before) / trips
+    return trips / SECONDS, (measure_child_cpu_seconds() - before) / trips
 
 
-def commits_per_second(directory: Path) -> float:
-    """What the disk allows one writer: each commit of the store waits for one flush."""
+def measure_flushes_per_second(directory: Path) -> float:
+    """Measure the disk's flushes per second for one writer; each commit of the store waits for one."""
     path = directory / "flush"
     with path.open("wb", buffering=0) as file:
         begin = time.perf_counter()
@@ -71,15 +72,17 @@ def commits_per_second(directory: Path) -> float:
     return 100 / (time.perf_counter() - begin)
 
 
-def seconds_to_start(*before: str) -> tuple[float, float]:
-    """From here to the first thing that a command does: it says what time it is. And CPU seconds of all."""
-    cpu = cpu_seconds_of_children()
+def measure_start(*prefix: str) -> tuple[float, float]:
+    """Return the seconds until a command prints the time, and the CPU seconds of everything."""
+    cpu = measure_child_cpu_seconds()
     begin = time.time()
-    done = subprocess.run((*before, "date", "+%s.%N"), check=True, capture_output=True, text=True)
-    return float(done.stdout) - begin, cpu_seconds_of_children() - cpu
+    finished = subprocess.run(
+        (*prefix, "date", "+%s.%N"), check=True, capture_output=True, text=True
+    )
+    return float(finished.stdout) - begin, measure_child_cpu_seconds() - cpu
 
 
-def _medians(measured: list[tuple[float, float]]) -> tuple[float, float]:
+def _compute_medians(measured: list[tuple[float, float]]) -> tuple[float, float]:
     seconds, cpu = zip(*measured, strict=True)
     return statistics.median(seconds), statistics.median(cpu)
 
@@ -90,23 +93,23 @@ def main() -> None:
         os.environ["GPUYARD_SHARE_DIR"] = str(directory)
         set_up(directory, fake_gpus=8)
         keeper = Broker(directory)
-        value, cpu_each = round_trips_per_second(directory)
-        flushes = commits_per_second(directory)
+        value, cpu_per_trip = measure_round_trips(directory)
+        flushes = measure_flushes_per_second(directory)
         keeper.close()
         lease = (str(Path(sys.executable).parent / "gpuyard"), "lease", "1", "--")
         bare, leased = [], []
-        for _ in range(STARTS):  # in turns, so that both see the same machine
-            bare.append(seconds_to_start())
-            leased.append(seconds_to_start(*lease))
-        python = [seconds_to_start(sys.executable, "-c", EXEC) for _ in range(STARTS)]
-    bare_seconds, bare_cpu = _medians(bare)
-    leased_seconds, leased_cpu = _medians(leased)
-    python_seconds, python_cpu = _medians(python)
+        for _ in range(STARTS):  # alternate, so that both see the same machine
+            bare.append(measure_start())
+            leased.append(measure_start(*lease))
+        python = [measure_start(sys.executable, "-c", EXEC) for _ in range(STARTS)]
+    bare_seconds, bare_cpu = _compute_medians(bare)
+    leased_seconds, leased_cpu = _compute_medians(leased)
+    python_seconds, python_cpu = _compute_medians(python)
     added = leased_seconds - bare_seconds
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(
         f"{value:.0f} round trips/s with {PROCESSES} processes, {2 * value:.0f} commits/s, "
-        f"{cpu_each * 1000:.2f} ms of CPU each"
+        f"{cpu_per_trip * 1000:.2f} ms of CPU each"
     )
     print(f"this disk flushes {flushes:.0f} times/s for one writer: {2 * value / flushes:.1f} ×")
     print(
@@ -123,7 +126,7 @@ def main() -> None:
                 "name": "bench_lease",
                 "value": value,
                 "unit": "round trips/s",
-                "cpu_ms_each": cpu_each * 1000,
+                "cpu_ms_each": cpu_per_trip * 1000,
                 "added_start_up_ms": added * 1000,
                 "added_cpu_ms": (leased_cpu - bare_cpu) * 1000,
                 "load": os.getloadavg()[0],

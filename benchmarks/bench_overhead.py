@@ -1,8 +1,7 @@
-"""What gpuyard's measuring costs: its samples/s over those of a bare loop, same model and cores.
+"""Measure the overhead of gpuyard's measurements: its samples/s over those of a bare loop with the same model and cores.
 
-The two take turns of about a second inside the same rank processes, the order changes every round,
-and the median of the rounds' ratios counts: a machine whose speed drifts drifts for both. 1 is no
-overhead.
+The two alternate about every second inside the same rank processes, and their order changes every round. The median ratio
+counts, so a drift in the machine's speed affects both. 1 means no overhead.
 """
 
 import json
@@ -32,10 +31,10 @@ def main() -> None:
             )
             for rank in range(WORKERS)
         ]
-        said = [rank.communicate()[0] for rank in ranks]
+        outputs = [rank.communicate()[0] for rank in ranks]
     if any(rank.returncode for rank in ranks):
-        sys.exit("a rank failed; what it said is above")
-    rounds = [tuple(map(float, line.split())) for line in said[0].splitlines()]
+        sys.exit("a rank failed; its output is above")
+    rounds = [tuple(map(float, line.split())) for line in outputs[0].splitlines()]
     ratios = [bare / ours for ours, bare in rounds]
     print(
         json.dumps(
@@ -46,8 +45,12 @@ def main() -> None:
                 "better": "higher",
                 "rounds": len(rounds),
                 "ratios": [round(ratio, 3) for ratio in ratios],
-                "gpuyard_samples_per_second": _speed([ours for ours, _ in rounds]),
-                "bare_samples_per_second": _speed([bare for _, bare in rounds]),
+                "gpuyard_samples_per_second": _compute_samples_per_second(
+                    [ours for ours, _ in rounds]
+                ),
+                "bare_samples_per_second": _compute_samples_per_second(
+                    [bare for _, bare in rounds]
+                ),
                 "workers": WORKERS,
                 "batch_per_worker": BATCH,
             }
@@ -55,7 +58,7 @@ def main() -> None:
     )
 
 
-def _speed(step_seconds: list[float]) -> float:
+def _compute_samples_per_second(step_seconds: list[float]) -> float:
     return round(WORKERS * BATCH / statistics.median(step_seconds), 1)
 
 

@@ -1,20 +1,23 @@
-"""Candidates evaluated and ranked a second on one core: the whole catalog's offers for ResNet-50, with
-every filter, the front, the choice and its reasons."""
+"""Measure candidates evaluated and ranked per second on one core.
+
+The candidates are all catalog offers for ResNet-50; the time includes every filter, the Pareto front, and the choice with its
+reasons.
+"""
 
 import json
 import os
 import time
 
 from gpuyard.catalog import models
-from gpuyard.planner.search import plan_result, search
+from gpuyard.planner.search import build_result, search
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Plan
 
 ROUNDS = 5
 
 
-def question() -> tuple[Plan, Workload]:
-    """More than 100,000 candidates: all ways, GPUs, numbers of nodes, networks, batches and remedies."""
+def build_question() -> tuple[Plan, Workload]:
+    """Build a plan with more than 100,000 candidates: all purchase options, GPUs, node counts, networks, batches, and remedies."""
     workload = Workload.model_validate(
         {
             "name": "ResNet-50",
@@ -42,22 +45,22 @@ def question() -> tuple[Plan, Workload]:
 
 def main() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    plan, workload = question()
+    plan, workload = build_question()
     profile = models().get("resnet50")
     start = time.perf_counter()
-    found = plan_result(search(plan, workload, profile), workload)
-    first = time.perf_counter() - start  # with files, caches and machine graphs
+    result = build_result(search(plan, workload, profile), workload)
+    first = time.perf_counter() - start  # includes files, caches, and machine graphs
     seconds = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
-        found = plan_result(search(plan, workload, profile), workload)
+        result = build_result(search(plan, workload, profile), workload)
         seconds.append(time.perf_counter() - start)
     best = min(seconds)
     print(
-        f"{found.candidates:,} candidates from {found.offers:,} offers, {found.feasible:,} would do"
+        f"{result.candidates:,} candidates from {result.offers:,} offers, {result.feasible:,} are feasible"
     )
     print(f"first time {first:.3f} s, then {best:.3f} s (best of {ROUNDS})")
-    value = found.candidates / best
+    value = result.candidates / best
     print(f"100,000 candidates take {100_000 / value:.3f} s")
     print(json.dumps({"name": "bench_plan", "value": value, "unit": "candidates/s"}))
 

@@ -1,5 +1,7 @@
-"""Configurations predicted a second on one core: a sweep of a million over numbers of GPUs, batches,
-link rates, precisions and strategies of ResNet-50; and how long one prediction takes on the command line."""
+"""Measure configurations predicted per second on one core, and the time of one prediction on the command line.
+
+The sweep has a million configurations of ResNet-50: numbers of GPUs, batches, link rates, precisions, and strategies.
+"""
 
 import json
 import os
@@ -14,10 +16,10 @@ import numpy as np
 from gpuyard.catalog import gpus, models
 from gpuyard.predict import STRATEGIES, Scenario
 from gpuyard.predict.compute import ComputeLines, roofline
-from gpuyard.predict.constants import fitted
+from gpuyard.predict.constants import load_tuning
 from gpuyard.predict.platform import Fleet
-from gpuyard.predict.table import HardwareRates, chunks, step_parts
-from gpuyard.predict.transport import InMachine, Networks
+from gpuyard.predict.table import HardwareRates, chunks, compute_step_parts
+from gpuyard.predict.transport import MachineLinks, Networks
 from gpuyard.specs import Precision, Workload
 
 ROUNDS = 3
@@ -31,39 +33,39 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16")
 COMPARED = ("ddp", "horovod", "parameter-server")
 
 
-def sweep() -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """Samples a second of every combination."""
+def predict_sweep() -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    """Return the samples per second of every combination."""
     profile, gpu = models().get("resnet50"), gpus().get("a100-sxm4-80gb")
-    inside = InMachine.of(gpu, 8, "nvswitch").pipe(8)
+    inside = MachineLinks.from_topology(gpu, 8, "nvswitch").pipe(8)
     nodes, rates = (axis.ravel() for axis in np.meshgrid(NODES, LINK_BYTES_PER_SECOND))
-    alike = np.ones_like(nodes)
-    rdma = Networks(rates, np.inf * alike, np.nan * alike, np.zeros(len(nodes), dtype=bool))
+    ones = np.ones_like(nodes)
+    rdma = Networks(rates, np.inf * ones, np.nan * ones, np.zeros(len(nodes), dtype=bool))
     links = HardwareRates(
-        inside.bytes_per_second * alike,
-        inside.latency_seconds * alike,
-        *rdma.between(nodes, fitted()),
+        inside.bytes_per_second * ones,
+        inside.latency_seconds * ones,
+        *rdma.exchange_rates(nodes, load_tuning()),
     )
-    fleet = Fleet(nodes, 8 * alike, links)
-    spot = np.repeat(np.arange(len(nodes)), len(BATCHES))
+    fleet = Fleet(nodes, 8 * ones, links)
+    placement = np.repeat(np.arange(len(nodes)), len(BATCHES))
     batch = np.tile(BATCHES, len(nodes))
-    found = []
+    results = []
     for strategy, precision in product(COMPARED, PRECISIONS):
         line = roofline(profile, gpu, precision)
         scenario = Scenario(
             Workload(name="bench", model="resnet50", precision=precision),
             profile,
             fleet,
-            ComputeLines(line.fixed_seconds * alike, line.seconds_per_sample * alike),
+            ComputeLines(line.fixed_seconds * ones, line.seconds_per_sample * ones),
             STRATEGIES[strategy],
         )
-        for part in chunks(len(spot)):
-            table = scenario.table(fleet.rows(spot[part], batch[part]))
-            found.append(table.gpus * batch[part] / step_parts(table).step_seconds)
-    return np.concatenate(found)
+        for part in chunks(len(placement)):
+            table = scenario.build_table(fleet.select_rows(placement[part], batch[part]))
+            results.append(table.gpus * batch[part] / compute_step_parts(table).step_seconds)
+    return np.concatenate(results)
 
 
-def command_seconds() -> float:
-    """From the start of Python to its end; the first run, which may compile, is not counted."""
+def measure_command_seconds() -> float:
+    """Time whole Python processes; the first run, which may compile bytecode, does not count."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     seconds = []
     for _ in range(1 + COMMANDS):
@@ -79,15 +81,15 @@ def command_seconds() -> float:
 
 
 def main() -> None:
-    print(f"gpuyard {' '.join(COMMAND)}: {command_seconds():.2f} s (median of {COMMANDS})")
+    print(f"gpuyard {' '.join(COMMAND)}: {measure_command_seconds():.2f} s (median of {COMMANDS})")
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    sweep()  # imports, files and caches are not what is timed
+    predict_sweep()  # load imports, files, and caches before the timer starts
     seconds = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
-        found = sweep()
+        rates = predict_sweep()
         seconds.append(time.perf_counter() - start)
-    rows = len(found)
+    rows = len(rates)
     print(f"{rows:,} configurations in {min(seconds):.3f} s (best of {ROUNDS})")
     value = rows / min(seconds)
     print(json.dumps({"name": "bench_predict", "value": value, "unit": "configurations/s"}))

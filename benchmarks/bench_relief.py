@@ -1,8 +1,8 @@
-"""How much the best remedy brings at equal loss: the linear model, 2 nodes at 1 Gbit/s, batch 50 a node.
+"""Measure the speed-up of the best remedy at equal loss: the linear model, 2 nodes at 1 Gbit/s, batch 50 per node.
 
-Plain DDP and the remedies train the same samples one after the other in the same rank processes, on a lab
-that exists for this run only. Needs root, and the spoken digits (`gpuyard data fetch spoken-digits`): from
-random clips, which stand in for them, nothing is learnt. 1 is plain DDP's speed.
+Plain DDP and the remedies train the same samples in turn, in the same rank processes, on a temporary lab. Needs root and the
+spoken digits (`gpuyard data fetch spoken-digits`), because a model learns nothing from the random clips that replace them.
+The value 1 is the speed of plain DDP.
 """
 
 import json
@@ -30,9 +30,14 @@ WORKLOAD = Workload(
 
 def main() -> None:
     plan = lab.plan_lab(NODES, LINK, name=f"bench-relief-{os.getpid()}")
-    with lab.temporary(plan) as made:
+    with lab.temporary(plan) as temporary_lab:
         relief = plan_relief(
-            WORKLOAD, NODES, BATCH, LabNodes(plan, made), samples=SAMPLES, remedies=REMEDIES
+            WORKLOAD,
+            NODES,
+            BATCH,
+            LabNodes(plan, temporary_lab),
+            samples=SAMPLES,
+            remedies=REMEDIES,
         )
         result = run_relief(relief)
     best = result.best
@@ -53,7 +58,7 @@ def main() -> None:
                         "speed_up": round(result.speed_up(run), 3),
                         "loss": run.loss,
                         "equal_loss": result.equal_loss(run),
-                        "learnt": result.learnt(run),
+                        "learnt": result.learned_share(run),
                     }
                     for run in result.runs
                 ],

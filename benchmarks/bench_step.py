@@ -1,4 +1,4 @@
-"""What one call of `gpuyard.step()` costs a training loop: in a job that reports to a file, and outside of one."""
+"""Measure the time of one `gpuyard.step()` call in a training loop, inside a job that reports to a file and outside a job."""
 
 import json
 import os
@@ -12,24 +12,24 @@ CALLS, ROUNDS = 200_000, 7
 LOOP = f"""
 import gpuyard, time
 step = gpuyard.step
-for call in (lambda samples: None, step):  # the first round makes the reporter, and is not counted
+for call in (lambda samples: None, step):  # the first round creates the reporter and does not count
     call(samples=64)
 best = []
 for call in (lambda samples: None, step):
-    began = time.perf_counter()
+    start = time.perf_counter()
     for _ in range({CALLS}):
         call(samples=64)
-    best.append((time.perf_counter() - began) / {CALLS})
+    best.append((time.perf_counter() - start) / {CALLS})
 print(best[1] - best[0])
 """
 
 
-def seconds_a_call(environment: dict[str, str]) -> float:
-    """Beside a call of nothing, in a process of its own."""
-    done = subprocess.run(
+def measure_seconds_per_call(environment: dict[str, str]) -> float:
+    """Measure in a separate process, minus the time of an empty call."""
+    finished = subprocess.run(
         [sys.executable, "-c", LOOP], env=environment, capture_output=True, text=True, check=True
     )
-    return float(done.stdout)
+    return float(finished.stdout)
 
 
 def main() -> None:
@@ -40,13 +40,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         for number in range(ROUNDS):
             file = Path(directory) / str(number)
-            inside.append(seconds_a_call({**plain, "GPUYARD_STEPS": str(file)}))
-            outside.append(seconds_a_call(plain))
-    began = time.perf_counter()
+            inside.append(measure_seconds_per_call({**plain, "GPUYARD_STEPS": str(file)}))
+            outside.append(measure_seconds_per_call(plain))
+    start = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import gpuyard; gpuyard.step()"], env=plain, check=True)
-    whole = time.perf_counter() - began
-    print(f"in a job {min(inside) * 1e6:.2f} µs, outside {min(outside) * 1e6:.2f} µs a call")
-    print(f"a Python that imports it and ends: {whole * 1e3:.0f} ms")
+    process_seconds = time.perf_counter() - start
+    print(f"in a job {min(inside) * 1e6:.2f} µs, outside {min(outside) * 1e6:.2f} µs per call")
+    print(f"a Python process that imports it and exits: {process_seconds * 1e3:.0f} ms")
     document = {
         "name": "step",
         "value": min(inside) * 1e6,

@@ -1,6 +1,6 @@
-"""One rank of bench_overhead: gpuyard's timed point and the bare loop, in turns, in one process group.
+"""One rank of bench_overhead: it alternates gpuyard's measurement and the bare loop in one process group.
 
-Usage: overhead_rank.py RANK WORLD BATCH DIRECTORY SECONDS. Rank 0 prints a line a round: the median
+Usage: overhead_rank.py RANK WORLD BATCH DIRECTORY SECONDS. Rank 0 prints one line per round: the median
 step seconds of gpuyard and of the bare loop.
 """
 
@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from bare_ddp import BareLoop
-from gpuyard.measure.training.point import measure_point, read_samples
+from gpuyard.measure.training.point import load_job_samples, measure_point
 from gpuyard.measure.training.records import TrainingJob
 from gpuyard.run.peers import Peers
 from gpuyard.specs import Dataset, Workload
@@ -44,8 +44,8 @@ job = TrainingJob(
 )
 
 
-def with_gpuyard() -> tuple[float, int, int]:
-    """The median step of what `gpuyard bench train` would report, its windows and their steps."""
+def measure_gpuyard() -> tuple[float, int, int]:
+    """Return the median step seconds that `gpuyard bench train` would report, the windows, and the steps per window."""
     result = measure_point(
         job,
         batch,
@@ -58,30 +58,30 @@ def with_gpuyard() -> tuple[float, int, int]:
     return statistics.median(w.seconds / steps for w in result.windows), len(result.windows), steps
 
 
-def with_bare_loop(windows: int, steps: int) -> float:
+def measure_bare_loop(windows: int, steps: int) -> float:
     loop = BareLoop(batch)
     loop.train(3)
     return statistics.median(loop.window_seconds(steps) / steps for _ in range(windows))
 
 
-began = time.monotonic()
-samples = read_samples(job)
+start = time.monotonic()
+samples = load_job_samples(job)
 peers = Peers(job)
 windows, steps = 5, 2
 rounds = 0
 while True:
     if rounds % 2:
-        bare = with_bare_loop(windows, steps)
-        ours, windows, steps = with_gpuyard()
+        bare = measure_bare_loop(windows, steps)
+        ours, windows, steps = measure_gpuyard()
     else:
-        ours, windows, steps = with_gpuyard()
-        bare = with_bare_loop(windows, steps)
+        ours, windows, steps = measure_gpuyard()
+        bare = measure_bare_loop(windows, steps)
     gc.collect()
     rounds += 1
     if rank == 0:
         print(ours, bare, flush=True)
-    # rank 0 decides, so that no rank waits for another that has stopped
-    (more,) = peers.agree([time.monotonic() - began < budget_seconds])
+    # rank 0 decides, so that no rank waits for one that has stopped
+    (more,) = peers.broadcast([time.monotonic() - start < budget_seconds])
     if not more:
         break
 dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""A small GPT, as people write it: tokens in, the logits of every next token out."""
+"""A small GPT in plain PyTorch: it maps tokens to the logits of every next token."""
 
 import torch
 from torch import Tensor, nn
@@ -29,10 +29,10 @@ class Block(nn.Module):
 class Gpt(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.words, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(TOKENS, WIDTH)
+        self.tokens, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(TOKENS, WIDTH)
         self.blocks = nn.Sequential(*(Block() for _ in range(DEPTH)))
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY, bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
         positions = torch.arange(tokens.shape[1], device=tokens.device)
-        return self.head(self.norm(self.blocks(self.words(tokens) + self.positions(positions))))
+        return self.head(self.norm(self.blocks(self.tokens(tokens) + self.positions(positions))))

@@ -1,13 +1,13 @@
 """Fit the predictor's free constants to the published tables and write them into the package.
 
     python scripts/fit_constants.py            # writes src/gpuyard/predict/data/fitted.json
-    python scripts/fit_constants.py --check    # exits 1 where the file would change
+    python scripts/fit_constants.py --check    # exits 1 if the file would change
 
-Needs scipy. A constant is sought on the scale where it is free (a share as its logit, the rest as
-logarithms) by least squares on soft-L1 of the logarithm of predicted over published. Every source
-(one publisher's machines under one software stack) counts the same, in it every series. A penalty draws each constant back to its default, so
-that what the tables say nothing about stays where it is. It is done once with all tables, for the
-package, and once without each table, for `gpuyard validate`. Nothing is random.
+Needs scipy. The fit is least squares on the soft-L1 loss of log(predicted / published). Each constant is fitted on an unbounded
+scale: a share as its logit, all others as logarithms. Every source (one publisher's machines under one software stack) has the
+same weight, and so has every series within it. A penalty pulls each constant toward its default, so constants that the tables
+say nothing about keep theirs. The fit runs once with all tables, for the package, and once without each table, for
+`gpuyard validate`. Nothing is random.
 """
 
 import argparse
@@ -22,21 +22,21 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from fit_intervals import errors_of, spreads
-from gpuyard.catalog.published import SIZING_TABLES, TRAINING_TABLES, published
+from fit_intervals import collect_errors, fit_spreads
+from gpuyard.catalog.published import SIZING_TABLES, TRAINING_TABLES, published_table
 from gpuyard.catalog.published_rows import SingleGpuRow
 from gpuyard.predict.constants import RooflineFit, Tuning
 from gpuyard.predict.interval import NORMAL_90
 from gpuyard.predict.table import Floats
-from gpuyard.predict.validation.cases import Cases, compiled
+from gpuyard.predict.validation.cases import Cases, compile_cases
 from gpuyard.predict.validation.collectives import predicted_seconds, timed_all_reduces
 from gpuyard.predict.validation.single import (
     Pair,
     batch_pairs,
     estimated_seconds,
+    load_single_gpu_rows,
     measured_seconds,
-    one_gpu_rows,
-    slower_by,
+    measured_to_predicted,
     smaller_batch_seconds,
 )
 
@@ -45,10 +45,11 @@ ALL_REDUCE = "allreduce"
 TABLES = (*TRAINING_TABLES, ALL_REDUCE)
 NAMES = [field.name for field in fields(Tuning)]
 SHARES = {name for name in NAMES if name.endswith("_share") or name.startswith("overlap")}
-SCALE = 0.05  # errors beyond it count linearly, not squared
-DRAWN_BACK = 1.0  # a constant e times off its default costs as much as a table that is SCALE off
-HELD_UNSEEN = 0.9
-TABLES_WORTH = 2.5  # more than that, and the older tables get worse by more than a point
+SCALE = 0.05  # larger errors count linearly instead of squared
+# a constant that differs by a factor of e from its default costs as much as a table with an error of SCALE
+PULL_TO_DEFAULT = 1.0
+UNSEEN_COVERAGE = 0.9
+TOTAL_SOURCE_WEIGHT = 2.5  # with a larger weight, the older tables get worse by more than a point
 DIGITS = 3
 
 
@@ -56,13 +57,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare, do not write")
     check = parser.parse_args().check
-    cases = {name: compiled(published(name).rows) for name in TRAINING_TABLES}
-    sets: dict[str, Any] = {"all": fitted_without(None, cases), "without": {}}
+    cases = {name: compile_cases(published_table(name).rows) for name in TRAINING_TABLES}
+    sets: dict[str, Any] = {"all": fit_without(None, cases), "without": {}}
     for name in TABLES:
-        sets["without"][name] = fitted_without(name, cases)
-    sets["roofline"] = rooflines()
-    sets["roofline"]["spread"] = one_gpu_spread(sets)
-    sets["spread"] = intervals(sets, cases)
+        sets["without"][name] = fit_without(name, cases)
+    sets["roofline"] = fit_rooflines()
+    sets["roofline"]["spread"] = fit_single_gpu_spread(sets)
+    sets["spread"] = fit_interval_spreads(sets, cases)
     text = json.dumps(sets, indent=1) + "\n"
     if check:
         sys.exit(0 if OUTPUT.read_text(encoding="utf-8") == text else 1)
@@ -71,70 +72,71 @@ def main() -> None:
     print(text)
 
 
-def intervals(sets: dict[str, Any], cases: dict[str, list[Cases]]) -> dict[str, Any]:
-    """What intervals reach, by errors of every table with constants that were not fitted to it."""
+def fit_interval_spreads(sets: dict[str, Any], cases: dict[str, list[Cases]]) -> dict[str, Any]:
+    """Fit interval widths to every table's errors, predicted with constants that were not fitted to that table."""
     predicted = []
     for name in (*TRAINING_TABLES, *SIZING_TABLES):
         constants = sets["without"][name] if name in cases else sets["all"]
         tuning = Tuning(**constants["constants"])
-        members = cases[name] if name in cases else compiled(published(name).rows)
-        predicted += [(one, one.predicted(tuning)) for one in members]
-    return spreads(errors_of(predicted))
+        members = cases[name] if name in cases else compile_cases(published_table(name).rows)
+        predicted += [(member, member.predict(tuning)) for member in members]
+    return fit_spreads(collect_errors(predicted))
 
 
-def fitted_without(left_out: str | None, cases: dict[str, list[Cases]]) -> dict[str, Any]:
-    used = [name for name in TABLES if name != left_out]
-    start = free(Tuning())
-    weights = weights_of({name: cases[name] for name in used if name != ALL_REDUCE})
+def fit_without(excluded: str | None, cases: dict[str, list[Cases]]) -> dict[str, Any]:
+    used = [name for name in TABLES if name != excluded]
+    start = to_free_scale(Tuning())
+    weights = weigh_rows({name: cases[name] for name in used if name != ALL_REDUCE})
 
     def residuals(x: Floats) -> Floats:
-        tuning = bound(x)
-        blocks = [soft(log_errors(name, cases, tuning) / SCALE, weights[name]) for name in used]
-        blocks.append(DRAWN_BACK * (x - start))
+        tuning = from_free_scale(x)
+        blocks = [
+            soft_l1_residuals(compute_log_errors(name, cases, tuning) / SCALE, weights[name])
+            for name in used
+        ]
+        blocks.append(PULL_TO_DEFAULT * (x - start))
         return np.concatenate(blocks)
 
-    found = bound(least_squares(residuals, start).x)
-    tuning = Tuning(**{name: rounded(value) for name, value in asdict(found).items()})
+    fitted = from_free_scale(least_squares(residuals, start).x)
+    tuning = Tuning(**{name: round_to_digits(value) for name, value in asdict(fitted).items()})
     return {"constants": asdict(tuning)}
 
 
-def rooflines() -> dict[str, Any]:
-    """One set on all GPUs, and for each GPU one without its rows."""
-    rows, pairs = one_gpu_rows(), batch_pairs()
+def fit_rooflines() -> dict[str, Any]:
+    """Fit one set of constants to all GPUs, and one per GPU without its rows."""
+    rows, pairs = load_single_gpu_rows(), batch_pairs()
     ids = sorted({row.gpu for row in rows} | {small.gpu for small, _ in pairs})
 
-    def without(gpu: str) -> RooflineFit:
+    def fit_without_gpu(gpu: str) -> RooflineFit:
         others = [pair for pair in pairs if pair[0].gpu != gpu]
-        return roofline_of([row for row in rows if row.gpu != gpu], others)
+        return fit_roofline([row for row in rows if row.gpu != gpu], others)
 
     return {
-        "all": asdict(roofline_of(rows, pairs)),
-        "without": {gpu: asdict(without(gpu)) for gpu in ids},
+        "all": asdict(fit_roofline(rows, pairs)),
+        "without": {gpu: asdict(fit_without_gpu(gpu)) for gpu in ids},
     }
 
 
-def one_gpu_spread(sets: dict[str, Any]) -> dict[str, float]:
-    """σ of one GPU's step that was not measured: so large that the interval around it holds 90 % of the
-    figures of GPUs that the constants have not seen."""
-    by_basis = slower_by(lambda gpu: RooflineFit(**sets["roofline"]["without"][gpu]))
+def fit_single_gpu_spread(sets: dict[str, Any]) -> dict[str, float]:
+    """Fit σ for a one-GPU step that was not measured.
+
+    The interval around the prediction contains 90% of the figures of GPUs that the constants were not fitted to.
+    """
+    by_basis = measured_to_predicted(lambda gpu: RooflineFit(**sets["roofline"]["without"][gpu]))
     return {
-        name: rounded_up(
-            float(np.quantile(np.abs(np.log(ratio)), HELD_UNSEEN, method="inverted_cdf"))
+        name: round_up(
+            float(np.quantile(np.abs(np.log(ratio)), UNSEEN_COVERAGE, method="inverted_cdf"))
             / NORMAL_90
         )
         for name, ratio in by_basis.items()
     }
 
 
-def roofline_of(rows: Sequence[SingleGpuRow], pairs: Sequence[Pair]) -> RooflineFit:
+def fit_roofline(rows: Sequence[SingleGpuRow], pairs: Sequence[Pair]) -> RooflineFit:
     measured = measured_seconds(rows)
     measured_smaller = measured_seconds([small for small, _ in pairs])
     names = [field.name for field in fields(RooflineFit)]
     start = np.log([getattr(RooflineFit(), name) for name in names])
-
-    def as_fit(x: Floats) -> RooflineFit:
-        values = np.exp(x).tolist()
-        return RooflineFit(**{n: rounded(v) for n, v in zip(names, values, strict=True)})
 
     def residuals(x: Floats) -> Floats:
         fit = RooflineFit(**dict(zip(names, np.exp(x).tolist(), strict=True)))
@@ -144,48 +146,54 @@ def roofline_of(rows: Sequence[SingleGpuRow], pairs: Sequence[Pair]) -> Roofline
             [np.arcsinh(errors / 0.2), np.arcsinh(smaller / 0.05), 0.1 * (x - start)]
         )
 
-    return as_fit(least_squares(residuals, start).x)
+    values = np.exp(least_squares(residuals, start).x).tolist()
+    return RooflineFit(**{n: round_to_digits(v) for n, v in zip(names, values, strict=True)})
 
 
-def weights_of(cases: dict[str, list[Cases]]) -> dict[str, Floats]:
-    """Of every row: sources count the same, in a source all series, in a series all rows. All sources together
-    count as much as TABLES_WORTH tables did, against what draws constants back; timed all-reduces as one."""
-    rows = {name: [row for one in members for row in one.rows] for name, members in cases.items()}
-    every = [row for members in rows.values() for row in members]
-    series = Counter((row.source, row.series, row.model, row.precision) for row in every)
-    of_source = Counter(key[0] for key in series)
-    each = TABLES_WORTH / len(of_source)
-    found = {
+def weigh_rows(cases: dict[str, list[Cases]]) -> dict[str, Floats]:
+    """Return the weight of every row, by table.
+
+    Sources have equal weights, so do the series of a source, and so do the rows of a series. All sources together
+    weigh TOTAL_SOURCE_WEIGHT, and all timed all-reduces weigh 1.
+    """
+    rows = {
+        name: [row for member in members for row in member.rows] for name, members in cases.items()
+    }
+    all_rows = [row for table in rows.values() for row in table]
+    rows_in = Counter((row.source, row.series, row.model, row.precision) for row in all_rows)
+    series_in = Counter(key[0] for key in rows_in)
+    source_weight = TOTAL_SOURCE_WEIGHT / len(series_in)
+    weights = {
         name: np.array(
             [
-                each
-                / of_source[row.source]
-                / series[row.source, row.series, row.model, row.precision]
-                for row in members
+                source_weight
+                / series_in[row.source]
+                / rows_in[row.source, row.series, row.model, row.precision]
+                for row in table
             ]
         )
-        for name, members in rows.items()
+        for name, table in rows.items()
     }
     timed = len(timed_all_reduces())
-    return found | {ALL_REDUCE: np.full(timed, 1 / timed)}
+    return weights | {ALL_REDUCE: np.full(timed, 1 / timed)}
 
 
-def soft(errors: Floats, weight: Floats) -> Floats:
-    """Residuals whose squares are the weighted soft-L1 loss."""
+def soft_l1_residuals(errors: Floats, weight: Floats) -> Floats:
+    """Return residuals whose squares are the weighted soft-L1 loss."""
     return np.sqrt(2 * (np.sqrt(1 + errors**2) - 1) * weight)
 
 
-def log_errors(name: str, cases: dict[str, list[Cases]], tuning: Tuning) -> Floats:
+def compute_log_errors(name: str, cases: dict[str, list[Cases]], tuning: Tuning) -> Floats:
     if name == ALL_REDUCE:
         rows = timed_all_reduces()
         measured = np.array([row.seconds for row in rows])
         return np.log(measured / predicted_seconds(rows, tuning))
     return np.concatenate(
-        [np.log(c.measured_seconds / c.predicted(tuning).step_seconds) for c in cases[name]]
+        [np.log(c.measured_seconds / c.predict(tuning).step_seconds) for c in cases[name]]
     )
 
 
-def free(tuning: Tuning) -> Floats:
+def to_free_scale(tuning: Tuning) -> Floats:
     return np.array(
         [
             np.log(value / (1 - value)) if name in SHARES else np.log(value)
@@ -194,7 +202,7 @@ def free(tuning: Tuning) -> Floats:
     )
 
 
-def bound(x: Floats) -> Tuning:
+def from_free_scale(x: Floats) -> Tuning:
     return Tuning(
         **{
             name: float(1 / (1 + np.exp(-value)) if name in SHARES else np.exp(value))
@@ -203,13 +211,13 @@ def bound(x: Floats) -> Tuning:
     )
 
 
-def rounded_up(value: float) -> float:
-    """So that the last row that an interval must hold is not lost to rounding."""
+def round_up(value: float) -> float:
+    """Round up, so that rounding does not push the last row out of its interval."""
     unit = 10.0 ** (np.floor(np.log10(value)) + 1 - DIGITS)
-    return rounded(float(np.ceil(value / unit) * unit))
+    return round_to_digits(float(np.ceil(value / unit) * unit))
 
 
-def rounded(value: float) -> float:
+def round_to_digits(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 

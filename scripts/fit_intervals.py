@@ -1,11 +1,10 @@
-"""How wide intervals have to be for a software stack that nobody described: `interval.Reach`, sized on published
-tables by leaving one source out. `fit_constants.py` calls it and writes what it finds.
+"""Fit the width of `PredictionInterval` for an unknown software stack to the errors of published tables.
 
-Each side of the interval is a quantile of what predictions were off by, as a sum of reasons that are never
-negative (quantile regression). Every source counts the same, and in it every series, whatever their numbers of
-rows. The quantiles of the sources that are in the fit are not those of one that is not: so both sides are then
-stretched, by the least that makes the aims hold on sources left out. Each source is also judged by an interval that it
-had no say in at all, its stretch included. Nothing is random.
+`fit_constants.py` calls this module and writes the result. Each side of the interval is a quantile of the prediction errors: a
+sum of terms with nonnegative coefficients, found by quantile regression. Sources have equal weights, and so have the series of
+a source, however many rows they have. Intervals fitted to some sources are too narrow for others. Therefore both sides are
+stretched by the smallest factors that reach the target coverage on sources excluded from the fit. Each source is also tested
+with an interval whose fit and stretch both exclude it. Nothing is random.
 """
 
 from collections import Counter
@@ -17,19 +16,19 @@ import numpy as np
 from scipy.optimize import minimize
 
 from gpuyard.predict.constants import UNCERTAINTY, Spread
-from gpuyard.predict.interval import MOST_DOUBLINGS, Distance, Reach, saturating
-from gpuyard.predict.table import Floats, Truths
+from gpuyard.predict.interval import MAX_DOUBLINGS, Distance, PredictionInterval, saturate
+from gpuyard.predict.table import Booleans, Floats
 from gpuyard.predict.validation.cases import Cases
-from gpuyard.predict.validation.score import distance
+from gpuyard.predict.validation.score import measure_distance
 
-# aims: the average over sources left out, and the least of any
-AVERAGE, LEAST = 0.9, 0.75
+# target coverage of excluded sources: on average, and for each
+TARGET_MEAN_COVERAGE, TARGET_MIN_COVERAGE = 0.9, 0.75
 QUANTILE = 0.9
 STRETCHES = np.arange(1.0, 4.0, 0.05)
-SMOOTH = 0.003  # within so much of zero an error counts a little on both sides
-ENOUGH_ROWS = 4  # of fewer, one that is outside is more than a quarter
-MOST_ROWS = 700  # of a source that the fit looks at; the coverage is that of all rows
-WIDTHS = 100  # of a source whose median width is taken
+SMOOTHING = 0.003  # errors this close to zero count a little on both sides
+MIN_ROWS = 4  # with fewer rows in a source, a single miss already breaks TARGET_MIN_COVERAGE
+MAX_FITTED_ROWS = 700  # per source; coverage is calculated on all rows
+MAX_WIDTHS = 100  # rows per source whose median width is calculated
 ROUNDING = 1e-9
 SLOW = ("tax", "exchange", "batch")
 FAST = ("exchange_fast", "batch_fast")
@@ -37,10 +36,10 @@ FAST = ("exchange_fast", "batch_fast")
 
 @dataclass(frozen=True)
 class Errors:
-    """What was off by how much, and how far it was from what it stands on."""
+    """The prediction error of every row, and its distance from the measurement that the prediction starts from."""
 
     slower: Floats  # log of measured over predicted seconds
-    far: Distance
+    distance: Distance
     source: "np.ndarray[Any, np.dtype[np.str_]]"
     weight: Floats  # sums to one in a source
 
@@ -49,22 +48,22 @@ class Errors:
         return sorted(set(self.source.tolist()))
 
     @property
-    def some(self) -> Truths:
-        """Enough rows of every source."""
+    def sampled(self) -> Booleans:
+        """At most MAX_FITTED_ROWS evenly spaced rows of every source."""
         chosen = np.zeros(len(self.slower), dtype=bool)
         for name in self.sources:
             rows = np.flatnonzero(self.source == name)
-            chosen[rows[:: -(-len(rows) // MOST_ROWS)]] = True
+            chosen[rows[:: -(-len(rows) // MAX_FITTED_ROWS)]] = True
         return chosen
 
 
-def errors_of(predicted: list[tuple[Cases, Any]]) -> Errors:
-    """Of cases with the steps that were predicted for them."""
+def collect_errors(predicted: list[tuple[Cases, Any]]) -> Errors:
+    """Collect the errors of cases, given with their predicted steps."""
     rows = [row for cases, _ in predicted for row in cases.rows]
     series = [(row.source, row.series, row.model, row.precision) for row in rows]
-    in_series, of_source = Counter(series), Counter(key[0] for key in set(series))
-    distances = [distance(cases, parts) for cases, parts in predicted]
-    far = {
+    rows_in, series_in = Counter(series), Counter(key[0] for key in set(series))
+    distances = [measure_distance(cases, parts) for cases, parts in predicted]
+    distance = {
         name: np.concatenate(
             [
                 np.broadcast_to(getattr(d, name), len(cases.rows))
@@ -75,98 +74,116 @@ def errors_of(predicted: list[tuple[Cases, Any]]) -> Errors:
     }
     return Errors(
         np.concatenate([np.log(cases.measured_seconds / p.step_seconds) for cases, p in predicted]),
-        Distance(**far),
+        Distance(**distance),
         np.array([row.source for row in rows]),
-        np.array([1 / in_series[key] / of_source[key[0]] for key in series]),
+        np.array([1 / rows_in[key] / series_in[key[0]] for key in series]),
     )
 
 
-def spreads(errors: Errors) -> dict[str, Any]:
-    """The set that ships, one without each source, and by how much they are stretched. In `nested` a source has no
-    part in its stretch either: all is done again without it, as if it had never been published."""
-    some = errors.some
-    without = {name: _fitted(errors, some & (errors.source != name)) for name in errors.sources}
-    slow, fast = _stretch(errors, without)
-    neither = {
-        pair: _fitted(errors, some & ~np.isin(errors.source, pair))
+def fit_spreads(errors: Errors) -> dict[str, Any]:
+    """Fit the spread that ships, one without each source, and the factors that stretch them.
+
+    In `nested`, a source does not influence its stretch either, as if it had never been published.
+    """
+    sampled = errors.sampled
+    without = {
+        name: _fit_spread(errors, sampled & (errors.source != name)) for name in errors.sources
+    }
+    slow, fast = _find_stretch(errors, without)
+    without_pair = {
+        pair: _fit_spread(errors, sampled & ~np.isin(errors.source, pair))
         for pair in combinations(errors.sources, 2)
     }
     nested = {}
-    for name, off in without.items():
-        others = {_other(pair, name): both for pair, both in neither.items() if name in pair}
-        nested[name] = _stretched(off, *_stretch(errors, others))
+    for name, spread in without.items():
+        others = {
+            second if first == name else first: pair_spread
+            for (first, second), pair_spread in without_pair.items()
+            if name in (first, second)
+        }
+        nested[name] = _scale_spread(spread, *_find_stretch(errors, others))
     return {
-        "all": asdict(_stretched(_fitted(errors, some), slow, fast)),
-        "without": {name: asdict(_stretched(off, slow, fast)) for name, off in without.items()},
+        "all": asdict(_scale_spread(_fit_spread(errors, sampled), slow, fast)),
+        "without": {
+            name: asdict(_scale_spread(spread, slow, fast)) for name, spread in without.items()
+        },
         "stretched": {"slow": round(slow, 2), "fast": round(fast, 2)},
-        "nested": {name: asdict(off) for name, off in nested.items()},
+        "nested": {name: asdict(spread) for name, spread in nested.items()},
     }
 
 
-def _other(pair: tuple[str, str], name: str) -> str:
-    return pair[1] if pair[0] == name else pair[0]
-
-
-def _stretch(errors: Errors, without: dict[str, Spread]) -> tuple[float, float]:
-    """Of the slow and the fast side: the narrowest interval that meets the aims on sources left out."""
-    held, width = zip(*(_tried(errors, name, off) for name, off in without.items()), strict=True)
-    average = np.mean(width, axis=0)
-    rows = Counter(errors.source.tolist())
-    least = np.min(
-        [of for name, of in zip(without, held, strict=True) if rows[name] >= ENOUGH_ROWS], axis=0
+def _find_stretch(errors: Errors, without: dict[str, Spread]) -> tuple[float, float]:
+    """Find the slow and fast factors of the narrowest interval that reaches the target coverage."""
+    coverages, widths = zip(
+        *(_evaluate_stretches(errors, name, spread) for name, spread in without.items()),
+        strict=True,
     )
-    meets = (least >= LEAST - ROUNDING) & (np.mean(held, axis=0) >= AVERAGE)
-    if not meets.any():
-        raise SystemExit("no stretch meets the aims")
-    slow, fast = np.unravel_index(np.argmin(np.where(meets, average, np.inf)), meets.shape)
+    rows = Counter(errors.source.tolist())
+    lowest = np.min(
+        [
+            coverage
+            for name, coverage in zip(without, coverages, strict=True)
+            if rows[name] >= MIN_ROWS
+        ],
+        axis=0,
+    )
+    reached = (lowest >= TARGET_MIN_COVERAGE - ROUNDING) & (
+        np.mean(coverages, axis=0) >= TARGET_MEAN_COVERAGE
+    )
+    if not reached.any():
+        raise SystemExit("no stretch reaches the target coverage; extend STRETCHES")
+    width = np.where(reached, np.mean(widths, axis=0), np.inf)
+    slow, fast = np.unravel_index(np.argmin(width), reached.shape)
     return float(STRETCHES[slow]), float(STRETCHES[fast])
 
 
-def _tried(errors: Errors, name: str, off: Spread) -> tuple[Floats, Floats]:
-    """What every stretch of the slow side (down) and of the fast side holds of a source, and how wide it is."""
-    here = errors.source == name
-    slower, far = errors.slower[here], errors.far.take(here)
-    reaches = [
-        Reach.of(far, _stretched(off, by, by)).and_sigma(UNCERTAINTY["measured"])
+def _evaluate_stretches(errors: Errors, name: str, spread: Spread) -> tuple[Floats, Floats]:
+    """Return a source's coverage and median width for every stretch of the slow side (rows) and the fast side."""
+    in_source = errors.source == name
+    slower, distance = errors.slower[in_source], errors.distance.select(in_source)
+    intervals = [
+        PredictionInterval.from_spread(distance, _scale_spread(spread, by, by)).add_sigma(
+            UNCERTAINTY["measured"]
+        )
         for by in map(float, STRETCHES)
     ]
-    slow = np.stack([reach.slow for reach in reaches], axis=1)
-    fast = np.stack([reach.fast for reach in reaches], axis=1)
+    slow = np.stack([interval.slow for interval in intervals], axis=1)
+    fast = np.stack([interval.fast for interval in intervals], axis=1)
     inside = (slower[:, None] <= slow).astype(float).T @ (-slower[:, None] <= fast).astype(float)
-    few = slice(None, None, -(-len(slower) // WIDTHS))
-    width = np.exp(fast[few])[:, None, :] - np.exp(-slow[few])[:, :, None]
+    sampled = slice(None, None, -(-len(slower) // MAX_WIDTHS))
+    width = np.exp(fast[sampled])[:, None, :] - np.exp(-slow[sampled])[:, :, None]
     return inside / len(slower), np.median(width, axis=0)
 
 
-def _fitted(errors: Errors, rows: Truths) -> Spread:
-    far = errors.far.take(rows)
+def _fit_spread(errors: Errors, rows: Booleans) -> Spread:
+    distance = errors.distance.select(rows)
     weight = errors.weight[rows]
-    doublings = np.minimum(far.doublings, MOST_DOUBLINGS)
-    slow = np.stack([doublings, saturating(far.exchanged), far.batch], axis=1)
-    fast = np.stack([np.sqrt(far.exposed), far.batch], axis=1)
-    found = dict(zip(SLOW, _quantile(errors.slower[rows], slow, weight), strict=True))
-    found |= dict(zip(FAST, _quantile(-errors.slower[rows], fast, weight), strict=True))
-    return Spread(**found)
+    doublings = np.minimum(distance.doublings, MAX_DOUBLINGS)
+    slow = np.stack([doublings, saturate(distance.exchanged), distance.batch], axis=1)
+    fast = np.stack([np.sqrt(distance.exposed), distance.batch], axis=1)
+    coefficients = dict(
+        zip(SLOW, _fit_quantile(errors.slower[rows], slow, weight), strict=True)
+    ) | dict(zip(FAST, _fit_quantile(-errors.slower[rows], fast, weight), strict=True))
+    return Spread(**coefficients)
 
 
-def _quantile(values: Floats, reasons: Floats, weight: Floats) -> list[float]:
-    """Coefficients, none of them negative, of a sum below which the quantile lies: the least smoothed check
-    loss."""
+def _fit_quantile(values: Floats, terms: Floats, weight: Floats) -> list[float]:
+    """Fit nonnegative coefficients whose sum of terms is the values' quantile, by the smoothed pinball loss."""
 
     def loss(x: Floats) -> tuple[float, Floats]:
-        off = values - reasons @ x
-        above = 1 / (1 + np.exp(-np.clip(off / SMOOTH, -50, 50)))
-        lost = SMOOTH * np.logaddexp(0, off / SMOOTH) - (1 - QUANTILE) * off
-        return float(np.sum(weight * lost)), -(reasons.T @ (weight * (above - (1 - QUANTILE))))
+        excess = values - terms @ x
+        above = 1 / (1 + np.exp(-np.clip(excess / SMOOTHING, -50, 50)))
+        losses = SMOOTHING * np.logaddexp(0, excess / SMOOTHING) - (1 - QUANTILE) * excess
+        return float(np.sum(weight * losses)), -(terms.T @ (weight * (above - (1 - QUANTILE))))
 
-    start = np.full(reasons.shape[1], 0.05)
-    bounds = [(0.0, None)] * reasons.shape[1]
-    found = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
-    return [float(x) for x in found]
+    start = np.full(terms.shape[1], 0.05)
+    bounds = [(0.0, None)] * terms.shape[1]
+    fitted = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+    return [float(x) for x in fitted]
 
 
-def _stretched(off: Spread, slow: float, fast: float) -> Spread:
-    values = asdict(off)
+def _scale_spread(spread: Spread, slow: float, fast: float) -> Spread:
+    values = asdict(spread)
     return Spread(
         **{name: float(f"{values[name] * slow:.3g}") for name in SLOW},
         **{name: float(f"{values[name] * fast:.3g}") for name in FAST},

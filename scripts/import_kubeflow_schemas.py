@@ -2,10 +2,9 @@
 
 Usage: python scripts/import_kubeflow_schemas.py kubeflow_trainer_api-2.3.0-*.whl kubeflow_training-1.9.4-*.whl
 
-Both wheels are on PyPI, under Apache-2.0, and are generated from the API's own OpenAPI documents. They are read and
-never run. What Kubernetes itself defines (a pod template, metadata) stays a reference to the definitions that the
-package kubernetes-validate ships. Types say nothing of lengths and alphabets: `LIMITS` adds those that the API
-server also checks.
+Both wheels are on PyPI under Apache-2.0 and are generated from the API's own OpenAPI documents. The script reads them and
+never runs them. Types that Kubernetes itself defines (a pod template, metadata) stay references to the definitions in the
+package kubernetes-validate. Types do not cover lengths and patterns, so `LIMITS` adds those that the API server checks.
 """
 
 import ast
@@ -22,11 +21,11 @@ TARGET = Path(__file__).parents[1] / "tests" / "jobs" / "engines" / "kubernetes"
 CORE = "https://kubernetes.io/api/_definitions.json"
 NAME = {"type": "string", "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
 KEYS = "x-kubernetes-list-map-keys"
-"""Of a list: no two of its items have the same values there."""
+"""The keys whose values must be unique among the items of a list."""
 ENV = {"maxItems": 128, KEYS: ["name"]}
-WORDS = {"maxItems": 128, "items": {"type": "string", "maxLength": 65536}}
+ARGUMENTS = {"maxItems": 128, "items": {"type": "string", "maxLength": 65536}}
 LONG_NAME = {"minLength": 1, "maxLength": 253}
-# of metadata inside an object, CRDs have these, and the API server drops or refuses all other keys
+# the only metadata keys of nested objects in CRDs; the API server drops or rejects all others
 METADATA = {"propertyNames": {"enum": ["annotations", "finalizers", "labels", "name", "namespace"]}}
 LIMITS: dict[str, dict[str, dict[str, Any]]] = {
     # from the validation rules of kubeflow/trainer, pkg/apis/trainer/v1alpha1/trainjob_types.go (0015772c)
@@ -42,8 +41,8 @@ LIMITS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "TrainerV1alpha1Trainer": {
         "image": {"maxLength": 500},
-        "command": WORDS,
-        "args": WORDS,
+        "command": ARGUMENTS,
+        "args": ARGUMENTS,
         "env": ENV,
         "numNodes": {"minimum": 1},
         "numProcPerNode": {"minimum": 1},
@@ -68,7 +67,7 @@ LIMITS: dict[str, dict[str, dict[str, Any]]] = {
     "TrainerV1alpha1ContainerPatch": {
         "name": LONG_NAME,
         "env": ENV,
-        # by name, where a pod's own have to differ in mountPath
+        # unique by name; in a pod they are unique by mountPath
         "volumeMounts": {"maxItems": 128, KEYS: ["name"]},
     },
     # from kubeflow/training-operator, pkg/apis/kubeflow.org/v1 (186ac6c6, 66bd9bdc)
@@ -101,7 +100,7 @@ PLAIN = {
 
 
 class Wheel:
-    """The models of one package, by class, as they are written."""
+    """The model classes of one package, as source code."""
 
     def __init__(self, path: Path, folder: str) -> None:
         self.classes: dict[str, ast.ClassDef] = {}
@@ -112,12 +111,12 @@ class Wheel:
                         if isinstance(node, ast.ClassDef):
                             self.classes[node.name] = node
         self.sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-        self.core = _core_names()
+        self.core = _map_core_names()
 
-    def schema(self, root: str, api_version: str, kind: str, source: str) -> dict[str, Any]:
-        """Of one kind, with everything that it refers to."""
+    def build_schema(self, root: str, api_version: str, kind: str, source: str) -> dict[str, Any]:
+        """Build the schema of one kind, including everything that it refers to."""
         definitions: dict[str, Any] = {}
-        self._define(root, definitions)
+        self._add_definition(root, definitions)
         top = definitions.pop(root)
         top["properties"]["apiVersion"] = {"const": api_version}
         top["properties"]["kind"] = {"const": kind}
@@ -130,22 +129,24 @@ class Wheel:
         top["required"] = sorted({"apiVersion", "kind", "metadata", "spec", *top["required"]})
         return {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "$comment": f"{source}, sha256 {self.sha256}, Apache-2.0; made by scripts/import_kubeflow_schemas.py",
+            "$comment": f"{source}, sha256 {self.sha256}, Apache-2.0; written by scripts/import_kubeflow_schemas.py",
             **top,
             "$defs": dict(sorted(definitions.items())),
         }
 
-    def _define(self, name: str, definitions: dict[str, Any]) -> None:
+    def _add_definition(self, name: str, definitions: dict[str, Any]) -> None:
         if name in definitions:
             return
         definitions[name] = {}  # it may refer to itself
-        fields = self._pydantic(name) or self._generated(name)
+        fields = self._read_pydantic_fields(name) or self._read_openapi_fields(name)
         limits = LIMITS.get(name, {})
         unknown = limits.keys() - fields.keys()
         if not fields or unknown:
-            raise SystemExit(f"{name} has no field {', '.join(unknown) or 'at all'}")
+            raise SystemExit(
+                f"{name} has no field {', '.join(unknown)}" if unknown else f"{name} has no fields"
+            )
         properties = {
-            key: {**self._type(kind, definitions), **limits.get(key, {})}
+            key: {**self._convert_type(kind, definitions), **limits.get(key, {})}
             for key, (kind, _) in sorted(fields.items())
         }
         definitions[name] = {
@@ -155,23 +156,23 @@ class Wheel:
             "additionalProperties": False,
         }
 
-    def _pydantic(self, name: str) -> dict[str, tuple[ast.expr, bool]]:
-        """`field: Optional[Type] = Field(default=None, alias="key")` of the Trainer's package."""
-        found = {}
+    def _read_pydantic_fields(self, name: str) -> dict[str, tuple[ast.expr, bool]]:
+        """Parse `field: Optional[Type] = Field(default=None, alias="key")`, as in the Trainer package."""
+        fields = {}
         for node in self.classes[name].body:
             if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
                 continue
             call = node.value
             if node.target.id.startswith("_") or not isinstance(call, ast.Call):
                 continue
-            words = {word.arg: word.value for word in call.keywords}
-            alias = words.get("alias")
+            options = {keyword.arg: keyword.value for keyword in call.keywords}
+            alias = options.get("alias")
             key = alias.value if isinstance(alias, ast.Constant) else node.target.id
-            found[str(key)] = (node.annotation, "default" not in words)
-        return found
+            fields[str(key)] = (node.annotation, "default" not in options)
+        return fields
 
-    def _generated(self, name: str) -> dict[str, tuple[ast.expr, bool]]:
-        """`openapi_types = {...}` and `attribute_map = {...}` of the older generator."""
+    def _read_openapi_fields(self, name: str) -> dict[str, tuple[ast.expr, bool]]:
+        """Parse `openapi_types = {...}` and `attribute_map = {...}`, as the older generator writes them."""
         tables = {
             node.targets[0].id: ast.literal_eval(node.value)
             for node in self.classes[name].body
@@ -186,50 +187,51 @@ class Wheel:
             for field, kind in tables["openapi_types"].items()
         }
 
-    def _type(self, kind: ast.expr, definitions: dict[str, Any]) -> dict[str, Any]:
+    def _convert_type(self, kind: ast.expr, definitions: dict[str, Any]) -> dict[str, Any]:
         if isinstance(kind, ast.Subscript):
             outer = ast.unparse(kind.value)
             if outer == "Optional":
-                return self._type(kind.slice, definitions)
+                return self._convert_type(kind.slice, definitions)
             if outer in {"List", "list"}:
-                return {"type": "array", "items": self._type(kind.slice, definitions)}
+                return {"type": "array", "items": self._convert_type(kind.slice, definitions)}
             if outer in {"Dict", "dict"} and isinstance(kind.slice, ast.Tuple):
-                values = self._type(kind.slice.elts[1], definitions)
+                values = self._convert_type(kind.slice.elts[1], definitions)
                 return {"type": "object", "additionalProperties": values}
-            raise SystemExit(f"no rule for {ast.unparse(kind)}")
+            raise SystemExit(f"cannot convert the type {ast.unparse(kind)}; extend `_convert_type`")
         name = ast.unparse(kind)
         if name in PLAIN:
             return dict(PLAIN[name])
         if name in self.core:
             return {"$ref": f"{CORE}#/$defs/{self.core[name]}"}
-        self._define(name, definitions)
+        self._add_definition(name, definitions)
         return {"$ref": f"#/$defs/{name}"}
 
 
-def _core_names() -> dict[str, str]:
-    """What generators call a type of Kubernetes → its name in the definitions."""
+def _map_core_names() -> dict[str, str]:
+    """Map the generators' names of Kubernetes types to the names in the definitions."""
     folder = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
     file = folder / f"v{kubernetes_validate.latest_version()}-local-strict" / "_definitions.json"
-    found = {}
+    names = {}
     for name in json.loads(file.read_text(encoding="utf-8"))["$defs"]:
-        spoken = "".join(part[:1].upper() + part[1:] for part in name.replace("-", ".").split("."))
-        found[spoken] = name
-        found[spoken.replace("IoK8s", "K8sIo", 1)] = name
+        class_name = "".join(
+            part[:1].upper() + part[1:] for part in name.replace("-", ".").split(".")
+        )
+        names[class_name] = name
+        names[class_name.replace("IoK8s", "K8sIo", 1)] = name
         if name.startswith(("io.k8s.api.core.v1.", "io.k8s.apimachinery.pkg.apis.meta.v1.")):
-            found["V1" + name.rpartition(".")[2]] = name
-    found["Quantity"] = "io.k8s.apimachinery.pkg.api.resource.Quantity"
-    return found
+            names["V1" + name.rpartition(".")[2]] = name
+    names["Quantity"] = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+    return names
 
 
 def main(trainer: str, training: str) -> None:
-    """Both files, whole."""
-    train_job = Wheel(Path(trainer), "kubeflow_trainer_api/models/").schema(
+    train_job = Wheel(Path(trainer), "kubeflow_trainer_api/models/").build_schema(
         "TrainerV1alpha1TrainJob",
         "trainer.kubeflow.org/v1alpha1",
         "TrainJob",
         Path(trainer).name,
     )
-    pytorch_job = Wheel(Path(training), "kubeflow/training/models/").schema(
+    pytorch_job = Wheel(Path(training), "kubeflow/training/models/").build_schema(
         "KubeflowOrgV1PyTorchJob", "kubeflow.org/v1", "PyTorchJob", Path(training).name
     )
     TARGET.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""Turn recorded sweeps of the lab into the table that `gpuyard validate` predicts.
+"""Convert recorded lab sweeps to the table that `gpuyard validate` predicts.
 
     gpuyard bench sweep examples/slices.sweep.yaml --output tests/data/lab/slices.jsonl
     gpuyard bench sweep examples/choke.sweep.yaml --output tests/data/lab/choke.jsonl
-    python scripts/import_lab.py            # write it
-    python scripts/import_lab.py --check    # exit status 1 where it is not current
+    python scripts/import_lab.py            # writes the table
+    python scripts/import_lab.py --check    # exits 1 if the table is outdated
 
 The sweeps need root and a quiet machine.
 """
@@ -31,19 +31,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing")
     check: bool = parser.parse_args().check
-    text = table()
+    text = build_table()
     if check:
         return 0 if TABLE.read_text(encoding="utf-8") == text else 1
     write_text(TABLE, text)
     return 0
 
 
-def table() -> str:
-    """Rows of all recorded sweeps, as the published tables have them."""
+def build_table() -> str:
+    """Build the CSV text of all recorded sweeps in the columns of the published tables."""
     rows = [
-        row(recorded.stem, measurement)
+        build_row(recorded.stem, measurement)
         for recorded in sorted(RECORDED.glob("*.jsonl"))
-        for measurement in read_results([recorded]).of(Measurement)
+        for measurement in read_results([recorded]).select(Measurement)
     ]
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
@@ -52,12 +52,12 @@ def table() -> str:
     return text.getvalue()
 
 
-def row(sweep: str, run: Measurement) -> dict[str, object]:
+def build_row(sweep: str, run: Measurement) -> dict[str, object]:
     gbit = (run.place.link_bytes_per_second or 0.0) * 8 / 1e9
     return {
-        # one node has no link to wait for, but is measured in each lab: an anchor for its own series
+        # one node does not use the link, but each lab measures it as the baseline of its series
         "series": f"{sweep} {gbit:g} Gbit/s",
-        "model": run.workload,  # both sweeps call their workloads as the catalog calls the models
+        "model": run.workload,  # both sweeps name their workloads after the catalog models
         "gpu": run.synthetic.gpu if run.synthetic else "",
         "topology": "workstation",
         "peer": 1,

@@ -1,22 +1,25 @@
-"""PaddlePaddle's own benchmarks in the common columns: its Perf repository, which set four software stacks beside
-each other on four machines with 8 V100 and one EDR port each, and its FleetX documentation. Copied from their
-tables by hand; `import_published.py` writes them. No constant and no interval is fitted to them: they judge."""
+"""PaddlePaddle's own benchmarks, in the columns that `import_published.py` writes.
+
+They come from its Perf repository, which compares four software stacks on four machines with 8 V100 and one EDR port each, and
+from its FleetX documentation. The numbers were copied by hand. No constant or interval is fitted to them: they only test
+predictions.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from import_stacks import Row, without_wrong_bases
+from import_stacks import Row, skip_wrong_baselines
 
 _ONE, _EIGHT, _ALL = 1, 8, 32
 
 
 class Series(NamedTuple):
-    """Figures of one program by its number of GPUs; `passes` by GPUs for one exchange."""
+    """Samples per second of one program by its number of GPUs; `passes` counts the passes per exchange."""
 
     source: str
     framework: str
     strategy: str
-    where: str
+    program: str
     model: str
     batch: int
     precision: str
@@ -26,7 +29,7 @@ class Series(NamedTuple):
     skip: str = ""
 
 
-# 67,584 samples an update: of TensorFlow and PyTorch whatever the number of GPUs, of Paddle as if there were eight
+# 67,584 samples per update: TensorFlow and PyTorch keep this for any number of GPUs, Paddle assumes eight GPUs
 _SHARED = {_ONE: 704, _EIGHT: 88, _ALL: 22}
 _FIXED = {_ONE: 88, _EIGHT: 88, _ALL: 88}
 _PADDLE = ("Paddle Perf Paddle", "paddle", "ddp")
@@ -73,17 +76,17 @@ _SERIES = (
 )  # fmt: skip
 
 
-def paddle_benchmarks() -> Iterator[Row]:
-    yield from without_wrong_bases([row for series in _SERIES for row in _rows(series)])
+def convert_paddle() -> Iterator[Row]:
+    yield from skip_wrong_baselines([row for series in _SERIES for row in _build_rows(series)])
 
 
-def _rows(series: Series) -> Iterator[Row]:
+def _build_rows(series: Series) -> Iterator[Row]:
     for gpus, rate in series.samples_per_second.items():
         nodes = -(-gpus // 8)
         yield {
             "source": series.source,
             "framework": series.framework,
-            "series": f"{series.source.removeprefix('Paddle ')} {series.where}",
+            "series": f"{series.source.removeprefix('Paddle ')} {series.program}",
             "model": series.model,
             "gpu": "v100-sxm2-32gb",
             "topology": "nvlink-hybrid-cube-mesh",

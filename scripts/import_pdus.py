@@ -1,4 +1,4 @@
-"""Write src/gpuyard/catalog/data/pdus.csv from the NetBox device types and the few rows they lack.
+"""Write src/gpuyard/catalog/data/pdus.csv from NetBox device types and the few rows that NetBox lacks.
 
 Usage: python scripts/import_pdus.py pdu_netbox.csv
 """
@@ -35,7 +35,7 @@ INLETS = {
     },
     "cs8365c": "cs8365c",
 }
-# NetBox names no amps for IEC 60309; these are the makers' own product names
+# NetBox gives no amps for IEC 60309; these come from the manufacturers' product names
 RATED = {
     "AP8853": "iec-60309-32a-2p-e-6h-plug",
     "AP8953": "iec-60309-32a-2p-e-6h-plug",
@@ -68,8 +68,8 @@ UPS = re.compile(
 
 def main(source: str) -> None:
     lines = Path(source).read_text(encoding="utf-8").splitlines()
-    found = [row for row in map(read, csv.DictReader(lines[1:])) if row is not None]
-    rows = sorted([*BY_HAND, *found], key=lambda row: str(row["id"]))
+    imported = map(convert_row, csv.DictReader(lines[1:]))
+    rows = sorted([*BY_HAND, *imported], key=lambda row: str(row["id"]))
     temporary = TARGET.with_suffix(".new")
     with temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
@@ -79,7 +79,7 @@ def main(source: str) -> None:
     print(f"{len(rows)} rows in {TARGET.name}")
 
 
-def read(row: dict[str, str]) -> dict[str, object] | None:
+def convert_row(row: dict[str, str]) -> dict[str, object]:
     inlets = row["inlet_types"].split(";") if row["inlet_types"] else []
     inlet = RATED.get(row["model"]) or (INLETS.get(inlets[0], "") if inlets else "")
     watts = row["inlet_max_w"].split(";")[0]

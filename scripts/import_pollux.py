@@ -1,9 +1,9 @@
-"""Write examples/traces/pollux from the traces of the Pollux paper: what the simulator reads, to five digits.
+"""Write examples/traces/pollux from the traces of the Pollux paper, with the columns that the simulator reads, to five digits.
 
     python scripts/import_pollux.py TRACES --workload 6 --output examples/traces/pollux
 
-TRACES has the folders of applications and of workloads, as `simulator/` of github.com/petuum/adaptdl (branch
-osdi21-artifact, Apache-2.0) has them.
+TRACES contains the folders of applications and workloads from `simulator/` in github.com/petuum/adaptdl (branch
+osdi21-artifact, Apache-2.0).
 """
 
 import argparse
@@ -16,23 +16,23 @@ COLUMNS = {
     "scalability": ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time"),
     "validation": ("progress", "grad_sqr", "grad_var"),
 }
-WHOLE = {"placement", "local_bsz", "num_nodes", "num_replicas"}
+INTEGER_COLUMNS = {"placement", "local_bsz", "num_nodes", "num_replicas"}
 
 
-def shortened(column: str, text: str) -> str:
-    if column in WHOLE:
+def shorten_number(column: str, text: str) -> str:
+    if column in INTEGER_COLUMNS:
         return text
     return f"{float(text):.7g}" if column == "progress" else f"{float(text):.5g}"
 
 
-def copy(source: Path, target: Path) -> None:
+def copy_columns(source: Path, target: Path) -> None:
     columns = COLUMNS[source.stem.split("-")[0]]
-    with source.open(encoding="utf-8", newline="") as read:
-        rows = [[shortened(c, row[c]) for c in columns] for row in csv.DictReader(read)]
+    with source.open(encoding="utf-8", newline="") as file:
+        rows = [[shorten_number(c, row[c]) for c in columns] for row in csv.DictReader(file)]
     target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("w", encoding="utf-8", newline="") as written:
-        table = csv.writer(written, lineterminator="\n")
-        table.writerows([columns, *rows])
+    with target.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([columns, *rows])
 
 
 def main() -> None:
@@ -40,12 +40,12 @@ def main() -> None:
     parser.add_argument("traces", type=Path)
     parser.add_argument("--workload", type=int, default=6)
     parser.add_argument("--output", type=Path, required=True)
-    asked = parser.parse_args()
-    for source in sorted(asked.traces.glob("*/*.csv")):
+    options = parser.parse_args()
+    for source in sorted(options.traces.glob("*/*.csv")):
         if source.stem.split("-")[0] in COLUMNS:
-            copy(source, asked.output / source.relative_to(asked.traces))
-    name = f"workload-{asked.workload}.csv"
-    shutil.copyfile(asked.traces / "workloads" / name, asked.output / name)
+            copy_columns(source, options.output / source.relative_to(options.traces))
+    name = f"workload-{options.workload}.csv"
+    shutil.copyfile(options.traces / "workloads" / name, options.output / name)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write src/gpuyard/catalog/data/prices.csv from price lists, so that nobody types a price.
+"""Write src/gpuyard/catalog/data/prices.csv from price lists, so that no price is typed by hand.
 
     python scripts/import_prices.py cloud_prices_aws_gpu.csv cloud_prices_lambda.csv \\
         scripts/price_lists/{coreweave,aws_capacity_blocks,oci,azure}.csv \\
@@ -7,10 +7,10 @@
     python scripts/import_prices.py cloud_prices_aws_history.csv cloud_prices_gpu_min.csv --past \\
         --output src/gpuyard/catalog/data/past_prices.csv
 
-With --past, what clouds have retired is kept and all that they still offer is left out. Each list starts with a line `# source: ...`. Three shapes are known: one cloud a file, whose cloud and
-date stand in that line; many clouds with the lowest price over their regions; and snapshots of one cloud
-with a date in each row, whose ids end in that date. Where two files price the same instance the first
-file given wins. What was left out is counted on standard error.
+With --past, the output contains only instances that clouds have retired. Each list starts with a line `# source: ...`. There
+are three formats: one cloud, whose name and date are in the first line; many clouds with the lowest price over their regions;
+and dated snapshots of one cloud, whose ids end with the date of their row. If two files price the same instance, the first
+file wins. Skipped rows are counted on standard error.
 """
 
 import argparse
@@ -38,9 +38,9 @@ SNAPSHOTS = {
 }  # fmt: skip
 
 NOT_FOR_TRAINING = re.compile(r"inferentia|virtex|qualcomm|alveo|u30|tpu-v[23]", re.IGNORECASE)
-# PyTorch has no ROCm build for them
+# PyTorch has no ROCm build for these
 UNSUPPORTED = ("Radeon Pro V520", "Radeon MI25")
-# cores or chips in a slice's name → chips, for slices of one host
+# slice name, which counts cores or chips → chips, for slices on one host
 TPU_SLICES = {
     "tpu-v4-8": ("tpu-v4", 4),
     "tpu-v5litepod-1": ("tpu-v5e", 1),
@@ -57,7 +57,7 @@ _RETIRED_SIZES = (
     "github.com/MicrosoftDocs/azure-compute-docs articles/virtual-machines/sizes/retirement/"
     "retired-sizes-list.md @0bdc5d34"
 )
-# (cloud, instance) as patterns -> the day on which the cloud stopped it, and where that is said
+# patterns of (cloud, instance) → retirement date and its source
 RETIRED: list[tuple[str, str, str, str]] = [
     ("azure", r"Standard_NC(6|12|24r?)(_Promo)?", "2023-09-06", f"{_AZURE}/nc-series-retirement.md"),
     ("azure", r"Standard_NV(6|12|24)(_Promo)?", "2023-09-06", f"{_AZURE}/nv-series-retirement.md"),
@@ -77,8 +77,7 @@ HOSTS = Path(__file__).parent / "price_lists" / "gcp_hosts.csv"
 
 WRONG_COUNTS = {("azure", "Standard_ND96isr_H100_v5"): 8}
 
-# (cloud, instance, GPU name) as patterns that must match in full -> row of the GPU table. The first
-# that matches counts.
+# patterns of (cloud, instance, GPU name) that must match in full → GPU id; the first match wins
 GPU_RULES: list[tuple[str, str, str, str]] = [
     ("*", ".*", "K80", "k80"),
     ("*", ".*", "M60", "m60"),
@@ -151,7 +150,7 @@ GPU_RULES: list[tuple[str, str, str, str]] = [
     ("*", ".*", "RTX ?PRO ?5000", "rtx-pro-5000-blackwell"),
     ("paperspace", ".*", "M4000", "quadro-m4000"),
     ("paperspace", ".*", "P4000", "quadro-p4000"),
-    # brokers: the instance names the cloud behind it, or the board
+    # brokers: the instance name contains the cloud behind it or the board
     ("primeintellect", "(datacrunch|nebius)__.*", "H100", "h100-sxm5-80gb"),
     ("primeintellect", "datacrunch__.*", "A100-80GB", "a100-sxm4-80gb"),
     ("primeintellect", "datacrunch__.*", "A100", "a100-sxm4-40gb"),
@@ -165,8 +164,8 @@ GPU_RULES: list[tuple[str, str, str, str]] = [
     ("vast|cudo", ".*pcie.*", "A100", "a100-pcie-40gb"),
 ]  # fmt: skip
 
-# Names that may mean several GPUs: the least of them, and the row says so.
-LEAST_RULES: list[tuple[str, str]] = [
+# ambiguous names → the slowest GPU with that name; a note in the row says so
+AMBIGUOUS_NAMES: list[tuple[str, str]] = [
     ("V100", "v100-pcie-16gb"),
     ("V100-32GB", "v100-pcie-32gb"),
     ("A100", "a100-pcie-40gb"),
@@ -176,12 +175,12 @@ LEAST_RULES: list[tuple[str, str]] = [
 ]
 
 
-class Left(Counter[str]):
-    """How many rows were left out, by reason."""
+class SkippedRows(Counter[str]):
+    """The number of skipped rows by reason."""
 
 
-def gpu_of(cloud: str, instance: str, gpu_name: str) -> tuple[str | None, str]:
-    """The row of the GPU table that the cloud means, and what had to be supposed for that."""
+def identify_gpu(cloud: str, instance: str, gpu_name: str) -> tuple[str | None, str]:
+    """Return the GPU id that the cloud's name refers to, and any assumption behind it."""
     for clouds, instances, names, gpu in GPU_RULES:
         if (
             (clouds == "*" or re.fullmatch(clouds, cloud))
@@ -189,81 +188,83 @@ def gpu_of(cloud: str, instance: str, gpu_name: str) -> tuple[str | None, str]:
             and re.fullmatch(names, gpu_name, re.IGNORECASE)
         ):
             return gpu, ""
-    for name, gpu in LEAST_RULES:
+    for name, gpu in AMBIGUOUS_NAMES:
         if name == gpu_name:
             return gpu, f"which {name} is not said: taken as {gpu}, the least of them"
     return None, ""
 
 
-def retired(cloud: str, instance: str) -> tuple[str, str] | None:
-    """Since when the cloud has not offered it, and who says so."""
-    for one, instances, date, source in RETIRED:
-        if cloud == one and re.fullmatch(instances, instance):
+def find_retirement(cloud: str, instance: str) -> tuple[str, str] | None:
+    """Return the date on which the cloud retired the instance, and the source of that date."""
+    for retiring_cloud, instances, date, source in RETIRED:
+        if cloud == retiring_cloud and re.fullmatch(instances, instance):
             return date, source
     return None
 
 
-def host_of(gpu_name: str, count: float) -> dict[str, str]:
-    """What Google's machines cost around GPUs that are priced alone."""
+def find_host(gpu_name: str, count: float) -> dict[str, str]:
+    """Find the price of the Google machine for GPUs that are priced separately."""
     text = HOSTS.read_text(encoding="utf-8").partition("\n")[2]
     for row in csv.DictReader(io.StringIO(text)):
         if (row["gpu"], float(row["count"])) == (gpu_name, count):
             return row
-    raise UserMistake(f"{HOSTS}: no host for {count:g} × {gpu_name}")
+    raise UserMistake(f"{HOSTS}: host for {count:g} × {gpu_name} not found; add a row")
 
 
 def read_list(path: Path) -> tuple[str, list[dict[str, str]]]:
-    """The line that names the source, and the rows; unknown or missing columns are a mistake."""
+    """Return the source line and the rows; reject unknown and missing columns."""
     first, _, rest = path.read_text(encoding="utf-8").partition("\n")
     if not first.startswith("# source: "):
         raise UserMistake(f"{path}: the first line must name the source, as `# source: ...`")
     reader = csv.DictReader(io.StringIO(rest))
     columns = set(reader.fieldnames or ())
-    wanted = ONE_CLOUD
+    required = ONE_CLOUD
     if "cloud" in columns:
-        wanted = MANY_CLOUDS
+        required = MANY_CLOUDS
     elif "snapshot_date" in columns:
-        wanted = SNAPSHOTS
-    optional = ONE_CLOUD_OPTIONAL if wanted is ONE_CLOUD else set()
-    if unknown := columns - wanted - optional:
+        required = SNAPSHOTS
+    optional = ONE_CLOUD_OPTIONAL if required is ONE_CLOUD else set()
+    if unknown := columns - required - optional:
         raise UserMistake(f"{path}: unknown column {', '.join(sorted(unknown))}")
-    if missing := wanted - columns:
+    if missing := required - columns:
         raise UserMistake(f"{path}: column {', '.join(sorted(missing))} is missing")
     return first.removeprefix("# source: "), list(reader)
 
 
-def prices_of(path: Path, left: Left, *, past: bool) -> Iterator[Price]:
-    """The prices of one list, without what can't be compared."""
+def read_prices(path: Path, skipped: SkippedRows, *, past: bool) -> Iterator[Price]:
+    """Read the prices of one list, without rows that cannot be compared."""
     source_line, rows = read_list(path)
     source = source_line.partition(";")[0].partition(", file")[0]
     for row in rows:
         if "cloud" in row:
-            gone = retired(row["cloud"], row["instance"])
+            gone = find_retirement(row["cloud"], row["instance"])
             if past != (gone is not None):
-                left["still offered" if past else "retired by the cloud"] += 1
+                skipped["still offered" if past else "retired by the cloud"] += 1
                 continue
-            for price in price_of(row, row["cloud"], row["file_date"], source, left):
-                yield _as_past(price, *gone) if gone else price
+            for price in build_prices(row, row["cloud"], row["file_date"], source, skipped):
+                yield _mark_retired(price, *gone) if gone else price
             continue
         cloud = re.search(r"catalogs/v\d+/(\w+)[/.]", source_line)
         if snapshot := row.get("snapshot_date"):
             if cloud is None:
                 raise UserMistake(f"{path}: the source line must name the cloud's path")
-            for price in price_of(row, cloud[1], snapshot, source_line.partition(":")[0], left):
+            for price in build_prices(
+                row, cloud[1], snapshot, source_line.partition(":")[0], skipped
+            ):
                 yield price.model_copy(update={"id": f"{price.id}@{snapshot}"})
         else:
             date = re.search(r"last updated (\d{4}-\d\d-\d\d)", source_line)
             if cloud is None or date is None:
                 raise UserMistake(f"{path}: the source line must name the cloud's path and a date")
-            yield from price_of(row, cloud[1], date[1], source, left)
+            yield from build_prices(row, cloud[1], date[1], source, skipped)
 
 
-def price_of(
-    row: dict[str, str], cloud: str, date: str, source: str, left: Left
+def build_prices(
+    row: dict[str, str], cloud: str, date: str, source: str, skipped: SkippedRows
 ) -> Iterator[Price]:
-    """One row as a price, or nothing and a reason."""
-    if reason := left_out_because(row, cloud):
-        left[reason] += 1
+    """Convert one row to a price, or count the reason to skip it."""
+    if reason := find_skip_reason(row, cloud):
+        skipped[reason] += 1
         return
     price = Price(
         id=f"{cloud}/{row['instance'] or row['gpu']}",
@@ -272,11 +273,11 @@ def price_of(
         region=row.get("region") or None,
         gpu=None,
         gpu_name=row["gpu"],
-        gpus=int(_number(row, "count") or 0),
-        vcpus=_number(row, "vcpus"),
-        memory_gib=_number(row, "mem_gib"),
-        usd_per_hour=_number(row, "price_usd_h", "min_price") or 0.0,
-        spot_usd_per_hour=_number(row, "spot_usd_h", "min_spot", "min_spot_usd_h") or None,
+        gpus=int(_parse_number(row, "count") or 0),
+        vcpus=_parse_number(row, "vcpus"),
+        memory_gib=_parse_number(row, "mem_gib"),
+        usd_per_hour=_parse_number(row, "price_usd_h", "min_price") or 0.0,
+        spot_usd_per_hour=_parse_number(row, "spot_usd_h", "min_spot", "min_spot_usd_h") or None,
         source=source,
         date=datetime.date.fromisoformat(date),
     )
@@ -284,28 +285,28 @@ def price_of(
         gpu, chips = TPU_SLICES[price.gpu_name]
         yield price.model_copy(update={"gpu": gpu, "gpus": chips})
         return
-    named, supposed = gpu_of(cloud, row["instance"], price.gpu_name)
-    notes = [supposed] if supposed else []
+    gpu_id, assumption = identify_gpu(cloud, row["instance"], price.gpu_name)
+    notes = [assumption] if assumption else []
     if cloud == "gcp" and not row["instance"]:
-        price = with_host(price)
+        price = add_host(price)
     else:
-        notes += _notes(row, price)
+        notes += _list_notes(row, price)
     usd, spot = price.usd_per_hour, price.spot_usd_per_hour
     yield price.model_copy(
         update={
-            "gpu": named,
+            "gpu": gpu_id,
             "gpus": WRONG_COUNTS.get((cloud, price.instance), price.gpus),
             "usd_per_hour": round(usd, 5),
-            # Lists without a spot market repeat the on-demand price or say 0.
+            # Lists without a spot market repeat the on-demand price or have 0.
             "spot_usd_per_hour": round(spot, 5) if spot and spot < usd else None,
             "note": "; ".join([*notes, price.note] if price.note else notes),
         }
     )
 
 
-def left_out_because(row: dict[str, str], cloud: str) -> str:
-    """Nothing where the row is a price that can be compared."""
-    gpu_name, count = row["gpu"], _number(row, "count") or 0.0
+def find_skip_reason(row: dict[str, str], cloud: str) -> str:
+    """Return why the row cannot be compared, or an empty string if it can."""
+    gpu_name, count = row["gpu"], _parse_number(row, "count") or 0.0
     sliced = "MIG" in gpu_name or row["instance"] in SLICES or count != int(count) or count < 1
     reasons = {
         "no GPU": not gpu_name,
@@ -313,17 +314,17 @@ def left_out_because(row: dict[str, str], cloud: str) -> str:
         "a GPU that PyTorch does not run on": gpu_name in UNSUPPORTED,
         "a slice of several hosts": gpu_name.startswith("tpu-") and gpu_name not in TPU_SLICES,
         "a slice of a GPU": sliced,
-        "no on-demand price, only spot": not _number(row, "price_usd_h", "min_price"),
+        "no on-demand price, only spot": not _parse_number(row, "price_usd_h", "min_price"),
         "the floor of an auction, not a price": cloud == "mithril",
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def with_host(price: Price) -> Price:
-    """Google prices GPUs alone: the machine around them is added."""
-    host = host_of(price.gpu_name, price.gpus)
+def add_host(price: Price) -> Price:
+    """Add the price of the host machine, because Google prices GPUs separately."""
+    host = find_host(price.gpu_name, price.gpus)
     spot = price.spot_usd_per_hour
-    both = spot + float(host["spot_usd_h"]) if spot and host["spot_usd_h"] else None
+    total_spot = spot + float(host["spot_usd_h"]) if spot and host["spot_usd_h"] else None
     return price.model_copy(
         update={
             "id": f"gcp/{price.gpu_name}x{price.gpus}",
@@ -331,23 +332,23 @@ def with_host(price: Price) -> Price:
             "vcpus": float(host["vcpus"]),
             "memory_gib": float(host["mem_gib"]),
             "usd_per_hour": price.usd_per_hour + float(host["price_usd_h"]),
-            "spot_usd_per_hour": both,
+            "spot_usd_per_hour": total_spot,
             "note": f"GPUs and host added up; host: {host['source']}",
         }
     )
 
 
-def _notes(row: dict[str, str], price: Price) -> Iterator[str]:
+def _list_notes(row: dict[str, str], price: Price) -> Iterator[str]:
     if price.cloud == "aws" and CAPACITY_BLOCKS.fullmatch(price.instance):
         yield "sold as Capacity Block, booked ahead for one day to half a year"
     if correct := WRONG_COUNTS.get((price.cloud, price.instance)):
         yield f"the list says {price.gpus} GPUs; it has {correct}"
-    most = _number(row, "max_price")
-    if row.get("n_regions", "1") != "1" and most is not None and most != price.usd_per_hour:
-        yield f"lowest of {row['n_regions']} regions, highest {most:g}"
+    highest = _parse_number(row, "max_price")
+    if row.get("n_regions", "1") != "1" and highest is not None and highest != price.usd_per_hour:
+        yield f"lowest of {row['n_regions']} regions, highest {highest:g}"
 
 
-def _as_past(price: Price, since: str, source: str) -> Price:
+def _mark_retired(price: Price, since: str, source: str) -> Price:
     note = f"{price.cloud} stopped offering it on {since} ({source})"
     return price.model_copy(
         update={
@@ -357,19 +358,19 @@ def _as_past(price: Price, since: str, source: str) -> Price:
     )
 
 
-def _number(row: dict[str, str], *columns: str) -> float | None:
+def _parse_number(row: dict[str, str], *columns: str) -> float | None:
     return next((float(row[column]) for column in columns if row.get(column)), None)
 
 
-def collect(paths: list[Path], left: Left, *, past: bool) -> list[Price]:
-    """All prices by id; of two with one id the first file's counts, and in a file the cheaper."""
+def collect_prices(paths: list[Path], skipped: SkippedRows, *, past: bool) -> list[Price]:
+    """Return all prices sorted by id; the first file wins, and within a file the cheaper price."""
     kept: dict[str, Price] = {}
     for path in paths:
         before = set(kept)
-        for price in prices_of(path, left, past=past):
+        for price in read_prices(path, skipped, past=past):
             other = kept.get(price.id)
             if other is not None:
-                left["in an earlier file" if price.id in before else "twice in one file"] += 1
+                skipped["in an earlier file" if price.id in before else "twice in one file"] += 1
                 if price.id in before or price.usd_per_hour >= other.usd_per_hour:
                     continue
             kept[price.id] = price
@@ -379,18 +380,18 @@ def collect(paths: list[Path], left: Left, *, past: bool) -> list[Price]:
     return [kept[name] for name in sorted(kept)]
 
 
-def write(prices: list[Price], output: Path) -> None:
+def write_prices(prices: list[Price], output: Path) -> None:
     columns = list(Price.model_fields)
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for price in prices:
         cells = price.model_dump(mode="json")
-        writer.writerow({name: _cell(cells[name]) for name in columns})
+        writer.writerow({name: _format_cell(cells[name]) for name in columns})
     output.write_text(text.getvalue(), encoding="utf-8")
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     if isinstance(value, float):
         return repr(int(value)) if value.is_integer() else repr(value)
     return "" if value is None else str(value)
@@ -400,18 +401,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("lists", nargs="+", type=Path, help="price lists, the most exact first")
     parser.add_argument("--output", type=Path, required=True, help="the catalog's data file")
-    parser.add_argument("--past", action="store_true", help="keep what clouds have retired")
+    parser.add_argument(
+        "--past", action="store_true", help="write only instances that clouds have retired"
+    )
     options = parser.parse_args()
-    left = Left()
+    skipped = SkippedRows()
     try:
-        prices = collect(options.lists, left, past=options.past)
-        write(prices, options.output)
+        prices = collect_prices(options.lists, skipped, past=options.past)
+        write_prices(prices, options.output)
     except (GpuyardError, OSError, ValueError) as error:
         print(f"import_prices: {error}", file=sys.stderr)
         return getattr(error, "exit_status", 1)
     print(f"{len(prices)} prices written to {options.output}", file=sys.stderr)
-    for reason, count in sorted(left.items()):
-        print(f"  left out {count}: {reason}", file=sys.stderr)
+    for reason, count in sorted(skipped.items()):
+        print(f"  skipped {count}: {reason}", file=sys.stderr)
     return 0
 
 

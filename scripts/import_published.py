@@ -1,37 +1,21 @@
-"""Turn the published tables into the package's data: one schema, compact, and a reason for every row
-that can't be reconstructed.
+"""Convert the published tables to the package's data: one compact schema, and a reason for every skipped row.
 
     python scripts/import_published.py DIRECTORY
 
-What a table does not say of itself is added here, and `sources.toml` beside the data says from where.
+This script adds facts that the tables lack; `sources.toml` beside the data names their sources.
 """
 
 import csv
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gpuyard.catalog import gpus as gpu_table
-from import_judges import azure, csc, mlperf_logs, mxnet
-from import_last_judges import (
-    baskerville,
-    eks,
-    flagperf,
-    hal,
-    kempner,
-    liaw,
-    marenostrum,
-    moyix,
-    nersc,
-    paik,
-    ray,
-    rossum,
-)
-from import_paddle import paddle_benchmarks
-from import_stacks import deep_learning_examples, dlperf
-from import_strangers import cscs, hpcdiy, pytorch_ddp, users
+from import_held_out import build_held_out_tables
+from import_paddle import convert_paddle
+from import_stacks import convert_dlperf, convert_nvidia_examples
 
 DATA = Path(__file__).parent.parent / "src/gpuyard/catalog/data/published"
 COLUMNS = (
@@ -44,39 +28,21 @@ Row = dict[str, object]
 
 def main(folder: Path) -> None:
     DATA.mkdir(parents=True, exist_ok=True)
-    tables = {
-        "tf_benchmarks_2017": tf(read(folder / "tf_benchmarks_2017.csv")),
-        "pollux_t4": pollux(read(folder / "pollux_t4_measured_steptimes.csv")),
-        "lambda": lambda_labs(read(folder / "lambda_gpu_throughput_long.csv")),
-        "mlperf": mlperf(read(folder / "mlperf_resnet_bert_nvidia.csv")),
-        "horovod": horovod(),
-        "dlperf": dlperf(read(folder / "dlperf_v100_1to32.csv")),
-        "nvidia_examples": deep_learning_examples(read(folder / "nvidia_dle_dgx1_dgx2_long.csv")),
-        "paddle": paddle_benchmarks(),
-        "csc": csc(),
-        "azure": azure(),
-        "mxnet": mxnet(),
-        "mlperf_logs": mlperf_logs(),
-        "cscs": cscs(),
-        "hpcdiy": hpcdiy(),
-        "pytorch_ddp": pytorch_ddp(),
-        "users": users(),
-        "ray": ray(),
-        "paik": paik(),
-        "flagperf": flagperf(),
-        "eks": eks(),
-        "liaw": liaw(),
-        "kempner": kempner(),
-        "baskerville": baskerville(),
-        "marenostrum": marenostrum(),
-        "hal": hal(),
-        "nersc": nersc(),
-        "moyix": moyix(),
-        "rossum": rossum(),
+    tables: dict[str, Iterable[Row]] = {
+        "tf_benchmarks_2017": convert_tensorflow(read(folder / "tf_benchmarks_2017.csv")),
+        "pollux_t4": convert_pollux(read(folder / "pollux_t4_measured_steptimes.csv")),
+        "lambda": convert_lambda(read(folder / "lambda_gpu_throughput_long.csv")),
+        "mlperf": convert_mlperf(read(folder / "mlperf_resnet_bert_nvidia.csv")),
+        "horovod": convert_horovod(),
+        "dlperf": convert_dlperf(read(folder / "dlperf_v100_1to32.csv")),
+        "nvidia_examples": convert_nvidia_examples(read(folder / "nvidia_dle_dgx1_dgx2_long.csv")),
+        "paddle": convert_paddle(),
+        **build_held_out_tables(),
     }
     for name, rows in tables.items():
         write(name, COLUMNS, rows)
-    write("allreduce", ("series", "gpu", "nodes", "gpus", "size_bytes", "seconds"), sweeps(folder))
+    columns = ("series", "gpu", "nodes", "gpus", "size_bytes", "seconds")
+    write("allreduce", columns, convert_all_reduce_sweeps(folder))
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -85,33 +51,34 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def write(name: str, columns: tuple[str, ...], rows: Iterator[Row]) -> None:
-    made = list(rows)
-    same = {
-        column: str(made[0].get(column, ""))
+def write(name: str, columns: tuple[str, ...], rows: Iterable[Row]) -> None:
+    rows = list(rows)
+    constant = {
+        column: str(rows[0].get(column, ""))
         for column in columns
-        if len({str(row.get(column, "")) for row in made}) == 1
+        if len({str(row.get(column, "")) for row in rows}) == 1
     }
-    varying = [column for column in columns if column not in same]
+    varying = [column for column in columns if column not in constant]
     with (DATA / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-        if any(same.values()):
-            file.write("# every row: " + ", ".join(f"{k}={v}" for k, v in same.items() if v) + "\n")
+        if any(constant.values()):
+            cells = ", ".join(f"{key}={value}" for key, value in constant.items() if value)
+            file.write(f"# every row: {cells}\n")
         out = csv.DictWriter(file, varying, restval="", extrasaction="ignore", lineterminator="\n")
         out.writeheader()
-        out.writerows(made)
-    skipped = Counter(row["skip"] for row in made if row.get("skip"))
-    print(f"{name}: {len(made)} rows, skipped {dict(skipped)}")
+        out.writerows(rows)
+    skipped = Counter(row["skip"] for row in rows if row.get("skip"))
+    print(f"{name}: {len(rows)} rows, skipped {dict(skipped)}")
 
 
-# Which variables were updated how is in the table's first line; "replicated" without NCCL copies
-# between the GPUs, which is taken as an all-reduce.
+# The table's first line says how variables were updated; "replicated" without NCCL copies between
+# the GPUs, which counts as an all-reduce here.
 _TF_MODELS = {
     "InceptionV3": "inception-v3", "ResNet-50": "resnet50", "ResNet-152": "resnet152",
     "AlexNet": "alexnet", "VGG16": "vgg16",
 }  # fmt: skip
 
 
-def tf(rows: list[dict[str, str]]) -> Iterator[Row]:
+def convert_tensorflow(rows: list[dict[str, str]]) -> Iterator[Row]:
     for row in rows:
         platform, model = row["platform"], row["model"]
         dgx = platform == "DGX-1"
@@ -146,7 +113,7 @@ _POLLUX_MODELS = {
 }  # fmt: skip
 
 
-def pollux(rows: list[dict[str, str]]) -> Iterator[Row]:
+def convert_pollux(rows: list[dict[str, str]]) -> Iterator[Row]:
     for row in rows:
         gpus, nodes, batch = int(row["num_gpus"]), int(row["num_nodes"]), int(row["local_bsz"])
         seconds = float(row["step_time_s"])
@@ -175,7 +142,7 @@ _LAMBDA_MODELS = {
     "maskrcnn": "mask-rcnn", "transformerxlbase": "transformer-xl-base",
     "transformerxllarge": "transformer-xl-large",
 }  # fmt: skip
-# (the name without where it stands) → (GPU, topology up to 4 GPUs, topology of 8)
+# name without its vendor prefix → (GPU, topology with up to 4 GPUs, topology with 8)
 _LAMBDA_GPUS = {
     "V100 32GB": ("v100-pcie-32gb", "dual-root", "dual-root"),
     "V100 16GB": ("v100-sxm2-16gb", "nvlink-hybrid-cube-mesh", "nvlink-hybrid-cube-mesh"),
@@ -200,42 +167,44 @@ _LAMBDA_GPUS = {
     "GTX 1080Ti": ("gtx-1080-ti", "workstation", "dual-socket"),
     "A10": ("a10", "workstation", "dual-socket"),
 }
-_LAMBDA_HOUSE = re.compile(
+_LAMBDA_VENDOR = re.compile(
     r"^(Lambda ?Cloud(?: — )?|Linode Cloud — |Dell |DellTexas |SMC |1CC |RAIDZ1 )\s*"
 )
-# machines whose one-GPU row is under the same GPU's other spelling
-_LAMBDA_ONE = {
+# machines whose one-GPU row has another spelling of the same GPU
+_LAMBDA_SPELLINGS = {
     "RTX Quadro 8000": "Quadro RTX 8000",
     "RTX Quadro 8000 NVLink": "Quadro RTX 8000",
 }
-# What the table counts, in our samples: tokens of a sentence pair, spectrogram frames of an utterance of
-# LJSpeech (6.57 s on average, 22,050 Hz, 256 samples a frame), samples of a WaveGlow segment.
+# Published units per training sample: tokens of a sentence pair, spectrogram frames of an LJSpeech utterance
+# (6.57 s on average, 22,050 Hz, 256 samples per frame), audio samples of a WaveGlow segment.
 _PER_SAMPLE = {"gnmt": 60.0, "tacotron2": 566.0, "waveglow": 8000.0}
 # trained on filelists/ljs_audio_text_train_subset_625_filelist.txt
 _SMALL_EPOCH = {"tacotron2": 625, "waveglow": 625}
 
 
-def lambda_labs(rows: list[dict[str, str]]) -> Iterator[Row]:
-    seen: set[tuple[str, ...]] = set()
-    alone = {
+def convert_lambda(rows: list[dict[str, str]]) -> Iterator[Row]:
+    earlier: set[tuple[str, ...]] = set()
+    one_gpu_rows = {
         (r["set"], r["base"], r["model"], r["precision"]): r for r in rows if r["num_gpu"] == "1"
     }
     for row in rows:
         key = (row["base"], row["model"], row["precision"])
-        known = _LAMBDA_GPUS.get(_LAMBDA_HOUSE.sub("", row["base"]))
+        system = _LAMBDA_GPUS.get(_LAMBDA_VENDOR.sub("", row["base"]))
         gpus = int(row["num_gpu"])
-        one = alone.get((row["set"], _LAMBDA_ONE.get(row["base"], row["base"]), *key[1:]))
-        twin = (*key, row["num_gpu"], row["throughput"], row["global_batch"])
+        baseline = one_gpu_rows.get(
+            (row["set"], _LAMBDA_SPELLINGS.get(row["base"], row["base"]), *key[1:])
+        )
+        identity = (*key, row["num_gpu"], row["throughput"], row["global_batch"])
         skip = ""
-        if twin in seen:
+        if identity in earlier:
             skip = "published twice: the same row is in an earlier set"
         elif row["flag"]:
             skip = f"flagged as wrong in the table: {row['flag']}"
         elif row["model"] == "ncf":
             skip = "neither the batch of a GPU nor the negative samples are stated for NCF"
-        elif known is None:
+        elif system is None:
             skip = "a laptop GPU or one that the catalog does not have"
-        elif one is None:
+        elif baseline is None:
             skip = "no one-GPU row of this system is published"
         elif not float(row["global_batch"] or 0) or not float(row["throughput"] or 0):
             skip = "no batch or no throughput is stated"
@@ -243,10 +212,10 @@ def lambda_labs(rows: list[dict[str, str]]) -> Iterator[Row]:
             row["global_batch"]
         ):
             skip = "fewer than 4 steps in its epoch of 625 utterances: start-up is what was timed"
-        elif float(row["global_batch"]) != gpus * float(one["global_batch"] or 0):
+        elif float(row["global_batch"]) != gpus * float(baseline["global_batch"] or 0):
             skip = "its batch a GPU differs from that of its one-GPU row"
-        seen.add(twin)
-        gpu, small, large = known or ("", "", "")
+        earlier.add(identity)
+        gpu, small, large = system or ("", "", "")
         half = row["precision"] == "fp16"
         precision = row["precision"]
         if gpu and not half and gpu_table().get(gpu).tf32_tflops:
@@ -259,7 +228,7 @@ def lambda_labs(rows: list[dict[str, str]]) -> Iterator[Row]:
         yield {
             "source": f"Lambda {row['set']}",
             "framework": "pytorch-ddp",
-            "series": f"{row['set']} {_LAMBDA_ONE.get(row['base'], row['base'])}",
+            "series": f"{row['set']} {_LAMBDA_SPELLINGS.get(row['base'], row['base'])}",
             "model": _LAMBDA_MODELS.get(row["model"], row["model"]),
             "gpu": gpu,
             "topology": large if gpus > 4 else small,
@@ -285,14 +254,14 @@ _MLPERF_GPUS = (
     ("V100-SXM2-32GB", "v100-sxm2-32gb"), ("V100-SXM2-16GB", "v100-sxm2-16gb"),
     ("V100-SXM3-32GB", "v100-sxm3-32gb"), ("L40S", "l40s"), ("L40", "l40"), ("L4", "l4"),
 )  # fmt: skip
-# those with enough rows to count by themselves
+# submitters with enough rows to be a source of their own; all others are one source
 _MLPERF_SUBMITTERS = ("Dell", "DellEMC", "NVIDIA", "HPE")
 _PORTS = re.compile(r"(\d+)\s*x\s[^,+]*?(\d{2,3})\s*Gb", re.IGNORECASE)
 _RDMA = re.compile(r"\bIB\b|infiniband|\bHDR|\bEDR|\bNDR|omni-path|roce", re.IGNORECASE)
 
 
-def mlperf_network(text: str) -> str:
-    """`Storage: 2x …, Management: 1x …, Compute: 8x ConnectX-6 IB HDR 200Gb/Sec` → `rdma 200 8`."""
+def parse_mlperf_network(text: str) -> str:
+    """Find the compute network: `Storage: 2x …, Compute: 8x ConnectX-6 IB HDR 200Gb/Sec` → `rdma 200 8`."""
     if "ROCE2; Data bandwidth" in text:
         return "rdma 400 8"  # Oracle's BM.GPU.H100.8 has 8 ports of 400 Gbit/s
     parts = [p for p in re.split(r",|\+|;|and ", text) if _RDMA.search(p) or "EW" in p]
@@ -300,33 +269,30 @@ def mlperf_network(text: str) -> str:
         p for p in parts if "torage" not in p and "anagement" not in p
     ]
     for part in compute:
-        if found := _PORTS.search(
-            part.replace("Gbps", "Gb").replace(" Gb", "Gb").replace("(", " ")
-        ):
-            return f"rdma {found[2]} {found[1]}"
-        if found := re.search(r"(\d)x?\s?BF3 (\d+)", part):
-            return f"rdma {found[2]} {found[1]}"
+        normalized = part.replace("Gbps", "Gb").replace(" Gb", "Gb").replace("(", " ")
+        if match := _PORTS.search(normalized) or re.search(r"(\d)x?\s?BF3 (\d+)", part):
+            return f"rdma {match[2]} {match[1]}"
     return ""
 
 
-def mlperf(rows: list[dict[str, str]]) -> Iterator[Row]:
-    seen: set[tuple[str, ...]] = set()
+def convert_mlperf(rows: list[dict[str, str]]) -> Iterator[Row]:
+    earlier: set[tuple[str, ...]] = set()
     usable: Counter[str] = Counter()
-    made: list[Row] = []
+    converted: list[Row] = []
     for row in rows:
         gpu = next((id for part, id in _MLPERF_GPUS if part in row["accelerator"]), "")
         gpus, nodes = int(row["num_accel"] or 0), int(row["nodes"] or 0)
         per_node = int(row["accel_per_node"] or 0)
-        network = mlperf_network(row["host_networking"]) if nodes > 1 else ""
+        network = parse_mlperf_network(row["host_networking"]) if nodes > 1 else ""
         model = {"resnet": "resnet50", "bert": "bert-large"}[row["benchmark"]]
         rate = row["derived_samples_per_s"]
-        twin = (row["org"], row["system"].split("_ngc")[0], row["benchmark"], rate)
+        identity = (row["org"], row["system"].split("_ngc")[0], row["benchmark"], rate)
         skip = ""
         if not rate:
             skip = "no rate follows from the log"
         elif not nodes or not gpus:
             skip = "the numbers of machines and GPUs are not stated"
-        elif twin in seen:
+        elif identity in earlier:
             skip = "published twice: the same result is in an earlier round"
         elif not gpu:
             skip = "a GPU that the catalog does not have"
@@ -336,9 +302,9 @@ def mlperf(rows: list[dict[str, str]]) -> Iterator[Row]:
             skip = "the network between the machines is not stated"
         elif not row["global_batch"].isdigit():
             skip = "no single batch is stated"
-        seen.add(twin)
+        earlier.add(identity)
         series = f"{row['round']} {row['org']} {row['accelerator']} × {per_node}"
-        made.append({
+        converted.append({
             "source": f"MLPerf {row['org'] if row['org'] in _MLPERF_SUBMITTERS else 'others'}",
             "framework": "apex" if model == "bert-large" else "horovod",
             "series": series,
@@ -353,8 +319,8 @@ def mlperf(rows: list[dict[str, str]]) -> Iterator[Row]:
             "batch": f"{int(row['global_batch']) / max(gpus, 1):g}" if row["global_batch"].isdigit() else "",
             "precision": "fp16",
             "gradient_bits": 16,
-            # --dwu-overlap-reductions is off unless it is given, and the submitted configurations of
-            # BERT that we have seen give it for NVIDIA's packed runs on 96 machines only
+            # --dwu-overlap-reductions is off by default; among the submitted BERT configurations, only
+            # NVIDIA's packed runs on 96 machines turn it on
             "strategy": "ddp-after-backward" if model == "bert-large" else "ddp",
             "network": network,
             "samples_per_second": rate or 0,
@@ -362,15 +328,15 @@ def mlperf(rows: list[dict[str, str]]) -> Iterator[Row]:
         })  # fmt: skip
         if not skip:
             usable[f"{series} {model}"] += 1
-    for made_row in made:
-        if not made_row["skip"] and usable[f"{made_row['series']} {made_row['model']}"] == 1:
-            made_row["skip"] = "alone in its series: no smaller system of this submitter and round"
-        yield made_row
+    for output in converted:
+        if not output["skip"] and usable[f"{output['series']} {output['model']}"] == 1:
+            output["skip"] = "alone in its series: no smaller system of this submitter and round"
+        yield output
 
 
-# The paper gives efficiencies; 1 stands for the throughput of one GPU, which is Pascal's one-GPU row
-# of TensorFlow's own benchmark of the same program (ResNet-101 lies between 50 and 152 by its FLOPs).
-_HOROVOD_ONE = {"inception-v3": 142.0, "resnet101": 129.4, "vgg16": 154.0}
+# The paper gives efficiencies. The throughput of one GPU is the one-GPU Pascal row of TensorFlow's own benchmark
+# of the same program; ResNet-101 is interpolated between ResNet-50 and ResNet-152 by FLOPs.
+_HOROVOD_ONE_GPU = {"inception-v3": 142.0, "resnet101": 129.4, "vgg16": 154.0}
 _HOROVOD = (
     ("parameter server, TCP", "parameter-server", 128, "tcp 25 1", ("inception-v3", "resnet101"), 0.50),
     ("Horovod, TCP", "horovod", 128, "tcp 25 1", ("inception-v3", "resnet101"), 0.88),
@@ -380,25 +346,25 @@ _HOROVOD = (
 )  # fmt: skip
 
 
-def horovod() -> Iterator[Row]:
+def convert_horovod() -> Iterator[Row]:
     common: Row = {
-        "source": "Horovod paper", "framework": "horovod", "gpu": "p100-pcie-16gb", "topology": "workstation", "peer": 1, "batch": 64,
-        "precision": "fp32", "gradient_bits": 32,
+        "source": "Horovod paper", "framework": "horovod", "gpu": "p100-pcie-16gb", "topology": "workstation",
+        "peer": 1, "batch": 64, "precision": "fp32", "gradient_bits": 32,
     }  # fmt: skip
     for series, strategy, gpus, network, models, efficiency in _HOROVOD:
         for model in models:
-            one = _HOROVOD_ONE[model]
+            one_gpu = _HOROVOD_ONE_GPU[model]
             shared = common | {"series": f"{series} {gpus}", "model": model, "strategy": strategy}
-            yield shared | {"nodes": 1, "gpus": 1, "samples_per_second": one}
+            yield shared | {"nodes": 1, "gpus": 1, "samples_per_second": one_gpu}
             yield shared | {
                 "nodes": gpus // 4, "gpus": gpus, "network": network,
-                "samples_per_second": f"{efficiency * gpus * one:.5g}",
+                "samples_per_second": f"{efficiency * gpus * one_gpu:.5g}",
             }  # fmt: skip
     for case, reason in (
-        ("VGG-16 is 30 % faster over RDMA", "a ratio of two multi-GPU figures, no throughput"),
+        ("VGG-16 is 30% faster over RDMA", "a ratio of two multi-GPU figures, no throughput"),
         ("ResNet-101 on 16 GPUs, 1656.82 images/s", "no one-GPU figure of that machine"),
         ("8 V100 as 2 × 4, ResNet-50", "no one-GPU figure of that machine"),
-        ("tensor fusion up to 65 % faster", "no model and no number of GPUs"),
+        ("tensor fusion up to 65% faster", "no model and no number of GPUs"),
     ):
         yield {"series": case, "skip": reason}
 
@@ -406,7 +372,7 @@ def horovod() -> Iterator[Row]:
 _SIZES = [2**i * 2**20 for i in range(11)] + [25 * 2**20, 100 * 2**20]
 
 
-def sweeps(folder: Path) -> Iterator[Row]:
+def convert_all_reduce_sweeps(folder: Path) -> Iterator[Row]:
     for row in read(folder / "nccl_allreduce_v100_a100_2to8.csv"):
         if int(row["bytes"]) in _SIZES:
             gpu = {"v100": "v100-sxm2-16gb", "a100": "a100-sxm4-40gb"}[row["gpu"]]

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs the Debian packages that some tests need, where that is allowed; the tests that lack theirs
-# skip and say so. No service is started or left enabled: the tests start their own.
-# With the argument `soak`: those of the long tests, too.
+# Installs the Debian packages that some tests need, if it may. Tests without their packages are skipped with a reason.
+# No service is started or left enabled: the tests start their own.
+# With the argument `soak`, it also installs the packages of the long tests.
 set -eu
 case "${1-}" in
 '' | soak) ;;
@@ -10,7 +10,7 @@ case "${1-}" in
     exit 2
     ;;
 esac
-PATH="$PATH:/sbin:/usr/sbin" # a user who is not root may lack them otherwise
+PATH="$PATH:/sbin:/usr/sbin" # often missing for users other than root
 missing=
 needs() { # PROGRAM PACKAGE
     command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
@@ -23,10 +23,22 @@ needs munged munge
 needs sshd openssh-server
 needs debootstrap debootstrap
 needs ip iproute2
-if [ "${1-}" = soak ]; then # Slurm's database, and what stands before JupyterHub
+needs_file() { # FILE PACKAGE
+    [ -e "$1" ] || missing="$missing $2"
+}
+if [ "${1-}" = soak ]; then # Slurm's database, the proxy of JupyterHub, and Kubernetes, which is built from its sources
     needs configurable-http-proxy node-configurable-http-proxy
     needs mariadbd mariadb-server
     needs slurmdbd slurmdbd
+    needs go golang-go
+    needs dpkg-source dpkg-dev
+    needs_file /usr/share/gocode/src/github.com/modern-go/reflect2 golang-github-modern-go-reflect2-dev
+    needs_file /usr/share/gocode/src/github.com/json-iterator/go golang-github-json-iterator-go-dev
+    needs etcd etcd-server
+    needs containerd containerd
+    needs runc runc
+    needs_file /usr/lib/cni/bridge containernetworking-plugins
+    needs_file /bin/busybox busybox-static
 fi
 [ -n "$missing" ] || exit 0
 as_root=
@@ -39,12 +51,12 @@ if [ "$(id -u)" != 0 ]; then
     fi
 fi
 command -v apt-get >/dev/null 2>&1 || {
-    echo "no apt-get here: tests that need$missing will be skipped" >&2
+    echo "apt-get not found: tests that need$missing will be skipped" >&2
     exit 0
 }
 echo "installing$missing" >&2
 export DEBIAN_FRONTEND=noninteractive
-# Debian asks this program before it starts a service; 101 means no
+# Debian runs this program before it starts a service; exit status 101 forbids it
 policy=/usr/sbin/policy-rc.d
 if [ ! -e $policy ]; then
     trap '$as_root rm -f $policy' EXIT
@@ -62,5 +74,7 @@ if [ -d /run/systemd/system ]; then
     disable mariadb-server mariadb
     disable slurmdbd slurmdbd
     disable munge munge
+    disable etcd-server etcd
+    disable containerd containerd
     disable openssh-server ssh
 fi

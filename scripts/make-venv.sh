@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the virtual environment: make-venv.sh PYTHON DIRECTORY
+# Creates the virtual environment: make-venv.sh PYTHON DIRECTORY
 set -eu
 python=$1 venv=$2
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
@@ -7,11 +7,11 @@ python=$1 venv=$2
     exit 1
 }
 if ! "$python" -c 'import ensurepip' 2>/dev/null; then
-    # Debian splits venv off into a package of its own
+    # Debian has venv in a separate package
     as_root=
     [ "$(id -u)" = 0 ] || as_root="sudo -n"
     $as_root apt-get update -qq && $as_root apt-get install -y -qq python3-venv >/dev/null || {
-        echo "this Python can't make virtual environments; install it with: apt-get install python3-venv" >&2
+        echo "this Python cannot create virtual environments; run: apt-get install python3-venv" >&2
         exit 1
     }
 fi

@@ -1,14 +1,14 @@
-"""Measure what the predictor takes for CPU ranks where nothing was measured, and what DataParallel costs its host.
+"""Measure the predictor's defaults for CPU ranks and the host time of DataParallel.
 
-    python scripts/measure_cpu_constants.py    # some minutes on a quiet machine with two cores or more
+    python scripts/measure_cpu_constants.py    # takes minutes; needs an idle machine with at least two cores
 
-Writes `tests/data/cpu_constants.json`, which `predict/constants.py` and `predict/calibration/defaults.py`
-follow: a test compares them. `gpuyard calibrate` replaces all but the last by the user's own.
+Writes `tests/data/cpu_constants.json`; a test compares `predict/constants.py` and `predict/calibration/defaults.py` with it.
+`gpuyard calibrate` replaces all but the last with values from the user's machine.
 
-link, hop            two gloo ranks of this machine, all-reduces of 16 MB and of 1 KB
-overlap              1 − exposed / bare all-reduce, of two ranks that train
-variation            of one core's time for the same product of matrices, while another core does it too
-data_parallel_host   Python's share of copying a module to a GPU: one replica's, for each layer
+link, hop            all-reduces of 16 MB and 1 KB between two gloo ranks on this machine
+overlap              1 − exposed / bare all-reduce time, for two training ranks
+variation            relative deviation of the time for the same matrix product while another core computes it too
+data_parallel_host   Python time to copy a module to a GPU, per replica and layer
 """
 
 import json
@@ -38,11 +38,13 @@ REPLICAS = 200
 def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         benches = [
-            asked(home, "collectives", "--workers", "2", "--bytes", "1KB,16MB", "--repeats", "50")
+            run_bench(
+                home, "collectives", "--workers", "2", "--bytes", "1KB,16MB", "--repeats", "50"
+            )
             for _ in range(BENCHES)
         ]
         runs = [
-            asked(
+            run_bench(
                 home,
                 "train",
                 name,
@@ -64,64 +66,66 @@ def main() -> None:
         "measured_at": benches[0]["created_at"],
         "cpu_model": benches[0]["host"]["cpu_model"],
         "torch": benches[0]["host"]["torch"],
-        # two ranks: a ring's 2(k − 1) hops are two, and its 2(k − 1)/k of the bytes are all of them
-        "link_bytes_per_second": rounded(large / median(by[large] for by in seconds)),
-        "hop_seconds": rounded(median(by[small] for by in seconds) / 2),
-        "overlap": rounded(median(hidden(run) for run in trained)),
-        "variation": rounded(variation()),
-        "data_parallel_host_seconds": rounded(replica_seconds()),
+        # with two ranks, a ring has 2(k − 1) = 2 hops and sends 2(k − 1)/k = 1 times the bytes
+        "link_bytes_per_second": round_to_digits(
+            large / median(by_size[large] for by_size in seconds)
+        ),
+        "hop_seconds": round_to_digits(median(by_size[small] for by_size in seconds) / 2),
+        "overlap": round_to_digits(median(compute_overlap(run) for run in trained)),
+        "variation": round_to_digits(measure_variation()),
+        "data_parallel_host_seconds": round_to_digits(measure_replica_seconds()),
     }
     write_text(OUTPUT, json.dumps(document, indent=1) + "\n")
     print(json.dumps(document, indent=1))
 
 
-def asked(home: str, *arguments: str) -> Any:
-    done = subprocess.run(
+def run_bench(home: str, *arguments: str) -> Any:
+    finished = subprocess.run(
         [sys.executable, "-m", "gpuyard", "bench", *arguments, "--json"],
         env=os.environ | {"GPUYARD_HOME": home},
         stdout=subprocess.PIPE,
         check=True,
     )
-    return json.loads(done.stdout)
+    return json.loads(finished.stdout)
 
 
-def hidden(run: dict[str, Any]) -> float:
+def compute_overlap(run: dict[str, Any]) -> float:
     exposed: float = run["step"]["exposed_communication_seconds"]
     bare: float = run["all_reduce_seconds"]
     return max(0.0, 1 - exposed / bare)
 
 
-def variation() -> float:
+def measure_variation() -> float:
     with get_context("spawn").Pool(2) as pool:
-        return fmean(pool.map(_relative_deviation, range(2)))
+        return fmean(pool.map(_measure_relative_deviation, range(2)))
 
 
-def _relative_deviation(core: int) -> float:
+def _measure_relative_deviation(core: int) -> float:
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[core]})
     torch.set_num_threads(1)
-    matrix = torch.rand(1500, 1500)  # tens of milliseconds, as a step on a core takes
-    taken = []
+    matrix = torch.rand(1500, 1500)  # takes tens of milliseconds, like a step on one core
+    seconds = []
     for _ in range(STEPS):
         start = time.perf_counter()
         matrix @ matrix
-        taken.append(time.perf_counter() - start)
-    kept = taken[STEPS // 10 :]  # the first ones warm up
+        seconds.append(time.perf_counter() - start)
+    kept = seconds[STEPS // 10 :]  # the first ones warm up
     return stdev(kept) / fmean(kept)
 
 
-def replica_seconds() -> float:
-    """What torch's replicate does in Python for one GPU, by layers with parameters."""
+def measure_replica_seconds() -> float:
+    """Measure the Python time of torch's `replicate` for one GPU, per layer with parameters."""
     model = resnet50().model
     layers = sum(any(True for _ in m.parameters(recurse=False)) for m in model.modules())
-    taken = []
+    seconds = []
     for _ in range(REPLICAS):
         start = time.perf_counter()
-        copy(model)
-        taken.append(time.perf_counter() - start)
-    return median(taken) / layers
+        replicate(model)
+        seconds.append(time.perf_counter() - start)
+    return median(seconds) / layers
 
 
-def copy(model: nn.Module) -> None:
+def replicate(model: nn.Module) -> None:
     modules = list(model.modules())
     copies = {m: m._replicate_for_data_parallel() for m in modules}  # type: ignore[no-untyped-call]
     for module in modules:
@@ -132,7 +136,7 @@ def copy(model: nn.Module) -> None:
                 setattr(copies[module], name, parameter.detach())
 
 
-def rounded(value: float) -> float:
+def round_to_digits(value: float) -> float:
     return float(f"{value:.3g}")
 
 

@@ -1,21 +1,39 @@
-"""Takes the README's picture of a report: picture_report.py REPORT.html PICTURE.png (needs Chromium)."""
+"""Take the README's picture of a report (needs Chromium): picture_report.py [PICTURE.png].
+
+The report is that of the example study without its measurements, so that the figures don't depend on this machine.
+"""
 
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
+from gpuyard.catalog.specfiles import read_study
+from gpuyard.measure import ResultsStore
+from gpuyard.report.answers.study.report import write_report
+from gpuyard.study import run_study
+
+ROOT = Path(__file__).parents[1]
+STUDY = ROOT / "examples" / "spoken-digits.study.yaml"
+PICTURE = ROOT / "docs" / "images" / "report.png"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 
+def create_report(directory: Path) -> Path:
+    """Write the report of the study's predictions, costs, and plan."""
+    study = read_study(STUDY).model_copy(update={"measure": None})
+    result = run_study(study, STUDY.parent, ResultsStore(directory / "results.sqlite"))
+    return write_report(result, directory / "study")
+
+
 def main() -> None:
-    """The top of the page, and the first charts beneath it."""
-    report, picture = (Path(argument).resolve() for argument in sys.argv[1:3])
-    with sync_playwright() as playwright:
+    picture = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE
+    with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         page = browser.new_page(viewport={"width": 1180, "height": 1120})
-        page.goto(report.as_uri())
+        page.goto(create_report(Path(directory)).as_uri())
         page.wait_for_selector("[data-drawn=true]")
         page.wait_for_timeout(1500)  # the charts' opening animation
         page.screenshot(path=picture)

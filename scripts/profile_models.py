@@ -1,9 +1,9 @@
-"""Profiles every built-in model and writes the catalog's `models.csv` and `model_layers.csv`.
+"""Profile every built-in model and write the catalog's `models.csv` and `model_layers.csv`.
 
-    python scripts/profile_models.py            # write them
-    python scripts/profile_models.py --check    # exit status 1 where they are not current
+    python scripts/profile_models.py            # writes both files
+    python scripts/profile_models.py --check    # exits 1 if a file is outdated
 
-All models live on torch's meta device, so the largest takes no memory and all of them some seconds.
+All models are on torch's meta device, so even the largest needs no memory and all of them take seconds.
 """
 
 import argparse
@@ -24,8 +24,8 @@ from gpuyard.workloads.zoo import MODELS
 
 DATA = Path(__file__).parents[1] / "src" / "gpuyard" / "catalog" / "data"
 
-# Full name, where the architecture is described, and when that was published.
-DESCRIBED = {
+# full name, description of the architecture, and its publication date
+DESCRIPTIONS = {
     "alexnet": ("AlexNet", "https://arxiv.org/abs/1404.5997", "2014-04-23"),
     "vgg16": ("VGG-16", "https://arxiv.org/abs/1409.1556", "2014-09-04"),
     "resnet18": ("ResNet-18", "https://arxiv.org/abs/1512.03385", "2015-12-10"),
@@ -79,15 +79,14 @@ DESCRIBED = {
 
 
 def main() -> int:
-    """Exit status 0 where the files are current, or now are."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true", help="write nothing")
     check: bool = parser.parse_args().check
-    profiles = [profile(id) for id in MODELS]
+    profiles = [profile_model(id) for id in MODELS]
     stale = []
     for name, text in (
-        ("models.csv", models_csv(profiles)),
-        ("model_layers.csv", layers_csv(profiles)),
+        ("models.csv", format_models_csv(profiles)),
+        ("model_layers.csv", format_layers_csv(profiles)),
     ):
         path = DATA / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -95,14 +94,14 @@ def main() -> int:
             if not check:
                 write_text(path, text)
     for path in stale:
-        print(f"{path} {'is not current: run scripts/profile_models.py' if check else 'written'}")
+        print(f"{path} {'is outdated: run scripts/profile_models.py' if check else 'written'}")
     return 1 if check and stale else 0
 
 
-def profile(id: str) -> ModelProfile:
+def profile_model(id: str) -> ModelProfile:
     """Build one model on the meta device and profile it there."""
     module, factory = MODELS[id].split(":")
-    name, described_in, date = DESCRIBED[id]
+    name, described_in, date = DESCRIPTIONS[id]
     source = f"{described_in}, profiled by scripts/profile_models.py"
     with torch.device("meta"):
         task = getattr(importlib.import_module(module), factory)()
@@ -111,24 +110,24 @@ def profile(id: str) -> ModelProfile:
     return measured.model_copy(update={"source": source, "date": published})
 
 
-def models_csv(profiles: Iterable[ModelProfile]) -> str:
-    """One row a model."""
+def format_models_csv(profiles: Iterable[ModelProfile]) -> str:
+    """Format one row per model."""
     columns = [column for column in ModelProfile.model_fields if column != "layers"]
     rows = ([getattr(profile, column) for column in columns] for profile in profiles)
-    return _csv(columns, rows)
+    return _format_csv(columns, rows)
 
 
-def layers_csv(profiles: Iterable[ModelProfile]) -> str:
-    """One row a layer, in the order in which gradients become ready."""
+def format_layers_csv(profiles: Iterable[ModelProfile]) -> str:
+    """Format one row per layer, in the order in which gradients become ready."""
     rows = (
         [profile.id, position, layer.name, layer.parameters, layer.forward_flops]
         for profile in profiles
         for position, layer in enumerate(profile.layers)
     )
-    return _csv(["model", "position", "layer", "parameters", "forward_flops"], rows)
+    return _format_csv(["model", "position", "layer", "parameters", "forward_flops"], rows)
 
 
-def _csv(columns: list[str], rows: Iterable[list[object]]) -> str:
+def _format_csv(columns: list[str], rows: Iterable[list[object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

@@ -1,10 +1,10 @@
-"""Vendors Apache ECharts from the npm registry into src/gpuyard/report/vendor/echarts.
+"""Vendor Apache ECharts from the npm registry into src/gpuyard/report/vendor/echarts.
 
-    python scripts/vendor_echarts.py            # fetch the pinned version again
-    python scripts/vendor_echarts.py --check    # exit status 1 where the files are not as recorded
+    python scripts/vendor_echarts.py            # fetches the pinned version again
+    python scripts/vendor_echarts.py --check    # exits 1 if the files differ from their record
 
-Versions and the integrity of their archives are pinned here: to move on, change both to what
-`npm view echarts@<version> dist.integrity` says, and zrender's to the version that it depends on.
+This script pins versions and the integrity of their archives. To update, change both to the output of
+`npm view echarts@<version> dist.integrity`, and zrender's to the version that ECharts depends on.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Archive:
-    """One package of the npm registry, and which of its files are kept under which name."""
+    """One package of the npm registry, and the names under which its files are kept."""
 
     package: str
     version: str
@@ -43,7 +43,7 @@ ECHARTS = Archive(
         "package/licenses/LICENSE-d3": "LICENSE-d3",
     },
 )
-# echarts.min.js contains zrender, whose BSD licence asks to travel along; only that is kept
+# echarts.min.js contains zrender, whose BSD license must be included; nothing else of zrender is kept
 ZRENDER = Archive(
     "zrender",
     "6.1.0",
@@ -54,13 +54,19 @@ FOLDER = Path(__file__).parents[1] / "src" / "gpuyard" / "report" / "vendor" / "
 
 
 def fetch(archive: Archive, folder: Path) -> Path:
-    """The archive as the registry serves it."""
+    """Download the archive from the registry."""
     npm = shutil.which("npm")
     if npm is None:
-        raise SystemExit("needs npm: apt-get install npm")
-    wanted = f"{archive.package}@{archive.version}"
+        raise SystemExit("npm not found; run: apt-get install npm")
     packed = subprocess.run(
-        [npm, "pack", wanted, "--json", "--pack-destination", folder],
+        [
+            npm,
+            "pack",
+            f"{archive.package}@{archive.version}",
+            "--json",
+            "--pack-destination",
+            folder,
+        ],
         check=True,
         capture_output=True,
         text=True,
@@ -68,16 +74,18 @@ def fetch(archive: Archive, folder: Path) -> Path:
     return folder / str(json.loads(packed.stdout)[0]["filename"])
 
 
-def integrity_of(content: bytes) -> str:
-    """What npm calls the integrity: the algorithm and the base64 digest."""
+def compute_integrity(content: bytes) -> str:
+    """Return the npm integrity string: the algorithm and the base64 digest."""
     return "sha512-" + base64.b64encode(hashlib.sha512(content).digest()).decode()
 
 
 def read_members(archive: Archive, path: Path) -> dict[str, bytes]:
-    """The files that are kept, by their name here; nothing else is unpacked."""
-    actual = integrity_of(path.read_bytes())
+    """Unpack only the files to keep, by their new names."""
+    actual = compute_integrity(path.read_bytes())
     if actual != archive.integrity:
-        raise SystemExit(f"{path.name}: the registry served {actual}, not {archive.integrity}")
+        raise SystemExit(
+            f"{path.name}: the registry served {actual}, but {archive.integrity} is pinned"
+        )
     files: dict[str, bytes] = {}
     with tarfile.open(path) as tar:
         for member, name in archive.members.items():
@@ -88,12 +96,12 @@ def read_members(archive: Archive, path: Path) -> dict[str, bytes]:
     return files
 
 
-def version_toml(script: bytes) -> str:
-    """What is vendored, and how to tell that it is unchanged."""
+def format_version_toml(script: bytes) -> str:
+    """Format the record of the vendored version and its checksums."""
     return (
         f'package = "{ECHARTS.package}"\n'
         f'version = "{ECHARTS.version}"\n'
-        f'licence = "Apache-2.0"\n'
+        f'license = "Apache-2.0"\n'
         f"vendored = {datetime.datetime.now(datetime.UTC).date().isoformat()}\n"
         f'npm_integrity = "{ECHARTS.integrity}"\n'
         f'sha256 = "{hashlib.sha256(script).hexdigest()}"  # of echarts.min.js\n'
@@ -101,7 +109,7 @@ def version_toml(script: bytes) -> str:
 
 
 def check() -> int:
-    """Compare the script on disk with what VERSION.toml recorded."""
+    """Compare the script on disk with VERSION.toml."""
     recorded = tomllib.loads((FOLDER / "VERSION.toml").read_text(encoding="utf-8"))
     actual = hashlib.sha256((FOLDER / "echarts.min.js").read_bytes()).hexdigest()
     if (recorded["version"], recorded["npm_integrity"]) != (
@@ -114,15 +122,16 @@ def check() -> int:
         )
         return 1
     if actual != recorded["sha256"]:
-        print("echarts.min.js is not what VERSION.toml recorded", file=sys.stderr)
+        print("echarts.min.js differs from its checksum in VERSION.toml", file=sys.stderr)
         return 1
     return 0
 
 
 def main() -> int:
-    """Fetch, verify, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="only compare what is on disk")
+    parser.add_argument(
+        "--check", action="store_true", help="compare the files on disk and fetch nothing"
+    )
     if parser.parse_args().check:
         return check()
     files: dict[str, bytes] = {}
@@ -132,7 +141,9 @@ def main() -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (FOLDER / name).write_bytes(content)
-    (FOLDER / "VERSION.toml").write_text(version_toml(files["echarts.min.js"]), encoding="utf-8")
+    (FOLDER / "VERSION.toml").write_text(
+        format_version_toml(files["echarts.min.js"]), encoding="utf-8"
+    )
     print(f"{ECHARTS.package} {ECHARTS.version} in {FOLDER}")
     return 0
 

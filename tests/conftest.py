@@ -1,4 +1,4 @@
-"""What the tests share: a home of their own, the machine, and the command line as a user has it."""
+"""Fixtures that all tests share: a separate home, access to the machine, and the command line."""
 
 import contextlib
 import fcntl
@@ -32,27 +32,27 @@ from tests.command_line import Done, run_here, run_process
 
 ROOT = Path(__file__).parents[1]
 
-# no test asserts time; and what CI says of a commit does not change from run to run
+# no test asserts time, and CI repeats the same examples for a commit
 settings.register_profile("gpuyard", deadline=None, derandomize="CI" in os.environ)
 settings.register_profile("soak", deadline=None, max_examples=2000)
 settings.load_profile("gpuyard")
-# PyTorch's threads sleep while they wait: spinning, they keep the cores from the other tests
+# let PyTorch's threads sleep while they wait; spinning would take the cores from other tests
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 Cli = Callable[..., Done]
 MakeMeasurement = Callable[..., Measurement]
 MakeCalibration = Callable[[str, Precision], Calibration]
 needs_two_cores = pytest.mark.skipif(len(usable_cores()) < 2, reason="needs 2 cores")
 
-# a job in the background ignores Ctrl-C, one under nohup the end of its terminal; so would each process that a test starts
+# background jobs ignore SIGINT and nohup ignores SIGHUP; processes that tests start must not inherit that
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda *_: None)
 
-# what takes the machine for itself is run by one worker, one after the other: labs, ranks, Slurm
+# one worker runs the tests that need the whole machine (labs, ranks, Slurm), one at a time
 MACHINE = pytest.mark.xdist_group("machine")
-_MACHINE_ROOMS = ("lab", "measure", "run", "soak", "study")
+_MACHINE_FOLDERS = ("lab", "measure", "run", "soak", "study")
 _MACHINE_FIXTURES = {"can_make_labs", "slurm"}
-_NO_MACHINE = (  # of these rooms, what neither measures nor starts ranks
+_NO_MACHINE = (  # tests in these folders that neither measure nor start ranks
     "lab/test_plan.py",
     "measure/collectives/test_expected.py",
     "measure/collectives/test_plan.py",
@@ -70,7 +70,7 @@ _NO_MACHINE = (  # of these rooms, what neither measures nor starts ranks
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Thousands of tests stay until the end: looking for garbage among them took a tenth of a run."""
+    """Exempt the collected tests from garbage collection, which took a tenth of a run."""
     gc.disable()
     try:
         return (yield)
@@ -83,50 +83,49 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         path = item.path.relative_to(ROOT / "tests")
-        measures = path.parts[0] in _MACHINE_ROOMS and not path.as_posix().startswith(_NO_MACHINE)
+        measures = path.parts[0] in _MACHINE_FOLDERS and not path.as_posix().startswith(_NO_MACHINE)
         if measures or _MACHINE_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(MACHINE)
-    # last, because what they start from is made meanwhile
+    # deployment tests run last, because their machine root is built meanwhile
     items.sort(key=lambda item: "can_deploy" in getattr(item, "fixturenames", ()))
 
 
-LAB_ROOTS = (
-    Path(sys.prefix) / "lab-roots"
-)  # debootstrap takes minutes, so it is kept beside the tools
+# debootstrap takes minutes, so its result is kept beside the tools
+LAB_ROOTS = Path(sys.prefix) / "lab-roots"
 _MAKE_ROOT = "from gpuyard.lab.machine_root import make_root; make_root()"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What tests of deployments start from is made while others run; the test that needs it waits for it."""
+    """Build the machine root of deployment tests in the background; the test that needs it waits."""
     _check_groups(session)
     first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
-    needed = any("can_deploy" in getattr(item, "fixturenames", ()) for item in session.items)
-    able = os.geteuid() == 0 and shutil.which("debootstrap") is not None
-    if not (first and needed and able) or session.config.option.collectonly:
+    needs_root = any("can_deploy" in getattr(item, "fixturenames", ()) for item in session.items)
+    can_build = os.geteuid() == 0 and shutil.which("debootstrap") is not None
+    if not (first and needs_root and can_build) or session.config.option.collectonly:
         return
-    making = subprocess.Popen(
+    builder = subprocess.Popen(
         ("nice", sys.executable, "-P", "-c", _MAKE_ROOT),
         env={**os.environ, "GPUYARD_ROOTS": str(LAB_ROOTS)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,  # the test that needs it tells what went wrong
+        stderr=subprocess.DEVNULL,  # the test that needs it reports any error
         start_new_session=True,
     )
 
-    def end() -> None:
+    def stop() -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(making.pid, signal.SIGTERM)  # debootstrap, too
-        making.wait()
+            os.killpg(builder.pid, signal.SIGTERM)  # includes debootstrap
+        builder.wait()
 
-    session.config.add_cleanup(end)
+    session.config.add_cleanup(stop)
 
 
 def _check_groups(session: pytest.Session) -> None:
-    """xdist writes a group into the test's id; with pytest 9.2, which keeps ids elsewhere, it did so in vain."""
+    """Check that xdist adds groups to test ids; with pytest 9.2 it silently doesn't."""
     if session.config.getoption("loadgroup", default=False):
         grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
         assert all("@" in item.nodeid.rpartition("::")[2] for item in grouped), (
-            "this pytest and this pytest-xdist don't keep groups together"
+            "these versions of pytest and pytest-xdist don't keep groups together"
         )
 
 
@@ -134,13 +133,15 @@ def _check_groups(session: pytest.Session) -> None:
 def home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[Path]:
-    """No test sees or changes the user's own store."""
+    """Give each test a separate home, so that none reads or changes the user's store."""
     directory = tmp_path / "gpuyard-home"
     monkeypatch.setenv("GPUYARD_HOME", str(directory))
-    monkeypatch.setenv(DIRECTORY_VARIABLE, str(directory))  # other checkouts test at the same time
+    monkeypatch.setenv(
+        DIRECTORY_VARIABLE, str(directory)
+    )  # other checkouts may run tests at the same time
     monkeypatch.setenv("GPUYARD_SHARE_DIR", str(directory / "share"))
     yield directory
-    # a lease service that a command has started ends when its socket is gone
+    # a lease service that a command started stops when its socket is gone
     (directory / "share" / "lease.socket").unlink(missing_ok=True)
     if (directory / NAME).exists():
         group = request.node.get_closest_marker("xdist_group")
@@ -149,23 +150,23 @@ def home(
 
 @pytest.fixture
 def can_make_labs(home: Path) -> Iterator[None]:
-    """For tests of real labs: skips where none can be made, and removes what a failing test leaves."""
+    """Skip the test if this machine cannot create labs, and remove labs that a failing test leaves."""
     try:
         lab.check_can_make_labs()
     except MissingRequirement as missing:
         pytest.skip(str(missing))
-    # the tests of another checkout count namespaces, too; the kernel frees it with this process
+    # tests of another checkout count namespaces too; the kernel releases the lock with this process
     with (Path(tempfile.gettempdir()) / "gpuyard-tests-of-labs.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
         lab.remove_orphans()
-        for known, _ in lab.labs():
-            lab.down(known.plan.name)
+        for remaining, _ in lab.labs():
+            lab.down(remaining.plan.name)
 
 
 @pytest.fixture
 def make_measurement() -> MakeMeasurement:
-    """A plausible measurement, with what the test cares about changed."""
+    """Return a function that creates a plausible measurement with some fields changed."""
 
     def make(number: int = 1, **changed: object) -> Measurement:
         plain = Measurement(
@@ -217,7 +218,7 @@ def make_measurement() -> MakeMeasurement:
 
 @pytest.fixture
 def make_calibration() -> MakeCalibration:
-    """Of one GPU's speed with ResNet-50 in one precision: 1 ms a step and 1 ms a sample."""
+    """Return a function that creates one GPU's calibration for ResNet-50: 1 ms per step plus 1 ms per sample."""
 
     def make(gpu: str, precision: Precision) -> Calibration:
         line = CalibratedLine(
@@ -239,7 +240,7 @@ def make_calibration() -> MakeCalibration:
 
 
 class _Cli:
-    """Runs commands, one way or the other, and expects an exit status and no traceback."""
+    """Run commands and check the exit status and that there is no traceback."""
 
     def __init__(self, run: Callable[..., Done]) -> None:
         self._run = run
@@ -251,19 +252,21 @@ class _Cli:
         status: int = 0,
         environment: dict[str, str] | None = None,
     ) -> Done:
-        done = self._run(*arguments, cwd=cwd, environment={**os.environ, **(environment or {})})
-        assert done.returncode == status, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-        assert "Traceback" not in done.stderr
-        return done
+        finished = self._run(*arguments, cwd=cwd, environment={**os.environ, **(environment or {})})
+        assert finished.returncode == status, (
+            f"exit {finished.returncode}\n{finished.stdout}\n{finished.stderr}"
+        )
+        assert "Traceback" not in finished.stderr
+        return finished
 
 
 @pytest.fixture
 def cli() -> Cli:
-    """Runs `gpuyard ARGUMENTS` from the repository's root, inside the tests' own process."""
+    """Run `gpuyard ARGUMENTS` from the repository's root in the test process."""
     return _Cli(run_here)
 
 
 @pytest.fixture
 def gpuyard_process() -> Cli:
-    """Runs `gpuyard ARGUMENTS` from the repository's root, as a process of its own."""
+    """Run `gpuyard ARGUMENTS` from the repository's root in a new process."""
     return _Cli(run_process)

@@ -1,4 +1,4 @@
-"""A gpuyard that every Unix user can run, for tests that make some: this one, or a copy of it where they can't get to it."""
+"""Provide a gpuyard that every Unix user can run, for tests with several users: this one, or a copy if others cannot read it."""
 
 import atexit
 import functools
@@ -18,33 +18,36 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
-class Everybodys:
-    """A Python, and the variables by which it finds gpuyard and what that needs."""
+class PublicInstall:
+    """A Python interpreter, and the variables by which it finds gpuyard and its dependencies."""
 
     python: str
     environment: Mapping[str, str]
 
 
 @functools.cache
-def everybodys_gpuyard() -> Everybodys:
-    """Made once for all tests of this process, and removed with it."""
-    packages = _packages("gpuyard")
-    paths = [ROOT / "src", *dict.fromkeys(Path(str(one.locate_file(""))) for one in packages)]
+def public_gpuyard() -> PublicInstall:
+    """Return an installation that exists until this process exits."""
+    packages = _find_dependencies("gpuyard")
+    paths = [
+        ROOT / "src",
+        *dict.fromkeys(Path(str(package.locate_file(""))) for package in packages),
+    ]
     if not all(_is_open_to_all(path) for path in (paths[0] / "gpuyard/__init__.py", *paths)):
-        paths = [_copied(packages)]
-    python, more = _python()
-    return Everybodys(python, {"PYTHONPATH": ":".join(map(str, paths)), **more})
+        paths = [_copy_packages(packages)]
+    python, variables = _find_python()
+    return PublicInstall(python, {"PYTHONPATH": ":".join(map(str, paths)), **variables})
 
 
-def _python() -> tuple[str, dict[str, str]]:
-    """This one, else the system's of the same version, else a copy."""
+def _find_python() -> tuple[str, dict[str, str]]:
+    """Return this interpreter, the system's with the same version, or a copy, and the variables that it needs."""
     here = Path(sys.executable)
     if _is_open_to_all(here) and _is_open_to_all(here.resolve()):
         return str(here), {}
-    found = shutil.which(f"python{_VERSION}", path="/usr/local/bin:/usr/bin")
-    if found:
-        return found, {}
-    base, copy = Path(sys.base_prefix), _directory()
+    system_python = shutil.which(f"python{_VERSION}", path="/usr/local/bin:/usr/bin")
+    if system_python:
+        return system_python, {}
+    base, copy = Path(sys.base_prefix), _create_directory()
     (copy / "bin").mkdir()
     shutil.copy(here.resolve(), copy / "bin/python")
     ignored = shutil.ignore_patterns("site-packages", "test", "__pycache__", f"config-{_VERSION}*")
@@ -55,23 +58,25 @@ def _python() -> tuple[str, dict[str, str]]:
     return str(copy / "bin/python"), {"LD_LIBRARY_PATH": str(copy / "lib")}
 
 
-def _packages(name: str, known: dict[str, Distribution] | None = None) -> list[Distribution]:
-    """What it needs without any extra, and what these need; not itself."""
-    found = {} if known is None else known
+def _find_dependencies(
+    name: str, dependencies: dict[str, Distribution] | None = None
+) -> list[Distribution]:
+    """Return a package's direct and indirect dependencies without extras."""
+    dependencies = {} if dependencies is None else dependencies
     for requirement in distribution(name).requires or ():
-        needed = _NAME.match(requirement)
-        if needed is None or "extra ==" in requirement or needed[0].lower() in found:
+        match = _NAME.match(requirement)
+        if match is None or "extra ==" in requirement or match[0].lower() in dependencies:
             continue
         try:
-            found[needed[0].lower()] = distribution(needed[0])
+            dependencies[match[0].lower()] = distribution(match[0])
         except PackageNotFoundError:  # for another system or version
             continue
-        _packages(needed[0], found)
-    return list(found.values())
+        _find_dependencies(match[0], dependencies)
+    return list(dependencies.values())
 
 
-def _copied(packages: list[Distribution]) -> Path:
-    copy = _directory()
+def _copy_packages(packages: list[Distribution]) -> Path:
+    copy = _create_directory()
     shutil.copytree(
         ROOT / "src/gpuyard", copy / "gpuyard", ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -84,8 +89,8 @@ def _copied(packages: list[Distribution]) -> Path:
     return copy
 
 
-def _directory() -> Path:
-    directory = Path(tempfile.mkdtemp(prefix="gpuyard-for-everybody-", dir="/var/tmp"))
+def _create_directory() -> Path:
+    directory = Path(tempfile.mkdtemp(prefix="gpuyard-for-all-users-", dir="/var/tmp"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
 

@@ -1,7 +1,7 @@
-"""A real Slurm for tests: its own key, daemons and nodes, in namespaces of its own on this machine.
+"""A real Slurm for tests: separate daemons, nodes, and key, in their own namespaces on this machine.
 
-All its processes are in one PID namespace, whose first one reads this process's pipe: when the tests end, in
-whatever way, so has the cluster. It has its own loopback too, so it meets no other Slurm and no other port.
+All its processes are in one PID namespace, whose first process reads a pipe from this process: the cluster stops when the
+tests exit for any reason. It has its own loopback, so it cannot conflict with another Slurm or port.
 """
 
 import os
@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,13 +19,13 @@ import psutil
 import pytest
 
 GPUS = 4
-"""Of each node; they only have numbers."""
+"""GPUs per node; Slurm knows only their indices."""
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "salloc", "srun", "unshare", "nsenter", "ip")
 _DATABASE_PROGRAMS = ("mariadb-install-db", "mariadbd", "slurmdbd", "sacctmgr")
 _READY_SECONDS = 60.0
 _CLIENT_SECONDS = 240.0
 
-# Names of nodes resolve nowhere, as on a cluster whose Slurm alone knows them
+# The node names do not resolve, as on a cluster where only Slurm knows them.
 _CONFIGURATION = """\
 ClusterName=gpuyard
 SlurmctldHost=localhost
@@ -57,10 +57,10 @@ read -r _
 kill -9 -1
 rm -rf "$1"
 """
-# of a configuration with the directories of a real machine, which are empty ones here
-_FIRST_PROCESS_OF_ONE = """\
+# This one is for a configuration with the directories of a real machine, which are mounted empty.
+_SINGLE_MACHINE_PROCESS = """\
 ip link set lo up
-ip address add 10.99.0.1/32 dev lo # glibc resolves no address where there is none but the loopback's
+ip address add 10.99.0.1/32 dev lo # glibc resolves no address on a host that has only a loopback address
 for place in /run /var/lib/slurm /var/log/slurm; do mount -t tmpfs none "$place" || exit 1; done
 mkdir -p /run/munge /var/lib/slurm/slurmctld /var/lib/slurm/slurmd
 chown slurm /var/lib/slurm/slurmctld /var/log/slurm
@@ -73,7 +73,7 @@ read -r _
 kill -9 -1
 rm -rf "$1"
 """
-# as an admin does it: the database, then accounts.sh, which wants slurmctld to be started before it is run again
+# An admin does the same: start the database, run accounts.sh, start slurmctld, and run accounts.sh again.
 _DATABASE = """\
 mkdir -p /run/mysqld
 mariadb-install-db --no-defaults --datadir="$1/database" --user=root --skip-test-db --innodb-log-file-size=8M >/dev/null
@@ -96,30 +96,34 @@ StorageHost=localhost
 
 @dataclass(frozen=True)
 class SlurmCluster:
-    """One that is up."""
+    """A running cluster."""
 
     first_process: int
     configuration: Path
 
     @property
     def enter(self) -> list[str]:
-        """What starts a command inside."""
+        """The prefix that runs a command inside the cluster."""
         return ["nsenter", f"--target={self.first_process}", "--net", "--pid", "--mount", "--root"]
 
-    def daemon(self, *words: str) -> psutil.Process:
-        """The one whose command line begins like this."""
-        (found,) = (
-            process
-            for process in psutil.Process(self.first_process).children(recursive=True)
-            if process.status() != psutil.STATUS_ZOMBIE
-            and process.cmdline()[: len(words)] == [*words]
-        )
-        return found
+    def find_daemon(self, *words: str) -> psutil.Process:
+        """Find the daemon whose command line starts with these words."""
+        (daemon,) = (p for p, command in self.processes() if command[: len(words)] == [*words])
+        return daemon
+
+    def processes(self) -> list[tuple[psutil.Process, list[str]]]:
+        """List the running processes of the cluster with their command lines."""
+        running = []
+        for process in psutil.Process(self.first_process).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # it exits in the meantime
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    running.append((process, process.cmdline()))
+        return running
 
     def run(
         self, *argv: str, environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """A command inside, where Slurm's clients find it."""
+        """Run a command inside the cluster."""
         return subprocess.run(
             [*self.enter, f"--wdns={Path.cwd()}", *argv],
             env={
@@ -138,17 +142,19 @@ class SlurmCluster:
 
 @contextmanager
 def slurm_cluster(nodes: int, settings: str = "") -> Iterator[SlurmCluster]:
-    """Up as long as this lasts, with these lines of configuration as well; skips the test where it can't be."""
-    with _own_directory() as directory:
-        _write(directory, nodes, settings)
-        with _started(directory, directory / "slurm.conf", _FIRST_PROCESS, nodes) as cluster:
+    """Start a cluster with these additional settings; skip the test if this machine cannot run one."""
+    with _temporary_directory() as directory:
+        _write_configuration(directory, nodes, settings)
+        with _run_cluster(directory, directory / "slurm.conf", _FIRST_PROCESS, nodes) as cluster:
             yield cluster
 
 
 @contextmanager
-def slurm_of(configuration: Path, *, database: bool = False) -> Iterator[SlurmCluster]:
-    """One machine with a configuration that was written for this one, and its database if asked for."""
-    with _own_directory(_DATABASE_PROGRAMS if database else ()) as directory:
+def slurm_from_configuration(
+    configuration: Path, *, database: bool = False
+) -> Iterator[SlurmCluster]:
+    """Start a one-machine cluster with an exported configuration and, optionally, its database."""
+    with _temporary_directory(_DATABASE_PROGRAMS if database else ()) as directory:
         _write_key(directory)
         before = ""
         if database:
@@ -157,20 +163,20 @@ def slurm_of(configuration: Path, *, database: bool = False) -> Iterator[SlurmCl
             settings.touch(0o600)
             settings.write_text(_DATABASE_CONFIGURATION, encoding="utf-8")
             shutil.chown(settings, "slurm")
-        with _started(directory, configuration, _FIRST_PROCESS_OF_ONE, 1, before) as cluster:
+        with _run_cluster(directory, configuration, _SINGLE_MACHINE_PROCESS, 1, before) as cluster:
             yield cluster
 
 
 @contextmanager
-def _own_directory(more_programs: Sequence[str] = ()) -> Iterator[Path]:
+def _temporary_directory(more_programs: Sequence[str] = ()) -> Iterator[Path]:
     programs = (*_PROGRAMS, *more_programs)
     missing = [name for name in programs if shutil.which(name, path=_path()) is None]
     if missing:
-        pytest.skip(f"a Slurm of its own needs Debian's slurm-wlm and munge: no {missing[0]} here")
+        pytest.skip(f"a test Slurm needs Debian's slurm-wlm and munge: {missing[0]} not found")
     if os.geteuid() != 0:
-        pytest.skip("a Slurm of its own needs root")
+        pytest.skip("a test Slurm needs root")
     directory = Path(tempfile.mkdtemp(prefix="gpuyard-slurm-"))
-    directory.chmod(0o755)  # every user reads the configuration, and asks munge
+    directory.chmod(0o755)  # Every user reads the configuration and uses munge.
     try:
         yield directory
     finally:
@@ -178,7 +184,7 @@ def _own_directory(more_programs: Sequence[str] = ()) -> Iterator[Path]:
 
 
 @contextmanager
-def _started(
+def _run_cluster(
     directory: Path, configuration: Path, first_process: str, nodes: int, before: str = ""
 ) -> Iterator[SlurmCluster]:
     unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -192,9 +198,9 @@ def _started(
             start_new_session=True,
         )
     try:
-        yield _ready(process, directory, configuration, nodes)
+        yield _wait_until_ready(process, directory, configuration, nodes)
     finally:
-        process.communicate(timeout=_READY_SECONDS)  # closes the pipe
+        process.communicate(timeout=_READY_SECONDS)  # This closes the pipe.
 
 
 def _path() -> str:
@@ -207,12 +213,12 @@ def _write_key(directory: Path) -> None:
     key.write_bytes(secrets.token_bytes(64))
 
 
-def _write(directory: Path, nodes: int, settings: str) -> None:
+def _write_configuration(directory: Path, nodes: int, settings: str) -> None:
     (directory / "state").mkdir(mode=0o700)
     _write_key(directory)
     gpus = [directory / f"gpu{number}" for number in range(GPUS)]
     for gpu in gpus:
-        os.mknod(gpu, 0o020_600, os.makedev(1, 3))  # as /dev/null: Slurm only hands out its number
+        os.mknod(gpu, 0o020_600, os.makedev(1, 3))  # a copy of /dev/null
     files = {
         "slurm.conf": _CONFIGURATION.format(
             directory=directory, nodes=nodes, gpus=GPUS, last_port=17000 + nodes
@@ -225,22 +231,22 @@ def _write(directory: Path, nodes: int, settings: str) -> None:
         (directory / name).write_text(text, encoding="utf-8")
 
 
-def _ready(
+def _wait_until_ready(
     process: subprocess.Popen[bytes], directory: Path, configuration: Path, nodes: int
 ) -> SlurmCluster:
     deadline = time.monotonic() + _READY_SECONDS
-    said = ""
+    output = ""
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            pytest.skip(f"no namespaces for a Slurm of its own: {_log(directory)}")
+            pytest.skip(f"this machine has no namespaces for a test Slurm: {_log(directory)}")
         for child in psutil.Process(process.pid).children():
             cluster = SlurmCluster(child.pid, configuration)
             states = cluster.run("sinfo", "--noheader", "--Node", "--format=%T")
-            said = states.stdout + states.stderr
+            output = states.stdout + states.stderr
             if states.stdout.split() == ["idle"] * nodes:
                 return cluster
         time.sleep(0.1)
-    raise AssertionError(f"Slurm did not come up: {said}\n{_log(directory)}")
+    raise AssertionError(f"Slurm did not start: {output}\n{_log(directory)}")
 
 
 def _log(directory: Path) -> str:

@@ -1,7 +1,7 @@
-"""A real sshd for tests, which is two hosts: 127.0.0.1 and 127.0.0.2.
+"""A real sshd for tests that acts as two hosts: 127.0.0.1 and 127.0.0.2.
 
-Where this is root, the hosts see an empty directory where this machine has its temporary files: what passes
-between them goes over the network. Their own temporary files are in `remote`.
+If root runs the tests, the hosts see an empty directory in place of this machine's temporary files, so all data between them
+goes over the network. Their own temporary files are in `remote`.
 """
 
 import os
@@ -43,12 +43,12 @@ LogLevel ERROR
 
 @contextmanager
 def ssh_hosts(directory: Path, temporary: Path) -> Iterator[Path]:
-    """The directory of an `ssh` that reaches them without a password; skips where there is no sshd."""
+    """Yield the directory of an `ssh` that needs no password for the hosts; skip the test if sshd is missing."""
     sshd = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     ssh, keygen = shutil.which("ssh"), shutil.which("ssh-keygen")
     if sshd is None or ssh is None or keygen is None:
-        pytest.skip("hosts of its own need Debian's openssh-server: no sshd here")
-    port = free_port()
+        pytest.skip("test hosts need Debian's openssh-server: sshd not found")
+    port = find_free_port()
     for key in ("host_key", "user_key"):
         command = [keygen, "-q", "-t", "ed25519", "-N", "", "-f", str(directory / key)]
         subprocess.run(command, check=True)
@@ -61,7 +61,7 @@ def ssh_hosts(directory: Path, temporary: Path) -> Iterator[Path]:
     (programs / "ssh").chmod(0o755)
     serve = [sshd, "-D", "-e", "-f", str(directory / "sshd_config")]
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # where it shuts its unprivileged part in
+        Path("/run/sshd").mkdir(exist_ok=True)  # the chroot of its unprivileged process
         hide = f'mount -t tmpfs none "{temporary}" && exec "$@"'
         serve = ["unshare", "--mount", "sh", "-c", hide, "sh", *serve]
     with (directory / "log").open("wb") as log:
@@ -74,14 +74,14 @@ def ssh_hosts(directory: Path, temporary: Path) -> Iterator[Path]:
         process.wait()
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def wait_for_sshd(process: subprocess.Popen[bytes], port: int, log: Path, address: str) -> None:
-    """Raises with what it said where it does not come up."""
+    """Wait until sshd accepts connections, or raise with its log."""
     deadline = time.monotonic() + _READY_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -90,4 +90,4 @@ def wait_for_sshd(process: subprocess.Popen[bytes], port: int, log: Path, addres
             time.sleep(0.05)
         else:
             return
-    raise AssertionError(f"sshd did not come up: {log.read_text(errors='replace')}")
+    raise AssertionError(f"sshd did not start: {log.read_text(errors='replace')}")

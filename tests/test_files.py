@@ -1,4 +1,4 @@
-"""A file is whole or not there."""
+"""A file is replaced completely or not at all."""
 
 import os
 import threading
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.files import check_writable, make_directory, make_parent, replacing, write_text
+from gpuyard.files import check_writable, create_directory, create_parent, replace_file, write_text
 
 
 def test_it_replaces_the_whole_file(tmp_path: Path) -> None:
@@ -18,9 +18,7 @@ def test_it_replaces_the_whole_file(tmp_path: Path) -> None:
     assert set(tmp_path.iterdir()) <= {path, tmp_path / "gpuyard-home"}
 
 
-def test_a_device_without_space_is_a_sentence_and_keeps_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file.txt"
     write_text(path, "one")
 
@@ -28,7 +26,7 @@ def test_a_device_without_space_is_a_sentence_and_keeps_the_old_file(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(GpuyardError, match=r"file.txt can't be written: No space left on device"):
+    with pytest.raises(GpuyardError, match=r"file.txt .*No space left on device"):
         write_text(path, "two")
     assert path.read_text() == "one"
     assert set(tmp_path.iterdir()) <= {path, tmp_path / "gpuyard-home"}
@@ -49,20 +47,19 @@ def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_a_file_in_the_way_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("a file")
-    with pytest.raises(GpuyardError, match="can't be written"):
-        write_text(tmp_path / "taken" / "file.txt", "text")
-    with pytest.raises(GpuyardError, match="taken is a file"):
-        check_writable(tmp_path / "taken" / "file.txt")
+def test_a_file_in_place_of_a_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "occupied").write_text("a file")
+    for write in (check_writable, lambda path: write_text(path, "text")):
+        with pytest.raises(GpuyardError, match="occupied is a file"):
+            write(tmp_path / "occupied" / "file.txt")
 
 
-def test_a_missing_directory_is_a_mistake_and_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_directory_is_a_mistake_and_is_not_created(tmp_path: Path) -> None:
     missing = tmp_path / "not" / "there" / "file.txt"
-    for write in (check_writable, make_directory, lambda path: write_text(path, "text")):
-        with pytest.raises(UserMistake, match="can't be written: there is no directory"):
+    for write in (check_writable, create_directory, lambda path: write_text(path, "text")):
+        with pytest.raises(UserMistake, match=r"file.txt .*there not found"):
             write(missing)
-    with pytest.raises(UserMistake, match="there is no directory"), replacing(missing):
+    with pytest.raises(UserMistake, match="there not found"), replace_file(missing):
         pass
     assert not (tmp_path / "not").exists()
-    assert make_parent(missing).parent.is_dir()
+    assert create_parent(missing).parent.is_dir()

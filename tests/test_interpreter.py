@@ -1,24 +1,24 @@
-"""What a process of ours imports for its work."""
+"""Imports that stay for the life of a process."""
 
 import subprocess
 import sys
 
 _LOADING = """
 import contextlib, gc, sys
-from gpuyard.interpreter import import_to_stay
+from gpuyard.interpreter import import_permanently
 with contextlib.suppress(ModuleNotFoundError):
-    import_to_stay("wave", "there_is_no_such_module")
-    sys.exit("a module that is missing was passed over")
+    import_permanently("wave", "there_is_no_such_module")
+    sys.exit("a missing module raised no error")
 wave = sys.modules["wave"]
-assert gc.isenabled(), "garbage is not collected any more"
-assert wave not in gc.get_objects(), "what was imported is looked at each time"
+assert gc.isenabled(), "garbage collection is off"
+assert wave not in gc.get_objects(), "imported objects are collected"
 later = []
 later.append(later)
-assert any(one is later for one in gc.get_objects()), "what comes later is not looked at"
+assert any(item is later for item in gc.get_objects()), "later objects are not collected"
 """
 
 
-def test_what_is_loaded_is_not_looked_at_for_garbage_and_what_comes_later_is() -> None:
+def test_garbage_collection_skips_imported_objects_but_not_later_ones() -> None:
     done = subprocess.run(
         (sys.executable, "-P", "-c", _LOADING), capture_output=True, text=True, check=False
     )

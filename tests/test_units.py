@@ -1,4 +1,4 @@
-"""Quantities as people write them."""
+"""Quantities are parsed and formatted as people write them."""
 
 import pytest
 from hypothesis import example, given
@@ -51,7 +51,7 @@ def test_hourly_prices(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parse", "text", "sentence"),
+    ("parse", "text", "message"),
     [
         (units.parse_rate, "10", "has no unit; write a rate like '10 Gbit/s'"),
         (units.parse_rate, "10 GBit/s", "did you mean 'Gbit/s'?"),
@@ -64,21 +64,21 @@ def test_hourly_prices(text: str) -> None:
         (units.parse_bytes, "lots", "is not a size"),
         (units.parse_seconds, "inf s", "is not a duration"),
         (units.parse_seconds, "soon", "write it like '2h'"),
-        (units.parse_moment, "soon", "write it like '30 us'"),
+        (units.parse_short_duration, "soon", "write it like '30 us'"),
         (units.parse_usd_per_hour, "$1.50", "write it like '$1.50/h'"),
         (units.parse_usd, "$-5", "is not a price"),
-        (units.parse_share, "130 %", "between 0 % and 100 %"),
+        (units.parse_share, "130%", "between 0% and 100%"),
     ],
 )
-def test_mistakes_say_what_is_allowed(parse: object, text: str, sentence: str) -> None:
+def test_mistakes_name_the_allowed_form(parse: object, text: str, message: str) -> None:
     assert callable(parse)
     with pytest.raises(BadQuantity) as mistake:
         parse(text)
-    assert sentence in str(mistake.value)
+    assert message in str(mistake.value)
 
 
 @given(st.floats(min_value=1, max_value=1e14))
-def test_what_is_shown_reads_back(size_bytes: float) -> None:
+def test_formatted_quantities_parse_to_the_same_value(size_bytes: float) -> None:
     assert units.parse_bytes(units.format_bytes(size_bytes)) == pytest.approx(size_bytes, rel=0.006)
     assert units.parse_rate(units.format_bit_rate(size_bytes)) == pytest.approx(
         size_bytes, rel=0.006
@@ -96,20 +96,20 @@ def test_any_text_parses_or_is_a_mistake(text: str) -> None:
             assert str(mistake)
 
 
-def test_figures_and_their_intervals_can_be_told_apart() -> None:
+def test_figures_and_intervals_keep_enough_digits() -> None:
     assert units.format_per_second(0.397) == "0.397"
     assert units.format_per_second(1153.71) == "1,153.7"
     assert units.format_interval(0.5512, 0.8209) == "0.551 – 0.821"
     assert units.format_interval(748.3, 1574.2) == "748 – 1,574"
     assert units.format_number(7.0) == "7"
-    assert units.format_about_usd(66378) == "$66,000"
-    assert (units.counted(1, "worker"), units.counted(1024, "worker")) == (
+    assert units.format_rough_usd(66378) == "$66,000"
+    assert (units.format_count(1, "worker"), units.format_count(1024, "worker")) == (
         "1 worker",
         "1,024 workers",
     )
 
 
-def test_one_day_is_no_days() -> None:
+def test_one_day_is_singular() -> None:
     assert [units.format_seconds(days * 86_400) for days in (1, 1.0001, 2)] == [
         "1 day", "1 day", "2 days",
     ]  # fmt: skip

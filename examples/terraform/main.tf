@@ -1,4 +1,4 @@
-# An emulated network on this host, in your own Terraform: two nodes joined at 100 Mbit/s. Needs root.
+# An emulated network on this host, in your own Terraform configuration: two nodes with 100 Mbit/s links. Needs root.
 terraform {
   required_providers {
     gpuyard = {
@@ -7,15 +7,15 @@ terraform {
   }
 }
 
-variable "link" {
-  type    = string
-  default = "100 Mbit/s"
+variable "rate_bytes_per_second" {
+  type    = number
+  default = 12500000 # 100 Mbit/s
 }
 
 resource "gpuyard_lab" "network" {
-  name  = "own-hcl"
-  nodes = 2
-  link  = var.link
+  name                  = "own-hcl"
+  nodes                 = 2
+  rate_bytes_per_second = var.rate_bytes_per_second
 }
 
 output "addresses" {

@@ -1,20 +1,19 @@
-"""gpuyard takes a machine-learning team from one GPU to a data centre."""
+"""gpuyard takes a machine-learning team from one GPU to a data center."""
 
-TYPE_CHECKING = (
-    False  # of `typing`, which `python -m gpuyard` would look for in the current directory first
-)
+from gpuyard.version import __version__ as __version__
+
+# a copy of typing's, because `python -m gpuyard` would look for `typing` in the current directory first
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from gpuyard.steps import step as step
-
-__version__ = "0.1.0"
+    from gpuyard.reporting import step as step
 
 
 def __getattr__(name: str) -> object:
-    """`gpuyard.step` is there for a user's training loop; every other command starts without it."""
+    """Import `gpuyard.step` when a training loop first uses it, so that commands start without it."""
     if name != "step":
         raise AttributeError(f"module 'gpuyard' has no attribute {name!r}")
-    from gpuyard.steps import step
+    from gpuyard.reporting import step
 
-    globals()["step"] = step  # the next call finds it as it is
+    globals()["step"] = step  # later lookups skip this function
     return step

@@ -1,8 +1,8 @@
-"""`python -m gpuyard`."""
+"""Run the command line with `python -m gpuyard`."""
 
 from gpuyard.interpreter import forget_current_directory
 
-forget_current_directory()  # before anything is imported that could be found there
+forget_current_directory()  # before any import that the current directory could answer
 
 from gpuyard.cli.main import main  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""The processor of this host: what it is called, and which of its cores may be used."""
+"""The processor of this host: its model, and the cores that this process may use."""
 
 import os
 import platform
@@ -11,19 +11,19 @@ _PERIOD_V1 = Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
 
 
 def usable_cores() -> tuple[int, ...]:
-    """The cores of this process, hardware threads of one core beside each other.
+    """Return the cores that this process may use, with the hardware threads of each core adjacent.
 
-    Cut into even runs, two workers then never share a core. A container's CPU quota counts too.
+    If you cut the result into even runs, no two workers share a core. A container's CPU quota limits the count.
     """
     if hasattr(os, "sched_getaffinity"):
-        cores = sorted(os.sched_getaffinity(0), key=_place)
+        cores = sorted(os.sched_getaffinity(0), key=_get_position)
     else:
         cores = list(range(os.cpu_count() or 1))
-    quota = _cpu_quota()
+    quota = _read_cpu_quota()
     return tuple(cores if quota is None else cores[: max(1, int(quota))])
 
 
-def _place(core: int) -> tuple[int, int, int]:
+def _get_position(core: int) -> tuple[int, int, int]:
     topology = _CPU / f"cpu{core}" / "topology"
     try:
         package = int((topology / "physical_package_id").read_text())
@@ -32,7 +32,7 @@ def _place(core: int) -> tuple[int, int, int]:
         return 0, core, core
 
 
-def _cpu_quota() -> float | None:
+def _read_cpu_quota() -> float | None:
     try:
         if _QUOTA_V2.exists():
             quota, period = _QUOTA_V2.read_text().split()

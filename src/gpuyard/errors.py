@@ -1,16 +1,16 @@
-"""Everything gpuyard raises on purpose.
+"""The exceptions that gpuyard raises on purpose, and how their messages quote names.
 
-    GpuyardError             could not be done here: exit status 1
-    ├── NotStored            what was measured can't be kept, and is carried along; in `measure.store`
-    ├── NoAnswer             a scheduler or service was asked and said nothing: it may have been done or not
-    ├── MissingRequirement   a package, device or right is not here; says how to get it
-    └── UserMistake          what was asked for is wrong: exit status 2
-        ├── BadQuantity      "10 GBit" where a rate was expected
-        ├── CodeNotAllowed   a spec from elsewhere names code, and nobody has said that it may run
-        ├── UnknownName      a name that no table has, with the closest one that it has
-        └── SpecError        a spec file, with file, line and key
+    GpuyardError             the operation failed: exit status 1
+    ├── NotStored            a measurement could not be saved; the error carries it (in `measure.store`)
+    ├── NoResponse           a scheduler or service did not respond; the request may have taken effect
+    ├── MissingRequirement   a package, device, or permission is missing; the message says how to get it
+    └── UserMistake          the request is wrong: exit status 2
+        ├── BadQuantity      "10 GBit" instead of a rate
+        ├── CodeNotAllowed   a spec from another place names code that the user has not allowed to run
+        ├── UnknownName      a name that is not in a table, with the closest one that is
+        └── SpecError        a mistake in a spec file, with file, line, and key
 
-`cli.app` is the only place that turns them into an exit status.
+`cli.exits` is the only place that turns them into an exit status.
 """
 
 import re
@@ -19,17 +19,17 @@ from pathlib import Path
 
 
 class GpuyardError(Exception):
-    """Something could not be done; the message says what and the next step to try."""
+    """An operation that failed; the message says what failed and the next step to try."""
 
     exit_status = 1
 
 
 class MissingRequirement(GpuyardError):
-    """This machine lacks something that the command needs."""
+    """Something that the command needs and this machine lacks."""
 
 
-class NoAnswer(GpuyardError):
-    """Who was asked said nothing: what was `sent` may have been done or not, and nothing may be concluded."""
+class NoResponse(GpuyardError):
+    """A scheduler or service that did not respond. If the request was `sent`, it may have taken effect."""
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
         self.sent = sent
@@ -37,49 +37,56 @@ class NoAnswer(GpuyardError):
 
 
 class UserMistake(GpuyardError):
-    """The request itself is wrong; the message says what is allowed."""
+    """A request that is itself wrong; the message says what is allowed."""
 
     exit_status = 2
 
 
 class BadQuantity(UserMistake):
-    """A quantity that does not parse, or has the wrong unit."""
+    """A quantity that cannot be parsed or has the wrong unit."""
 
 
 class CodeNotAllowed(UserMistake):
-    """Code that a spec names, and why it is not taken for the user's own."""
+    """Code that a spec names, and the reason why gpuyard does not treat it as the user's own."""
 
     def __init__(self, file: Path, code: str, reason: str) -> None:
         self.file = file
-        self.found = f"{file} names code: {code}, and {reason}"
+        self.description = f"{file} names code: {code}, and {reason}"
         super().__init__(
-            f"{self.found}, so it is not run unasked; read it, then add --allow-code, or run gpuyard "
-            "in the project that it belongs to"
+            f"{self.description}, so gpuyard does not run it unless you allow it; read the code, then add "
+            "--allow-code, or run gpuyard in the project that the spec belongs to"
         )
 
 
 class UnknownName(UserMistake):
-    """A name that is in no table; carries the closest one that is."""
+    """A name that is not in a table; carries the closest one that is."""
 
     def __init__(
-        self, kind: str, name: str, known: Iterable[str], *, instead: str = "", called: str = ""
+        self,
+        kind: str,
+        name: str,
+        valid: Iterable[str],
+        *,
+        actual_kind: str = "",
+        searched: str = "",
     ) -> None:
         self.kind, self.name = kind, name
-        self.known = sorted(known)
-        self.closest = closest_name(name, self.known)
-        super().__init__(describe_unknown(kind, name, self.known, instead=instead, called=called))
+        names = sorted(valid)
+        self.closest = closest_name(name, names)
+        super().__init__(
+            describe_unknown(kind, name, names, actual_kind=actual_kind, searched=searched)
+        )
 
 
 class SpecError(UserMistake):
-    """A spec file that cannot be used; the message names file, line and key."""
+    """A spec file that cannot be used; the message names file, line, and key."""
 
 
-_SAME_START, _OTHER_START = (
-    0.65,
-    0.8,
-)  # how alike two names are; few people misspell the first letter
-_SHORT_LIST = 300  # characters of names that are listed where none is near
-_LISTED_BY = {
+# people rarely misspell the first letter, so names that differ there must be more alike
+_MIN_SIMILARITY_SAME_START = 0.65
+_MIN_SIMILARITY_OTHER_START = 0.8
+_MAX_LISTED_CHARACTERS = 300
+_CATALOG_TABLES = {
     "GPU": "gpus",
     "link": "links",
     "machine": "machines",
@@ -91,77 +98,75 @@ _LISTED_BY = {
     "plug": "plugs",
     "switch": "switches",
 }
+_MAX_QUOTED = 120  # characters: a longer text is not read, and comparing it takes time
 
 
-_LONGEST_QUOTED = 120  # characters: nobody reads more of what is wrong, and comparing it takes time
-
-
-def quoted(text: str) -> str:
-    """What a user wrote, for a sentence: in quotes, on one line, and of a long one the beginning."""
-    if len(text) <= _LONGEST_QUOTED:
+def quote(text: str) -> str:
+    """Put a user's text in quotes on one line, and shorten it if it is long."""
+    if len(text) <= _MAX_QUOTED:
         return repr(text)
-    return f"{text[:_LONGEST_QUOTED]!r}… ({len(text):,} characters)"
+    return f"{text[:_MAX_QUOTED]!r}… ({len(text):,} characters)"
 
 
-def closest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like this one, or None where nothing is near."""
-    near = closest_names(name, known, most=1)
-    return near[0] if near else None
+def closest_name(name: str, valid: Iterable[str]) -> str | None:
+    """Return the valid name that is most similar to this one, or None if none is similar."""
+    matches = closest_names(name, valid, limit=1)
+    return matches[0] if matches else None
 
 
-def closest_names(name: str, known: Iterable[str], most: int = 4) -> list[str]:
-    """Names that begin with this one or have all of its parts, the shortest first; else the most alike."""
-    if len(name) > _LONGEST_QUOTED:
+def closest_names(name: str, valid: Iterable[str], limit: int = 4) -> list[str]:
+    """Return the names that begin with this one or have all of its parts, otherwise the most similar one."""
+    if len(name) > _MAX_QUOTED:
         return []
-    by_lower = {candidate.lower(): candidate for candidate in known}
+    by_lower = {candidate.lower(): candidate for candidate in valid}
     lowered = name.lower()
     if lowered in by_lower:
         return [by_lower[lowered]]
     shortest_first = sorted(by_lower, key=lambda candidate: (len(candidate), candidate))
     longer = [c for c in shortest_first if len(lowered) > 1 and c.startswith(lowered)]
-    parts = _parts(lowered)
-    with_all = [c for c in shortest_first if len(lowered) > 2 and parts <= _parts(c)]
-    return [by_lower[c] for c in (longer or with_all or _most_alike(lowered, by_lower))[:most]]
+    parts = _split_parts(lowered)
+    with_all = [c for c in shortest_first if len(lowered) > 2 and parts <= _split_parts(c)]
+    return [by_lower[c] for c in (longer or with_all or _find_similar(lowered, by_lower))[:limit]]
 
 
-def _parts(name: str) -> set[str]:
+def _split_parts(name: str) -> set[str]:
     return set(re.split(r"[\s/_-]+", name))
 
 
-def _most_alike(name: str, known: Iterable[str]) -> list[str]:
+def _find_similar(name: str, valid: Iterable[str]) -> list[str]:
     import difflib  # only a mistake needs it
 
-    alike = difflib.get_close_matches(name, known, n=8, cutoff=_SAME_START)
+    similar = difflib.get_close_matches(name, valid, n=8, cutoff=_MIN_SIMILARITY_SAME_START)
     return [
         candidate
-        for candidate in alike
+        for candidate in similar
         if candidate[0] == name[0]
-        or difflib.SequenceMatcher(None, candidate, name).ratio() >= _OTHER_START
+        or difflib.SequenceMatcher(None, candidate, name).ratio() >= _MIN_SIMILARITY_OTHER_START
     ][:1]
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """ "; did you mean 'a' or 'b'?", or nothing where nothing is near."""
-    near = [repr(candidate) for candidate in closest_names(name, known)]
-    *others, last = near or [""]
-    return f"; did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if near else ""
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
+    """Return "; did you mean 'a' or 'b'?", or an empty string if no name is similar."""
+    matches = [repr(candidate) for candidate in closest_names(name, valid)]
+    *others, last = matches or [""]
+    return f"; did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if matches else ""
 
 
 def describe_unknown(
-    kind: str, name: str, known: Iterable[str], *, instead: str = "", called: str = ""
+    kind: str, name: str, valid: Iterable[str], *, actual_kind: str = "", searched: str = ""
 ) -> str:
-    """One sentence: the name is unknown, and the closest valid one, or where the valid ones are.
+    """Say that the name is unknown, and name the closest valid one or list the valid ones.
 
-    `instead` is the kind of thing that has this name, if another kind does; `called` is what was looked for,
-    where that is more than a `kind`.
+    `actual_kind` is the kind of thing that has this name, if another kind does. `searched` replaces `kind` in the
+    sentence if more than one kind was searched.
     """
-    names = sorted(known)
-    unknown = f"no {called or kind} is called {quoted(name)}"
-    if instead:
-        return f"{unknown}: it is {'an' if instead[0] in 'aeio' else 'a'} {instead}"
-    if near := did_you_mean(name, names):
-        return unknown + near
-    listed = ", ".join(names)
-    if kind in _LISTED_BY and len(listed) > _SHORT_LIST:
-        return f"{unknown}; `gpuyard catalog {_LISTED_BY[kind]}` lists them"
-    return f"{unknown}; there are: {listed}" if names else f"{unknown}; there is none"
+    names = sorted(valid)
+    unknown = f"no {searched or kind} is called {quote(name)}"
+    if actual_kind:
+        return f"{unknown}: it is {'an' if actual_kind[0] in 'aeio' else 'a'} {actual_kind}"
+    if hint := did_you_mean(name, names):
+        return unknown + hint
+    choices = ", ".join(names)
+    if kind in _CATALOG_TABLES and len(choices) > _MAX_LISTED_CHARACTERS:
+        return f"{unknown}; `gpuyard catalog {_CATALOG_TABLES[kind]}` lists them"
+    return f"{unknown}; choose from: {choices}" if names else f"{unknown}; none exist"

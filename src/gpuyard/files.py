@@ -1,5 +1,6 @@
-"""Where gpuyard keeps what it stores for a user, and how files are read and written: read up to a bound, and written
-whole, by a temporary name and a rename.
+"""The files that gpuyard keeps for a user, and safe reading and writing of files.
+
+Reading stops at a size limit. Writing goes to a temporary name first and then replaces the file in one step.
 """
 
 import contextlib
@@ -11,208 +12,218 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from gpuyard.errors import GpuyardError, UserMistake, closest_names, quoted
-from gpuyard.temporary import held_file
+from gpuyard.errors import GpuyardError, UserMistake, closest_name, quote
+from gpuyard.temporary import temporary_file
 
-MOST_BYTES = 20_000_000  # of what people write or tools print
-_MOST_VALUES = 20_000
-_MOST_BESIDE = 1000  # files that are looked at for one with nearly the same name
-_MOST_LINKS = 40  # as the kernel has it
+MAX_BYTES = 20_000_000
+"""Largest file that people write or tools print."""
+_MAX_VALUES = 20_000
+_MAX_SIBLINGS = 1000  # files to search for one with a similar name
+_MAX_LINKS = 40  # the kernel's limit
 
 
 def home() -> Path:
-    """`$GPUYARD_HOME`, or `gpuyard` under `$XDG_DATA_HOME` (by default `~/.local/share`)."""
-    named = os.environ.get("GPUYARD_HOME")
-    if named:
-        return Path(named).expanduser()
-    shared = os.environ.get("XDG_DATA_HOME")
-    base = Path(shared) if shared else Path.home() / ".local" / "share"
+    """Return `$GPUYARD_HOME`, or `gpuyard` under `$XDG_DATA_HOME` (by default `~/.local/share`)."""
+    own_home = os.environ.get("GPUYARD_HOME")
+    if own_home:
+        return expand_home(own_home)
+    data_home = os.environ.get("XDG_DATA_HOME")
+    base = Path(data_home) if data_home else expand_home("~/.local/share")
     return base / "gpuyard"
 
 
-def directories() -> tuple[Path, ...]:
-    """All that gpuyard keeps files in."""
+def expand_home(path: str | Path) -> Path:
+    """Replace `~` and `~user` at the start of a path. Raise UserMistake if that user has no home directory."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UserMistake(
+            f"{quote(str(path))}: home directory not found; set HOME to a directory, or write the whole path"
+        ) from None
+
+
+def data_directories() -> tuple[Path, ...]:
+    """Return every directory in which gpuyard keeps files."""
     return tuple(home() / name for name in ("", "checkpoints", "datasets", "kubernetes", "labs"))
 
 
 def results_file() -> Path:
-    """The SQLite store of measurements."""
+    """Return the path of the SQLite store of measurements."""
     return home() / "results.sqlite"
 
 
 def calibration_file() -> Path:
-    """The constants that were fitted to this user's measurements."""
+    """Return the path of the constants that were fitted to this user's measurements."""
     return home() / "calibration.json"
 
 
 def prices_file() -> Path:
-    """Prices that are newer than the shipped ones, where the user took some in."""
+    """Return the path of the prices that the user has imported, newer than the shipped ones."""
     return home() / "prices.csv"
 
 
 def dataset_directory(name: str) -> Path:
-    """Where a fetched dataset lies."""
+    """Return the directory of a downloaded dataset."""
     return home() / "datasets" / name
 
 
 def read_text(
-    path: Path, mistake: type[UserMistake] = UserMistake, *, most_bytes: int = MOST_BYTES
+    path: Path, mistake: type[UserMistake] = UserMistake, *, max_bytes: int = MAX_BYTES
 ) -> str:
-    """What a user's file says; what is wrong with it is a sentence."""
+    """Return the text of a user's file. Raise `mistake` if it is missing, too large, or not UTF-8."""
     try:
-        return read_bytes(path, mistake, most_bytes=most_bytes).decode("utf-8-sig")
+        return read_bytes(path, mistake, max_bytes=max_bytes).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise mistake(f"{path}: this is not text in UTF-8") from None
+        raise mistake(f"{path}: this is not UTF-8 text") from None
 
 
 def read_bytes(
-    path: Path, mistake: type[UserMistake] = UserMistake, *, most_bytes: int = MOST_BYTES
+    path: Path, mistake: type[UserMistake] = UserMistake, *, max_bytes: int = MAX_BYTES
 ) -> bytes:
-    """All of a file that is no larger than it can be meant to be; of a device never more either."""
+    """Return the content of a file. Raise `mistake` if it is larger than `max_bytes`; a device may be endless."""
     try:
         with path.open("rb") as file:
-            content = file.read(most_bytes + 1)
+            content = file.read(max_bytes + 1)
     except FileNotFoundError:
-        raise mistake(f"{path}: there is no such file{_near(path)}") from None
+        raise mistake(f"{path}: file not found{_suggest_sibling(path)}") from None
     except IsADirectoryError:
         raise mistake(f"{path}: this is a directory, not a file") from None
     except (OSError, ValueError) as error:  # a path with a null character is a ValueError
         reason = error.strerror if isinstance(error, OSError) else error
-        raise mistake(f"{path}: can't be read: {reason}") from None
-    if len(content) > most_bytes:
-        raise mistake(f"{path}: larger than {_size(most_bytes)}")
+        raise mistake(f"{path}: cannot be read: {reason}") from None
+    if len(content) > max_bytes:
+        mega, kilo = divmod(max_bytes // 1000, 1000)
+        raise mistake(f"{path}: larger than {f'{mega} MB' if mega else f'{kilo} kB'}")
     return content
 
 
-def _near(path: Path) -> str:
-    """What stands beside it under nearly the same name."""
+def _suggest_sibling(path: Path) -> str:
+    """Suggest a file in the same directory with a similar name."""
     try:
         with os.scandir(path.parent) as entries:
-            beside = [one.name for one in itertools.islice(entries, _MOST_BESIDE) if one.is_file()]
+            siblings = [
+                entry.name for entry in itertools.islice(entries, _MAX_SIBLINGS) if entry.is_file()
+            ]
     except OSError:
         return ""
-    near = closest_names(path.stem if path.suffix == ".yml" else path.name, beside, most=1)
-    return f"; did you mean {quoted(str(path.with_name(near[0])))}?" if near else ""
+    match = closest_name(path.stem if path.suffix == ".yml" else path.name, siblings)
+    return f"; did you mean {quote(str(path.with_name(match)))}?" if match else ""
 
 
 def too_many_values(text: str) -> str | None:
-    """Why JSON is not to be checked against a model, which keeps a page of words for each value that is wrong."""
-    values = sum(map(text.count, ",[{"))  # nearly so many, and never fewer than half of them
-    return f"more than {_MOST_VALUES:,} values" if values > _MOST_VALUES else None
-
-
-def _size(size_bytes: int) -> str:
-    mega, kilo = divmod(size_bytes // 1000, 1000)
-    return f"{mega} MB" if mega else f"{kilo} kB"
+    """Return why JSON is too long to validate: pydantic keeps a long message for each wrong value."""
+    values = sum(map(text.count, ",[{"))  # an estimate that never misses more than half of them
+    return f"more than {_MAX_VALUES:,} values" if values > _MAX_VALUES else None
 
 
 def check_writable(path: Path) -> None:
-    """Say now if this file or directory could not be written later; makes nothing."""
+    """Raise if this file or directory could not be written later; create nothing."""
     try:
-        followed(path)  # before the kernel does, whose refusal does not say why
-    except OSError as error:
-        if isinstance(error, PermissionError):  # all others are told by who meets them
-            raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
+        follow_links(path)  # before the kernel does, which gives no reason
+    except PermissionError as error:
+        raise _write_error(path, error) from error
+    except OSError:
+        pass  # the write itself reports all other errors
     directory = path.absolute().parent
     if not directory.exists():
-        raise UserMistake(f"{path} can't be written: there is no directory {path.parent}")
+        raise UserMistake(f"{path} cannot be written: directory {path.parent} not found")
     if not directory.is_dir():
-        raise UserMistake(f"{path} can't be written: {path.parent} is a file")
+        raise UserMistake(f"{path} cannot be written: {path.parent} is a file")
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise GpuyardError(f"{path} can't be written: no permission to write to {path.parent}")
+        raise GpuyardError(f"{path} cannot be written: no permission to write to {path.parent}")
 
 
-def try_writable(path: Path) -> None:
-    """The same by trying it, for work that would be lost: rights don't say what a file system does."""
+def _write_error(path: Path, error: OSError) -> GpuyardError:
+    return GpuyardError(f"{path} cannot be written: {error.strerror}")
+
+
+def probe_writable(path: Path) -> None:
+    """Write a temporary file to be sure, for work that would be lost; permissions alone do not prove it."""
     check_writable(path)
     try:
-        with held_file(followed(path).parent, 0o600) as (_, file):
+        with temporary_file(follow_links(path).parent, 0o600) as (_, file):
             file.write(b"x")
     except OSError as error:
-        raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
+        raise _write_error(path, error) from error
 
 
-def make_parent(path: Path) -> Path:
-    """The same path, in a directory that is there now: for what gpuyard keeps, never for what a user names."""
+def create_parent(path: Path) -> Path:
+    """Create the directories above gpuyard's own file, and return its path. Never used for a user's paths."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
+        raise _write_error(path, error) from error
     return path
 
 
-def make_directory(path: Path) -> None:
-    """One that a user names, in a directory that is there."""
+def create_directory(path: Path) -> None:
+    """Create a directory that a user names; its parent must exist."""
     check_writable(path)
     try:
         path.mkdir(exist_ok=True)
     except OSError as error:
-        raise GpuyardError(f"{path} can't be made: {error.strerror}") from error
+        raise GpuyardError(f"{path} cannot be created: {error.strerror}") from error
 
 
 def write_text(path: Path, text: str, *, mode: int = 0o666) -> None:
-    """Replace the file in one step; a crash or a full disk leaves the old one as it was.
+    """Replace the file in one step; after a crash or on a full disk, the old one is unchanged.
 
-    A new one gets what the umask leaves of the mode.
+    A new file gets the mode, minus the umask.
     """
     check_writable(path)
     try:
-        _replace(path, text, mode)
+        target = follow_links(path)  # a link stays a link, and its target is replaced
+        if target.exists() and not target.is_file():  # a pipe or a device cannot be replaced
+            target.write_text(text, encoding="utf-8")
+            return
+        with _open_replacement(target, mode) as file:
+            file.write(text.encode())
     except OSError as error:
-        raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
+        raise _write_error(path, error) from error
 
 
-def _replace(path: Path, text: str, mode: int) -> None:
-    path = followed(path)  # a link stays a link, and what it names is replaced
-    if path.exists() and not path.is_file():  # a pipe or a device is written into, not replaced
-        path.write_text(text, encoding="utf-8")
-        return
-    with _replacing(path, mode) as file:
-        file.write(text.encode())
+def follow_links(path: Path) -> Path:
+    """Resolve symbolic links. Raise if a link is another user's and in a directory for all users, like /tmp.
 
-
-def followed(path: Path) -> Path:
-    """Where a path leads; raises where another user's link in a directory for all, like /tmp, says where.
-
-    So does the kernel (fs.protected_symlinks), where it is the one that follows it.
+    The kernel refuses such links, too (fs.protected_symlinks), but only when it follows them itself.
     """
-    left = list(reversed(path.absolute().parts))
-    found = Path(left.pop())
+    remaining = list(reversed(path.absolute().parts))
+    resolved = Path(remaining.pop())
     links = 0
-    while left:
-        part = left.pop()
-        at = found.parent if part == ".." else found / part
-        if not at.is_symlink():
-            found = at
+    while remaining:
+        part = remaining.pop()
+        current = resolved.parent if part == ".." else resolved / part
+        if not current.is_symlink():
+            resolved = current
             continue
         links += 1
-        around = found.stat()
-        for_all = around.st_mode & stat.S_ISVTX and around.st_mode & stat.S_IWOTH
-        if for_all and at.lstat().st_uid not in (os.geteuid(), around.st_uid):
-            raise PermissionError(errno.EACCES, f"{at} is another user's link")
-        if links > _MOST_LINKS:
+        parent = resolved.stat()
+        for_all = parent.st_mode & stat.S_ISVTX and parent.st_mode & stat.S_IWOTH
+        if for_all and current.lstat().st_uid not in (os.geteuid(), parent.st_uid):
+            raise PermissionError(errno.EACCES, f"{current} is another user's link")
+        if links > _MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        target = at.readlink()
-        left += [one for one in reversed(target.parts) if one != "/"]
-        found = Path("/") if target.is_absolute() else found
-    return found
+        target = current.readlink()
+        remaining += [part for part in reversed(target.parts) if part != "/"]
+        resolved = Path("/") if target.is_absolute() else resolved
+    return resolved
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write into that takes the place of the old one at the end, or of nothing at a crash."""
+def replace_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that replaces the old one when the block finishes; after a crash, the old one is unchanged."""
     check_writable(path)
     try:
-        with _replacing(followed(path)) as file:
+        with _open_replacement(follow_links(path)) as file:
             yield file
     except OSError as error:
-        raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
+        raise _write_error(path, error) from error
 
 
 @contextlib.contextmanager
-def _replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    with held_file(path.parent, mode) as (part, file):
-        # who could read the old one can read the new one, and nobody else
+def _open_replacement(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    with temporary_file(path.parent, mode) as (part, file):
+        # exactly those users who could read the old file can read the new one
         with contextlib.suppress(FileNotFoundError):
             os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode) & 0o777)
         yield file
@@ -223,8 +234,8 @@ def _replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def sync_directory(directory: Path) -> None:
-    """What was renamed in it has its new name after a power cut, too."""
-    with contextlib.suppress(OSError):  # not every file system can
+    """Make renames in the directory survive a power failure."""
+    with contextlib.suppress(OSError):  # some file systems cannot
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -233,7 +244,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def replace_directory(fresh: Path, target: Path, *, aside: Path) -> None:
-    """Put a directory where another may be, in one step where the system can; the other one is aside then, or fresh."""
+    """Replace a directory, in one step if the system can. The old one is then at `aside` or at `fresh`."""
     if not target.exists() or not _exchange(fresh, target):
         if target.exists():
             target.rename(aside)
@@ -241,13 +252,14 @@ def replace_directory(fresh: Path, target: Path, *, aside: Path) -> None:
     sync_directory(target.parent)
 
 
-def _exchange(one: Path, other: Path) -> bool:
-    """Linux's renameat2 with RENAME_EXCHANGE; Python has no name for it."""
+def _exchange(first: Path, second: Path) -> bool:
+    """Call Linux's renameat2 with RENAME_EXCHANGE, which Python does not offer."""
     import ctypes
 
     try:
         rename = ctypes.CDLL(None).renameat2
     except (OSError, AttributeError):
         return False
-    here, exchange = -100, 2
-    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
+    at_fdcwd, rename_exchange = -100, 2
+    status = rename(at_fdcwd, os.fsencode(first), at_fdcwd, os.fsencode(second), rename_exchange)
+    return bool(status == 0)

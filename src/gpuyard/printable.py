@@ -1,8 +1,8 @@
-"""Text that is safe to show: names come from files and tables that strangers write.
+"""Make text safe to display, because names come from files and tables that strangers write.
 
-An escape sequence in a name could move the cursor, set the title or fill the clipboard of whoever looks at
-it, a right-to-left mark could turn a sentence around, and a spreadsheet runs what begins like a formula.
-Everything that goes to a terminal, a page, a picture or a table passes here.
+An escape sequence in a name could move the cursor, set the terminal's title, or fill the clipboard. A right-to-left mark
+could reverse a sentence, and a spreadsheet runs cells that begin like a formula. All text that goes to a terminal, page,
+picture, or table passes through here.
 """
 
 import csv
@@ -10,41 +10,42 @@ import io
 import re
 from collections.abc import Iterable
 
-# control characters but tab and line feed; what Unicode has for turning text around; what no text may have
-_OBEYED = (
+# control characters except tab and line feed, Unicode's direction marks, and code points that are not characters
+_UNSAFE_CHARACTERS = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
 )
-_UNSAFE = re.compile(f"[{_OBEYED}]")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_NOT_IN_A_LINE = re.compile(f"[{_OBEYED}\t\n\u2028\u2029]")
+_UNSAFE = re.compile(f"[{_UNSAFE_CHARACTERS}]")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_UNSAFE_IN_LINE = re.compile(f"[{_UNSAFE_CHARACTERS}\t\n\u2028\u2029]")
 
 
-def printable(text: str) -> str:
-    """The text with every character that a terminal would obey, not print, shown as �."""
+def make_printable(text: str) -> str:
+    """Replace every character that a terminal would obey instead of print with �."""
     return _UNSAFE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def printable_json(text: str) -> str:
-    """The same JSON with what a terminal would obey, which JSON lets pass, as escapes."""
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+def make_json_printable(text: str) -> str:
+    """Escape the characters in JSON that a terminal would obey, which JSON itself allows."""
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
-def csv_text(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A table for other programs, in which no cell is a formula; None is an empty cell."""
+def format_csv(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Format a table for other programs so that no cell is a formula; None becomes an empty cell."""
     text = io.StringIO()
-    written = csv.writer(text, lineterminator="\n")
-    written.writerow(columns)
-    written.writerows([_cell(value) for value in row] for row in rows)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_escape_cell(value) for value in row] for row in rows)
     return text.getvalue()
 
 
-def _cell(value: object) -> object:
+def _escape_cell(value: object) -> object:
     if not isinstance(value, str):
         return value
-    return f"'{printable(value)}" if value.startswith(_FORMULA) else printable(value)
+    prefix = "'" if value.startswith(_FORMULA_STARTS) else ""
+    return prefix + make_printable(value)
 
 
-def control_character(text: str) -> str | None:
-    """The first character that has no place in a name or in one line of text, as people can read it."""
-    found = _NOT_IN_A_LINE.search(text)
-    return ascii(found.group()).strip("'") if found else None
+def find_control_character(text: str) -> str | None:
+    """Return the first character that is not allowed in a name or line of text, as a readable escape."""
+    match = _UNSAFE_IN_LINE.search(text)
+    return ascii(match.group()).strip("'") if match else None

@@ -1,6 +1,6 @@
-"""A table as a value, and words that mean something: every room can say what it has in rows.
+"""Tables and styled text as values, so that every package can describe its results in rows.
 
-How it looks is for those who show it: `report/terminal.py`, `report/html.py`.
+`report/terminal.py` and `report/html.py` decide how they look.
 """
 
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Tone = Literal["plain", "strong", "quiet", "accent", "good", "caution", "bad"]
-"""What a text means to its reader; each renderer has its own colours for it."""
+"""The meaning of a text for its reader; each renderer has its own colors for it."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """Words that mean something, or a link on a page."""
+    """A text with a tone."""
 
     text: str
     tone: Tone = "plain"
 
 
-Words: TypeAlias = str | Text
+StyledText: TypeAlias = str | Text
 
 
 ALWAYS = -1
@@ -27,11 +27,11 @@ ALWAYS = -1
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; where the width is short, the one with the largest `drop` goes first."""
+    """A column of a table; if the terminal is narrow, the column with the largest `drop` is left out first."""
 
     name: str
     drop: int = 0
-    """0: it stays as long as any that readers miss less is there; `ALWAYS`: it stays to the last."""
+    """0: dropped only after all columns with a larger value; `ALWAYS`: never dropped."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Table:
 
     title: str
     columns: Sequence[Column | str]
-    rows: Sequence[Sequence[Words]]
+    rows: Sequence[Sequence[StyledText]]
     note: str = ""
     folded: bool = False
-    """On a page its title is shown, and the rest when a reader asks for it."""
+    """On a page, only the title is visible until the reader opens the table."""

@@ -1,9 +1,8 @@
-"""What is needed for a while: files and directories (`held_file`, `held_directory`) with a name that nothing else has, and
-a lock that the kernel frees with its process, however that ends.
+"""Create temporary files and directories with unique names, each locked by its process until that exits.
 
-What has such a name, belongs to this user and is held by nobody was left by a kill: `sweep` removes it, and nothing
-else. Not every shared disk tells one host of another's locks. So a name begins with its host's mark, and what another
-host has made is only removed when it has been still for a day.
+The kernel frees the lock even if the process is killed. `remove_leftovers` removes only files that have such a name,
+belong to this user, and are not locked. Some shared disks don't show one host the locks of another. So each token begins
+with a hash of its host, and gpuyard removes another host's files only if they have not changed for a day.
 """
 
 import contextlib
@@ -17,37 +16,37 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal, get_args
 
-Kind = Literal["storage", "digits", "ranks", "torchrun", "horovod", "root", "ssh"]
-"""What a directory is for."""
+Kind = Literal["storage", "digits", "ranks", "torchrun", "horovod", "root", "ssh", "notebook"]
+"""The purpose of a temporary directory."""
 
 _FILE = re.compile(r"\.gpuyard-part-[0-9a-f]{16}")
 _DIRECTORY = re.compile(rf"\.?gpuyard-(?:{'|'.join(get_args(Kind))})-[0-9a-f]{{16}}")
 _LOCK = "held.lock"
-_STILL_SECONDS = 24 * 3600.0
+_FOREIGN_AGE_SECONDS = 24 * 3600.0
 _OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def shared_directory() -> Path:
-    """Where programs put what they need for a while; as `tempfile` chooses it, without its trial file."""
-    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
-    for path in (*named, "/tmp", "/var/tmp"):  # noqa: S108 - names are random, and made exclusively
+    """Return the system's directory for temporary files, chosen like `tempfile` does but without a trial file."""
+    from_environment = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    for path in (*from_environment, "/tmp", "/var/tmp"):  # noqa: S108 - random names, O_EXCL
         if path and Path(path).is_dir() and os.access(path, os.W_OK | os.X_OK):
             return Path(path).absolute()
     return Path.cwd()
 
 
 @contextlib.contextmanager
-def held_file(directory: Path, mode: int) -> Iterator[tuple[Path, BinaryIO]]:
-    """A new file to write into, with the rights that the umask leaves; gone at the end unless it was renamed."""
+def temporary_file(directory: Path, mode: int) -> Iterator[tuple[Path, BinaryIO]]:
+    """Create a file to write, with this mode minus the umask; remove it at the end unless it was renamed."""
     while True:
         path = directory / f".gpuyard-part-{new_token()}"
         try:
             descriptor = os.open(path, _OPEN | os.O_CREAT | os.O_EXCL, mode)
         except FileExistsError:
             continue
-        if _hold(descriptor, path):
+        if _lock(descriptor, path):
             break
-        os.close(descriptor)  # it was swept before it was held
+        os.close(descriptor)  # another process removed it before it was locked
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield path, file
@@ -56,11 +55,11 @@ def held_file(directory: Path, mode: int) -> Iterator[tuple[Path, BinaryIO]]:
 
 
 @contextlib.contextmanager
-def held_directory(parent: Path, kind: Kind, *, hidden: bool = False) -> Iterator[Path]:
-    """A new directory that only this user can read; before, what others of its kind left there is removed."""
+def temporary_directory(parent: Path, kind: Kind, *, hidden: bool = False) -> Iterator[Path]:
+    """Create a directory that only this user can read, after removing leftovers from its parent."""
     import shutil
 
-    sweep(parent)
+    remove_leftovers(parent)
     while True:
         path = parent / f"{'.' if hidden else ''}gpuyard-{kind}-{new_token()}"
         try:
@@ -69,11 +68,11 @@ def held_directory(parent: Path, kind: Kind, *, hidden: bool = False) -> Iterato
         except (FileExistsError, FileNotFoundError):
             if not parent.exists():
                 raise
-            continue  # it was swept before it was held
+            continue  # another process removed it before it was locked
         except OSError:
             shutil.rmtree(path, ignore_errors=True)
             raise
-        if _hold(descriptor, path / _LOCK):
+        if _lock(descriptor, path / _LOCK):
             break
         os.close(descriptor)
     try:
@@ -83,44 +82,45 @@ def held_directory(parent: Path, kind: Kind, *, hidden: bool = False) -> Iterato
         os.close(descriptor)
 
 
-def sweep(*directories: Path) -> None:
-    """Remove what processes have left here that are gone."""
+def remove_leftovers(*directories: Path) -> None:
+    """Remove the temporary files and directories of processes that no longer exist."""
     for directory in directories:
         try:
-            found = list(directory.iterdir())
+            entries = list(directory.iterdir())
         except OSError:
             continue
-        for path in found:
-            with contextlib.suppress(OSError):  # in use, another user's, or gone by now
+        for path in entries:
+            with contextlib.suppress(OSError):  # in use, another user's, or already removed
                 if _FILE.fullmatch(path.name):
-                    _sweep_file(path)
+                    _remove_leftover_file(path)
                 elif _DIRECTORY.fullmatch(path.name):
-                    _sweep_directory(path)
+                    _remove_leftover_directory(path)
 
 
-def _sweep_file(path: Path) -> None:
+def _remove_leftover_file(path: Path) -> None:
     descriptor = os.open(path, _OPEN)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         status = os.fstat(descriptor)
-        if _is_left(status, path) and stat.S_ISREG(status.st_mode) and _is_named(descriptor, path):
+        may_remove = _may_remove(status, path) and stat.S_ISREG(status.st_mode)
+        if may_remove and _is_same_file(descriptor, path):
             path.unlink()
     finally:
         os.close(descriptor)
 
 
-def _sweep_directory(path: Path) -> None:
+def _remove_leftover_directory(path: Path) -> None:
     import shutil
 
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        if not _is_left(os.fstat(directory), path):
+        if not _may_remove(os.fstat(directory), path):
             return
-        # a maker that was killed early has left no lock: there is one now, so that a living maker waits for it
+        # a creator that was killed early left no lock file; with one, a living creator waits for this process
         descriptor = os.open(_LOCK, _OPEN | os.O_CREAT, 0o600, dir_fd=directory)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_named(directory, path):
+            if _is_same_file(directory, path):
                 shutil.rmtree(path)
         finally:
             os.close(descriptor)
@@ -128,31 +128,31 @@ def _sweep_directory(path: Path) -> None:
         os.close(directory)
 
 
-def _hold(descriptor: int, path: Path) -> bool:
-    """Take its lock; False where it was removed meanwhile. A file system without locks is not swept either."""
+def _lock(descriptor: int, path: Path) -> bool:
+    """Lock the file; return False if it was removed meanwhile. Without locks, nothing removes leftovers either."""
     with contextlib.suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-    return _is_named(descriptor, path)
+    return _is_same_file(descriptor, path)
 
 
-def _is_named(descriptor: int, path: Path) -> bool:
+def _is_same_file(descriptor: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
     except FileNotFoundError:
         return False
 
 
-def _is_left(status: os.stat_result, path: Path) -> bool:
-    """It belongs to this user, and its lock can be believed."""
-    here = path.name.rpartition("-")[2].startswith(_host_mark())
-    still = time.time() - status.st_mtime > _STILL_SECONDS
-    return status.st_uid == os.geteuid() and (here or still)
+def _may_remove(status: os.stat_result, path: Path) -> bool:
+    """Return whether the file is this user's and its lock is reliable: this host's, or unchanged for a day."""
+    from_this_host = path.name.rpartition("-")[2].startswith(_hash_host())
+    unchanged = time.time() - status.st_mtime > _FOREIGN_AGE_SECONDS
+    return status.st_uid == os.geteuid() and (from_this_host or unchanged)
 
 
 def new_token() -> str:
-    """16 hexadecimal digits, of which the first half is this host's mark."""
-    return _host_mark() + os.urandom(4).hex()
+    """Return 16 hexadecimal digits; the first half is a hash of this host's name."""
+    return _hash_host() + os.urandom(4).hex()
 
 
-def _host_mark() -> str:
+def _hash_host() -> str:
     return f"{zlib.crc32(os.uname().nodename.encode()):08x}"

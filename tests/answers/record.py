@@ -1,4 +1,4 @@
-"""Records the answers that `test_recorded.py` compares with: `python -m tests.answers.record [NAME…]`."""
+"""Record the outputs that `test_recorded.py` compares with: `python -m tests.answers.record [NAME…]`."""
 
 import json
 import os

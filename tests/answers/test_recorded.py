@@ -1,7 +1,6 @@
-"""What programs read stays: fifty command lines give the figures that they gave when they were recorded.
+"""The JSON output of fifty commands keeps its recorded keys and figures.
 
-A change that is meant to change figures records them anew, and its commit shows which:
-`python -m tests.answers.record`.
+If a change intends to change figures, record them again with `python -m tests.answers.record`; the commit then shows which.
 """
 
 import json
@@ -20,8 +19,8 @@ COMMANDS = dict(
     for line in (HERE / "commands.txt").read_text(encoding="utf-8").splitlines()
     if line and not line.startswith("#")
 )
-# when it was made, by which version, and where: true of one run only
-_OF_THE_RUN = {"created_at", "gpuyard_version", "host", "price_date"}
+# time, version, and place of one run
+_RUN_KEYS = {"created_at", "gpuyard_version", "host", "price_date"}
 
 
 def command_line(name: str, directory: Path) -> list[str]:
@@ -29,29 +28,29 @@ def command_line(name: str, directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_answer_is_as_recorded(cli: Cli, name: str, tmp_path: Path) -> None:
+def test_the_output_matches_the_recording(cli: Cli, name: str, tmp_path: Path) -> None:
     recorded = json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
-    answered = json.loads(cli(*command_line(name, tmp_path), "--json").stdout)
-    assert list(differences(recorded, answered, name)) == []
+    current = json.loads(cli(*command_line(name, tmp_path), "--json").stdout)
+    assert list(find_differences(recorded, current, name)) == []
 
 
-def differences(recorded: Any, answered: Any, where: str) -> Any:
-    """What was recorded and is not there any more; keys may have been added."""
-    if isinstance(recorded, dict) and isinstance(answered, dict):
-        for key in recorded.keys() - _OF_THE_RUN:
-            if key in answered:
-                yield from differences(recorded[key], answered[key], f"{where}.{key}")
+def find_differences(recorded: Any, current: Any, path: str) -> Any:
+    """Yield each recorded value that is missing or different; new keys are allowed."""
+    if isinstance(recorded, dict) and isinstance(current, dict):
+        for key in recorded.keys() - _RUN_KEYS:
+            if key in current:
+                yield from find_differences(recorded[key], current[key], f"{path}.{key}")
             else:
-                yield f"{where}.{key} is gone"
-    elif isinstance(recorded, list) and isinstance(answered, list):
-        if len(recorded) != len(answered):
-            yield f"{where} has {len(answered)} entries, had {len(recorded)}"
-        for index, (old, new) in enumerate(zip(recorded, answered, strict=False)):
-            yield from differences(old, new, f"{where}[{index}]")
-    elif isinstance(recorded, float) and isinstance(answered, float | int):
-        if not math.isclose(recorded, answered, rel_tol=1e-9, abs_tol=1e-12):
-            yield f"{where} is {answered}, was {recorded}"
-    elif isinstance(recorded, str) and isinstance(answered, str):
-        return  # words may get better
-    elif recorded != answered:
-        yield f"{where} is {answered!r}, was {recorded!r}"
+                yield f"{path}.{key} is gone"
+    elif isinstance(recorded, list) and isinstance(current, list):
+        if len(recorded) != len(current):
+            yield f"{path} has {len(current)} entries, had {len(recorded)}"
+        for index, (old, new) in enumerate(zip(recorded, current, strict=False)):
+            yield from find_differences(old, new, f"{path}[{index}]")
+    elif isinstance(recorded, float) and isinstance(current, float | int):
+        if not math.isclose(recorded, current, rel_tol=1e-9, abs_tol=1e-12):
+            yield f"{path} is {current}, was {recorded}"
+    elif isinstance(recorded, str) and isinstance(current, str):
+        return  # wording may change
+    elif recorded != current:
+        yield f"{path} is {current!r}, was {recorded!r}"

@@ -4,9 +4,9 @@ import datetime
 
 import pytest
 
-from gpuyard.catalog.electricity import DEFAULT_COUNTRY, electricity_prices, tariff_of
+from gpuyard.catalog.electricity import DEFAULT_COUNTRY, electricity_prices, select_tariff
 from gpuyard.catalog.specfiles import known_names
-from gpuyard.facility.site_rules import rules_for
+from gpuyard.facility.site_rules import resolve_site_rules
 from gpuyard.specs.site import Site
 
 OFFICE = {
@@ -34,13 +34,13 @@ def test_euros_become_dollars_at_the_rate_that_the_note_names() -> None:
 
 
 def test_a_given_price_is_taken_as_it_is() -> None:
-    tariff = tariff_of(0.2, "DE", "nothing")
+    tariff = select_tariff(0.2, "DE", "nothing")
     assert (tariff.usd_per_kwh, tariff.place, tariff.is_default) == (0.2, None, False)
     assert tariff.sentence == "Electricity: $0.2/kWh, as given."
 
 
 def test_a_country_has_its_own_price_with_date_and_source() -> None:
-    tariff = tariff_of(None, "DE", "nothing")
+    tariff = select_tariff(None, "DE", "nothing")
     assert (tariff.usd_per_kwh, tariff.place, tariff.date) == (0.2571, "DE", "2025-12-31")
     assert not tariff.is_default
     assert "Germany" in tariff.sentence and "Eurostat" in tariff.sentence
@@ -51,20 +51,20 @@ def test_a_country_has_its_own_price_with_date_and_source() -> None:
     ("place", "why"), [(None, "no country is given"), ("AQ", "no price is known for AQ")]
 )
 def test_a_default_says_that_it_is_one(place: str | None, why: str) -> None:
-    tariff = tariff_of(None, place, "'site.country'")
+    tariff = select_tariff(None, place, "'site.country'")
     assert tariff.is_default
     assert tariff.place == DEFAULT_COUNTRY
     assert f"the default, as {why} (give 'site.country')" in tariff.sentence
 
 
 def test_a_site_pays_the_price_of_its_country_and_not_that_of_illinois() -> None:
-    french = rules_for(Site.model_validate(OFFICE | {"country": "FR"}))
+    french = resolve_site_rules(Site.model_validate(OFFICE | {"country": "FR"}))
     assert french.tariff.place == "FR"
-    assert not any("kWh" in words for words in french.assumed)
-    assert rules_for(Site.model_validate(OFFICE)).tariff.is_default
+    assert not any("kWh" in line for line in french.assumptions)
+    assert resolve_site_rules(Site.model_validate(OFFICE)).tariff.is_default
     in_new_york = Site.model_validate(OFFICE | {"country": "US", "region": "US-NY"})
-    assert rules_for(in_new_york).tariff.usd_per_kwh == 0.1914
-    assert rules_for(in_new_york, "IN").tariff.place == "IN"
+    assert resolve_site_rules(in_new_york).tariff.usd_per_kwh == 0.1914
+    assert resolve_site_rules(in_new_york, "IN").tariff.place == "IN"
 
 
 @pytest.mark.parametrize(

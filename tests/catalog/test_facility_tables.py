@@ -1,4 +1,4 @@
-"""What people rely on in the tables that rooms are designed with."""
+"""The catalog tables for the design of rooms."""
 
 import datetime
 import subprocess
@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from gpuyard.catalog import machines
-from gpuyard.catalog.facility import facility_costs, fits, pdus, plugs, servers
+from gpuyard.catalog.facility import facility_costs, pdus, plugs, plugs_mate, servers
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_what_fits_fits_both_ways() -> None:
+def test_mating_is_symmetric() -> None:
     for plug in plugs():
         for other in plug.mates:
-            assert fits(other, plug.id), f"{plug.id} and {other}"
+            assert plugs_mate(other, plug.id), f"{plug.id} and {other}"
             assert plugs().get(other).gender != plug.gender
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "together"),
+    ("plug", "socket", "mates"),
     [
         ("c14", "c13", True),
         ("c14", "c15", True),
@@ -33,15 +33,15 @@ def test_what_fits_fits_both_ways() -> None:
         ("iec-60309-60a-3p-e-9h-plug", "iec-60309-60a-3p-n-e-6h", False),
     ],
 )
-def test_what_goes_together(one: str, other: str, together: bool) -> None:
-    assert fits(one, other) is together
+def test_which_plugs_mate(plug: str, socket: str, mates: bool) -> None:
+    assert plugs_mate(plug, socket) is mates
 
 
-def test_ratings_in_both_worlds() -> None:
+def test_ratings_differ_by_region() -> None:
     assert (plugs().get("c13").amps("iec"), plugs().get("c13").amps("north-america")) == (10, 15)
     assert (plugs().get("c19").amps("iec"), plugs().get("c19").amps("north-america")) == (16, 20)
     assert plugs().get("nema-l6-30r").amps("iec") == 30, (
-        "a NEMA rating holds where there is no other"
+        "a NEMA rating applies if there is no other"
     )
     issue = {"5-15", "5-20", "l6-20", "l6-30", "l14-30", "l15-30", "l21-30"}
     assert {f"nema-{name}r" for name in issue} <= set(plugs().ids())
@@ -79,7 +79,7 @@ def test_every_row_has_a_date() -> None:
             assert datetime.date(2010, 1, 1) <= row.date <= datetime.date(2027, 1, 1), row.id
 
 
-def test_the_import_keeps_what_netbox_lacks(tmp_path: Path) -> None:
+def test_the_import_keeps_rows_that_netbox_lacks(tmp_path: Path) -> None:
     """The script is run on a copy of the checkout's layout, so that nothing here changes."""
     script = tmp_path / "scripts" / "import_pdus.py"
     script.parent.mkdir()

@@ -1,4 +1,4 @@
-"""What people rely on in the GPU table: names that stay, datasheet figures, and no sparse peaks."""
+"""The GPU table: stable ids, datasheet figures, and no sparse peaks."""
 
 import datetime
 
@@ -124,7 +124,7 @@ def test_nvlinks_add_up_to_the_published_rate(name: str, one_way_gb_per_second: 
     assert gpu.nvlink_links * link.raw_gb_per_second == one_way_gb_per_second
 
 
-def test_links_of_other_makers_are_in_the_table_and_said_how_they_are_wired() -> None:
+def test_links_of_other_vendors_have_a_row_and_a_topology() -> None:
     for gpu in gpus():
         fabric = (gpu.fabric_link, gpu.fabric_links, gpu.fabric_topology)
         assert all(fabric) or not any(fabric), gpu.id
@@ -145,7 +145,7 @@ def test_links_of_other_makers_are_in_the_table_and_said_how_they_are_wired() ->
     ],
 )
 def test_a_gpu_says_which_links_it_has(name: str, words: str) -> None:
-    assert gpus().get(name).own_links_words == words
+    assert gpus().get(name).links_description == words
 
 
 @pytest.mark.parametrize(
@@ -162,14 +162,14 @@ def test_a_gpu_says_which_links_it_has(name: str, words: str) -> None:
         ("gb300", 288, 2500, 900),
     ],
 )
-def test_what_clouds_rent_out_besides(
+def test_other_accelerators_that_clouds_rent(
     name: str, memory: int, bf16: float, one_way_gb_per_second: float
 ) -> None:
     gpu = gpus().get(name)
     assert (gpu.memory_gb, gpu.bf16_tflops) == (memory, bf16)
-    assert gpu.own_link is not None
-    raw = links().get(gpu.own_link).raw_gb_per_second
-    assert gpu.own_links * raw == one_way_gb_per_second
+    assert gpu.peer_link is not None
+    raw = links().get(gpu.peer_link).raw_gb_per_second
+    assert gpu.peer_links * raw == one_way_gb_per_second
 
 
 def test_every_nvlink_is_a_link_of_the_table() -> None:

@@ -1,4 +1,4 @@
-"""What people rely on in the table of links."""
+"""The table of links."""
 
 import datetime
 
@@ -24,7 +24,7 @@ def test_no_link_is_faster_than_its_wire() -> None:
         assert link.effective_gb_per_second <= link.raw_gb_per_second, link.id
 
 
-def test_every_row_names_its_source_and_what_its_rate_rests_on() -> None:
+def test_every_row_names_its_source_and_the_basis_of_its_rate() -> None:
     for link in links():
         assert link.source.strip()
         assert datetime.date(2010, 1, 1) <= link.date <= datetime.date(2027, 1, 1), link.id

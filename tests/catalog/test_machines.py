@@ -1,4 +1,4 @@
-"""What people rely on in the table of machines."""
+"""The table of machines."""
 
 import datetime
 
@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.catalog import gpus, links, machines
 from gpuyard.errors import UnknownName
-from gpuyard.hardware import machine_graph
+from gpuyard.hardware import get_preset
 
 
 def test_there_are_enough_to_choose_from() -> None:
@@ -31,7 +31,7 @@ def test_every_row_names_its_source() -> None:
 
 def test_every_machine_can_be_wired() -> None:
     for machine in machines():
-        graph = machine_graph(
+        graph = get_preset(
             machine.topology, gpus().get(machine.gpu), machine.gpus, machine.socket_link
         )
         assert len(graph.gpus) == machine.gpus
@@ -40,12 +40,12 @@ def test_every_machine_can_be_wired() -> None:
 def test_an_nvl72_is_one_nvlink_domain_of_72() -> None:
     for name in ("gb200-nvl72", "gb300-nvl72"):
         machine = machines().get(name)
-        graph = machine_graph(machine.topology, gpus().get(machine.gpu), machine.gpus)
+        graph = get_preset(machine.topology, gpus().get(machine.gpu), machine.gpus)
         assert len(graph.gpus) == 72
         assert graph.path_class("GPU0", "GPU71") == "NV18"
-        assert len(graph.of_kind("socket")) == machine.sockets == 36
-        # a tray is a host of its own: four GPUs on two CPUs, and no way but NVLink to the next
-        assert [graph.socket_of(f"GPU{i}") for i in (0, 1, 2, 3, 71)] == [
+        assert len(graph.devices_of_kind("socket")) == machine.sockets == 36
+        # a tray is its own host: four GPUs on two CPUs, and no way except NVLink to the next
+        assert [graph.find_socket(f"GPU{i}") for i in (0, 1, 2, 3, 71)] == [
             "CPU0",
             "CPU0",
             "CPU1",
@@ -59,9 +59,7 @@ def test_an_nvl72_is_one_nvlink_domain_of_72() -> None:
 def test_the_sockets_of_an_apollo_gen10_are_joined_by_upi() -> None:
     machine = machines().get("hpe-apollo-6500-gen10")
     assert links().get(machine.socket_link or "").name.startswith("Intel UPI")
-    graph = machine_graph(
-        machine.topology, gpus().get(machine.gpu), machine.gpus, machine.socket_link
-    )
+    graph = get_preset(machine.topology, gpus().get(machine.gpu), machine.gpus, machine.socket_link)
     (between,) = [wire for wire in graph.wires if wire.kind == "socket"]
     assert between.bytes_per_second == links().get("upi-10.4").effective_bytes_per_second
 

@@ -3,7 +3,14 @@
 import pytest
 
 from gpuyard.catalog import gpus, links
-from gpuyard.catalog.prices import build_id, build_ids, chassis, fits, gpu_prices, ports
+from gpuyard.catalog.prices import (
+    build_ids,
+    chassis,
+    fits_chassis,
+    format_build_id,
+    gpu_prices,
+    ports,
+)
 
 
 def test_every_price_is_of_a_known_gpu_and_every_port_of_a_known_link() -> None:
@@ -38,8 +45,12 @@ def test_a_price_says_whether_it_is_of_the_launch_and_of_which_day() -> None:
 def test_gpus_go_only_where_they_fit() -> None:
     sxm, pcie = chassis().get("server-sxm"), chassis().get("server-pcie")
     h100 = gpus().get("h100-sxm5-80gb")
-    assert fits(h100, sxm) and not fits(h100, pcie)
-    assert fits(gpus().get("rtx-4090"), pcie) and not fits(gpus().get("rtx-4090"), sxm)
-    assert not any(fits(gpus().get(name), sxm) for name in ("gh200-96gb", "tpu-v5e", "trainium-2"))
-    assert build_id(h100, 8, sxm) == "server-sxm/8x-h100-sxm5-80gb"
-    assert build_id(h100, 8, sxm) in build_ids()
+    assert fits_chassis(h100, sxm) and not fits_chassis(h100, pcie)
+    assert fits_chassis(gpus().get("rtx-4090"), pcie) and not fits_chassis(
+        gpus().get("rtx-4090"), sxm
+    )
+    assert not any(
+        fits_chassis(gpus().get(name), sxm) for name in ("gh200-96gb", "tpu-v5e", "trainium-2")
+    )
+    assert format_build_id(h100, 8, sxm) == "server-sxm/8x-h100-sxm5-80gb"
+    assert format_build_id(h100, 8, sxm) in build_ids()

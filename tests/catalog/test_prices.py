@@ -1,4 +1,4 @@
-"""What people rely on in the price table, and in the script that writes it."""
+"""The price table, and the script that writes it."""
 
 import datetime
 import os
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import gpuyard
-from gpuyard.catalog import gpus, links, past_prices, price_named, prices
-from gpuyard.catalog.prices import instance_networks, network_of_instance
+from gpuyard.catalog import find_price, gpus, links, past_prices, prices
+from gpuyard.catalog.prices import find_instance_network, instance_networks
 from gpuyard.errors import UnknownName
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def test_every_price_is_of_a_gpu_that_the_catalog_has() -> None:
         assert price.gpu in gpus(), price.id
 
 
-def test_what_had_to_be_supposed_of_a_gpu_is_said() -> None:
+def test_an_assumption_about_a_gpu_is_in_its_note() -> None:
     assert "taken as a100-pcie-80gb" in prices().get("ovhcloud/a100-180").note
     assert prices().get("cudo/epyc-genoa-a100-pcie_1x2v4gb").gpu == "a100-pcie-40gb"
     assert prices().get("primeintellect/nebius__8xH100_80GB__128__1600").gpu == "h100-sxm5-80gb"
@@ -86,7 +86,9 @@ def test_retired_sizes_are_past_prices_only() -> None:
         ("shadeform/denvr_Gaudi2x8", "gaudi-2", 8, None),
     ],
 )
-def test_what_was_missing_has_a_price(name: str, gpu: str, count: int, usd: float | None) -> None:
+def test_instances_of_these_gpus_have_a_price(
+    name: str, gpu: str, count: int, usd: float | None
+) -> None:
     price = prices().get(name)
     assert (price.gpu, price.gpus) == (gpu, count)
     assert usd is None or price.usd_per_hour == usd
@@ -136,16 +138,16 @@ def test_instances_of_the_large_clouds_have_their_networks() -> None:
         "oci/BM.GPU.H100.8": 3200,
         "coreweave/hgx-h100-8x": 3200,
     }.items():
-        known = network_of_instance(prices().get(name))
-        assert known is not None
-        assert (known.total_gbit_per_second, known.network_protocol) == (total, "rdma")
-        assert known.network.rails == known.rails
-    slow = network_of_instance(prices().get("aws/g4dn.12xlarge"))
+        fast = find_instance_network(prices().get(name))
+        assert fast is not None
+        assert (fast.total_gbit_per_second, fast.network_protocol) == (total, "rdma")
+        assert fast.network.rails == fast.rails
+    slow = find_instance_network(prices().get("aws/g4dn.12xlarge"))
     assert slow is not None
     assert slow.network.per_flow == 10e9 / 8
-    assert network_of_instance(prices().get("lambda/gpu_8x_a100")) is None
+    assert find_instance_network(prices().get("lambda/gpu_8x_a100")) is None
     large = [p for p in prices() if p.cloud in ("aws", "azure")]
-    assert all(network_of_instance(price) for price in large)
+    assert all(find_instance_network(price) for price in large)
 
 
 def test_an_unknown_name_brings_the_closest() -> None:
@@ -173,8 +175,8 @@ def test_the_import_keeps_whole_gpus_and_lets_the_first_list_win(tmp_path: Path)
         f",n1-standard-32 with 4 × V100,,v100-sxm2-16gb,V100,4,32,120,{with_host:.5f}," in lines[2]
     )
     assert lines[3].endswith(",0.74,,")
-    assert "left out 1: in an earlier file" in done.stderr
-    assert "left out 2: a slice of a GPU" in done.stderr
+    assert "1: in an earlier file" in done.stderr
+    assert "2: a slice of a GPU" in done.stderr
     run_import(str(exact), str(lowest), "--output", str(output))
     assert output.read_text() == first
 
@@ -191,10 +193,10 @@ def test_snapshots_have_their_day_in_their_name(tmp_path: Path) -> None:
 
 
 def test_past_prices_are_found_by_name_and_day() -> None:
-    price = price_named("aws/p3dn.24xlarge@2022-10-11")
+    price = find_price("aws/p3dn.24xlarge@2022-10-11")
     assert (price.usd_per_hour, price.spot_usd_per_hour) == (31.212, 9.3636)
     assert price.date == datetime.date(2022, 10, 11)
-    assert price_named("aws/p4d.24xlarge") == prices().get("aws/p4d.24xlarge")
+    assert find_price("aws/p4d.24xlarge") == prices().get("aws/p4d.24xlarge")
     for past in past_prices():
         assert past.id == f"{past.cloud}/{past.instance}@{past.date}"
 

@@ -1,4 +1,4 @@
-"""What people rely on in the tables of switches, cables, and storage."""
+"""The tables of switches, cables, and storage."""
 
 from gpuyard.catalog import links
 from gpuyard.catalog.fabric import cables, storage_options, switches
@@ -35,7 +35,7 @@ def test_networks_reach_from_1_to_800_gigabits() -> None:
     assert {"infiniband-hdr", "infiniband-ndr", "infiniband-xdr"} <= spoken
 
 
-def test_prices_and_power_say_what_they_rest_on() -> None:
+def test_prices_and_power_have_a_basis() -> None:
     for switch in switches():
         assert (switch.price_usd is None) == (switch.price_basis is None), switch.id
         assert (switch.max_watts is None) == (switch.watts_basis is None), switch.id

@@ -57,7 +57,7 @@ def test_a_finished_sweep_is_drawn_without_measuring(
     assert ElementTree.fromstring(drawn).tag.endswith("svg")  # noqa: S314  our own
     assert "resnet50, fp32, synthetic v100-pcie-16gb" in drawn
     assert "waits for the network: 4 nodes do the work of 0.9" in drawn
-    assert len(read_results([results]).of(Measurement)) == 2
+    assert len(read_results([results]).select(Measurement)) == 2
 
 
 def test_a_sweep_without_one_node_has_nothing_to_scale_from(
@@ -65,10 +65,10 @@ def test_a_sweep_without_one_node_has_nothing_to_scale_from(
 ) -> None:
     stored.write_text(SWEEP.replace("[1, 4]", "[2, 4]"))
     done = cli("bench", "sweep", str(stored), "--svg", str(tmp_path / "no.svg"), status=2)
-    assert "put 1 into 'nodes'" in " ".join(done.stderr.split())
+    assert "add 1 to 'nodes'" in " ".join(done.stderr.split())
     assert not (tmp_path / "no.svg").exists()
 
 
-def test_where_it_can_not_be_written_it_says_so_before_measuring(cli: Cli, stored: Path) -> None:
+def test_an_unwritable_output_is_reported_before_measuring(cli: Cli, stored: Path) -> None:
     done = cli("bench", "sweep", str(stored), "--svg", str(stored / "x.svg"), status=2)
     assert "is a file" in " ".join(done.stderr.split())

@@ -9,7 +9,7 @@ import pytest
 from gpuyard import files
 from gpuyard.measure import MeasuredStep, Measurement, ResultsStore, to_json_lines
 from gpuyard.predict import calibration_from_json
-from gpuyard.study import study_result_from_json
+from gpuyard.study import parse_study_result
 from tests.conftest import MACHINE, Cli, MakeMeasurement
 
 MODEL = """\
@@ -109,7 +109,7 @@ def test_real_runs_are_calibrated_and_a_study_uses_it(cli: Cli, project: Path, h
     cli("study", "wide.study.yaml", "--output", "with", cwd=project)
     cli("study", "wide.study.yaml", "--output", "without", "--calibration", "none", cwd=project)
     used, plain = (
-        study_result_from_json((project / name / "study.json").read_text(encoding="utf-8"))
+        parse_study_result((project / name / "study.json").read_text(encoding="utf-8"))
         for name in ("with", "without")
     )
     calibrated = {c.name for c in used.workloads[0].curves[0].constants if "calibrated" in c.source}
@@ -133,76 +133,77 @@ def test_a_colleagues_export_sharpens_a_prediction(
     assert "Measured:" not in plain.stdout
     assert "roofline" in plain.stdout
     done = cli("calibrate", "--results", "runs.jsonl", "--output", "mine.json", cwd=project)
-    assert "4 × rtx-2080-ti: constants that the runs identify" in done.stdout
+    assert "4 × rtx-2080-ti: constants" in done.stdout
     assert "Written to mine.json" in done.stdout
     assert not files.calibration_file().exists()
     assert cli(*PREDICT, cwd=project).stdout == plain.stdout
 
-    asked = (*PREDICT, "--calibration", "mine.json")
-    sharp = cli(*asked, cwd=project)
-    assert "Single-GPU speed: measured (calibrated with 6 runs on 4 × rtx-2080-ti)." in sharp.stdout
+    arguments = (*PREDICT, "--calibration", "mine.json")
+    sharp = cli(*arguments, cwd=project)
+    assert "measured (calibrated with 6 runs on 4 × rtx-2080-ti)" in sharp.stdout
     assert "Measured: link_inside 1." in sharp.stdout
     assert "Assumed" not in sharp.stdout  # nothing of the roofline is left
-    made = json.loads(cli(*asked, "--json", "--why", cwd=project).stdout)
-    assert made["calibration"]["created_at"]
-    four = next(p for p in made["predictions"] if p["gpus"] == 4)
+    answer = json.loads(cli(*arguments, "--json", "--why", cwd=project).stdout)
+    assert answer["calibration"]["created_at"]
+    four = next(p for p in answer["predictions"] if p["gpus"] == 4)
     # 16 × 4 over 36 ms of compute and 3/2 × 244 MB at 1.5 GB/s
     assert four["samples_per_second"] == pytest.approx(64 / (0.036 + 0.244), rel=0.1)
-    bases = {c["name"]: c["basis"] for c in made["constants"]}
+    bases = {c["name"]: c["basis"] for c in answer["constants"]}
     assert bases["link_inside"] == "measured"
-    values = {c["name"]: c["value"] for c in made["constants"]}
+    values = {c["name"]: c["value"] for c in answer["constants"]}
     assert values["link_inside"] == pytest.approx(1.5e9, rel=0.1)
     assert bases["ddp_bucket"] == "published"
 
     other = cli(
         "predict", "resnet50", "--on", "dgx-1-v100", "--calibration", "mine.json", cwd=project
     )
-    assert (
-        "The calibration does not cover this hardware: it is for 4 × rtx-2080-ti." in other.stdout
-    )
+    assert "calibration does not cover" in other.stdout
+    assert "4 × rtx-2080-ti" in other.stdout
     assert json.loads(
         cli("predict", "resnet50", "--on", "dgx-1-v100", "--calibration", "mine.json", "--json",
             cwd=project).stdout
     )["calibration"] is None  # fmt: skip
 
 
-def test_nothing_measured_and_too_little_measured_are_sentences(
+def test_too_few_measurements_are_reported(
     cli: Cli, project: Path, on_gpus: list[Measurement]
 ) -> None:
     done = cli("calibrate", cwd=project, status=1)
-    assert "no training run is in" in done.stderr
+    assert "no training runs found" in done.stderr
     assert "gpuyard bench train" in done.stderr
     (project / "runs.jsonl").write_text(to_json_lines(on_gpus[:2]))
     done = cli("calibrate", "--results", "runs.jsonl", cwd=project, status=1)
-    assert "4 × rtx-2080-ti has 2 training runs of 2 configurations, and it takes 4" in done.stderr
+    assert all(
+        figure in done.stderr
+        for figure in ("4 × rtx-2080-ti", "2 training runs", "2 configurations", "needs 4")
+    )
     done = cli("calibrate", "--results", "nowhere.jsonl", cwd=project, status=2)
-    assert "nowhere.jsonl can't be read: No such file or directory" in done.stderr
+    assert "nowhere.jsonl" in done.stderr
 
 
-def test_runs_that_are_not_credible_count_only_where_they_are_asked_for(
+def test_doubtful_runs_count_only_with_an_option(
     cli: Cli, project: Path, on_gpus: list[Measurement]
 ) -> None:
-    busy = "other programs used 40 % of the cores"
+    busy = "other programs used 40% of the cores"
     doubtful = on_gpus[0].model_copy(update={"id": "f" * 12, "doubt": busy})
     (project / "runs.jsonl").write_text(to_json_lines([*on_gpus, doubtful]))
-    asked = ("calibrate", "--results", "runs.jsonl", "--output", "mine.json", "--json")
-    plain = json.loads(cli(*asked, cwd=project).stdout)
+    arguments = ("calibrate", "--results", "runs.jsonl", "--output", "mine.json", "--json")
+    plain = json.loads(cli(*arguments, cwd=project).stdout)
     assert plain["calibration"]["hardware"][0]["runs"] == 6
-    assert plain["notes"] == [
-        f"1 run is left out as not credible ({busy}); --doubtful uses it anyway"
-    ]
-    every = json.loads(cli(*asked, "--doubtful", cwd=project).stdout)
+    (note,) = plain["notes"]
+    assert busy in note and "--doubtful" in note
+    every = json.loads(cli(*arguments, "--doubtful", cwd=project).stdout)
     assert every["calibration"]["hardware"][0]["runs"] == 7
     assert every["notes"] == []
 
     alone = [run.model_copy(update={"doubt": busy}) for run in on_gpus[2:]]
     (project / "runs.jsonl").write_text(to_json_lines([*on_gpus[:2], *alone]))
-    done = cli(*asked, cwd=project, status=1)
+    done = cli(*arguments, cwd=project, status=1)
     assert "has 2 training runs of 2 configurations" in done.stderr
-    assert "4 runs are left out as not credible" in done.stderr
+    assert "4 runs are left out" in done.stderr
     (project / "runs.jsonl").write_text(to_json_lines(alone))
-    done = cli(*asked, cwd=project, status=1)
-    assert f"4 runs are left out as not credible ({busy})" in done.stderr
+    done = cli(*arguments, cwd=project, status=1)
+    assert "4 runs are left out" in done.stderr and busy in done.stderr
 
 
 def test_a_calibration_that_is_worse_is_not_written(
@@ -221,7 +222,8 @@ def test_a_calibration_that_is_worse_is_not_written(
         store.add(run)
     assert "would not be written" in cli("calibrate", "--dry-run", cwd=project).stdout
     done = cli("calibrate", cwd=project, status=1)
-    assert "predictions would be worse" in done.stderr
+    assert "nothing was written" in done.stderr
+    assert "--force" in done.stderr
     assert "--force" in done.stderr
     assert not (home / "calibration.json").exists()
     cli("calibrate", "--force", cwd=project)
@@ -229,7 +231,7 @@ def test_a_calibration_that_is_worse_is_not_written(
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b'{"kind": "something"}'])
-def test_a_broken_calibration_file_is_a_sentence(
+def test_a_broken_calibration_file_is_reported_without_a_traceback(
     content: bytes, cli: Cli, project: Path, home: Path
 ) -> None:
     home.mkdir(parents=True)
@@ -242,18 +244,21 @@ def test_a_broken_calibration_file_is_a_sentence(
     cli(*PREDICT, "--calibration", "none", cwd=project)
 
 
-def test_a_named_calibration_that_is_missing_is_a_sentence(cli: Cli, project: Path) -> None:
+def test_a_missing_calibration_file_is_reported_without_a_traceback(
+    cli: Cli, project: Path
+) -> None:
     done = cli(*PREDICT, "--calibration", "lost.json", cwd=project, status=2)
-    assert "the calibration lost.json: there is no such file" in done.stderr
+    assert "lost.json: file not found" in done.stderr
 
 
-def test_without_scipy_the_way_to_get_it_is_said(
+def test_without_scipy_the_error_names_the_package_to_install(
     gpuyard_process: Cli, project: Path, on_gpus: list[Measurement]
 ) -> None:
     (project / "runs.jsonl").write_text(to_json_lines(on_gpus))
     (project / "without").mkdir()
     (project / "without" / "scipy.py").write_text("raise ImportError('no scipy')\n")
     path = os.pathsep.join([str(project / "without"), os.environ.get("PYTHONPATH", "")])
-    asked = ("calibrate", "--results", "runs.jsonl")
-    done = gpuyard_process(*asked, cwd=project, status=1, environment={"PYTHONPATH": path})
-    assert "calibrating needs scipy; get it with: pip install 'gpuyard[fit]'" in done.stderr
+    arguments = ("calibrate", "--results", "runs.jsonl")
+    done = gpuyard_process(*arguments, cwd=project, status=1, environment={"PYTHONPATH": path})
+    assert "scipy" in done.stderr
+    assert "pip install 'gpuyard[fit]'" in done.stderr

@@ -1,4 +1,4 @@
-"""`gpuyard facility fabric` and `gpuyard facility storage` as programs and people use them."""
+"""`gpuyard facility fabric` and `gpuyard facility storage` on the command line."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -22,7 +22,7 @@ def test_fabric_json_has_the_fixed_shape(cli: Cli) -> None:
     assert document["all_reduce"]["effective_bytes_per_second"] < 8 * 50e9
 
 
-def test_fabric_for_people_with_drawing_and_storage_network(cli: Cli, tmp_path: Path) -> None:
+def test_fabric_with_drawing_and_storage_network(cli: Cli, tmp_path: Path) -> None:
     drawing = tmp_path / "fabric.svg"
     done = cli(
         "facility", "fabric", "--nodes", "32", "--ports-per-node", "8", "--switch",
@@ -34,7 +34,7 @@ def test_fabric_for_people_with_drawing_and_storage_network(cli: Cli, tmp_path: 
     assert ET.parse(drawing).getroot().tag.endswith("svg")  # noqa: S314  our own file
 
 
-def test_a_director_has_six_spines(cli: Cli) -> None:
+def test_director_has_six_spines(cli: Cli) -> None:
     done = cli(
         "facility", "fabric", "--nodes", "216", "--ports-per-node", "1", "--switch",
         "mellanox-cs7520", "--json",
@@ -44,7 +44,7 @@ def test_a_director_has_six_spines(cli: Cli) -> None:
     assert document["chassis"] == {"mellanox-cs7520": 1}
 
 
-def test_a_network_is_proposed(cli: Cli) -> None:
+def test_proposed_network(cli: Cli) -> None:
     arguments = [
         "facility", "fabric", "--workload", "resnet50", "--on", "examples/apollo.cluster.yaml",
         "--target-efficiency", "0.9", "--batch", "64",
@@ -68,11 +68,11 @@ def test_storage(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
-        (["fabric", "--nodes", "4"], "designed from --nodes, --ports-per-node and one of --switch and --rate"),
-        (["fabric", "--workload", "resnet50"], "needs both --workload and --on"),
-        (["fabric", "--workload", "resnet50", "--on", "dgx-h100", "--nodes", "4"], "leave the other"),
+        (["fabric", "--nodes", "4"], "--nodes, --ports-per-node, and either --switch or --rate"),
+        (["fabric", "--workload", "resnet50"], "both --workload and --on"),
+        (["fabric", "--workload", "resnet50", "--on", "dgx-h100", "--nodes", "4"], "leave out --nodes"),
         (["fabric", "--workload", "resnet50", "--on", "dgx-h100"], "is one machine"),
         (
             ["fabric", "--nodes", "4", "--ports-per-node", "1", "--switch", "nvidia-qm9701"],
@@ -86,5 +86,5 @@ def test_storage(cli: Cli) -> None:
         (["storage", "resnet50", "--on", "dgx-h100", "--checkpoint-time", "5"], "has no unit"),
     ],
 )  # fmt: skip
-def test_mistakes_are_sentences(cli: Cli, arguments: list[str], sentence: str) -> None:
-    assert sentence in cli("facility", *arguments, status=2).stderr
+def test_mistakes_name_the_fix(cli: Cli, arguments: list[str], message: str) -> None:
+    assert message in cli("facility", *arguments, status=2).stderr

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from gpuyard.cli.app import app
-from gpuyard.cli.output import writable, writable_directory, writable_or_printed
+from gpuyard.cli.output import check_output_directory, check_output_file, check_output_or_stdout
 from tests.conftest import Cli
 
 COMMANDS = (
@@ -25,7 +25,6 @@ COMMANDS = (
     "facility examples/rack.cluster.yaml --html {file}",
     "facility examples/rack.cluster.yaml --svg {file}",
     "facility examples/rack.cluster.yaml --csv {file}",
-    "facility examples/rack.cluster.yaml --json --output {file}",
     "facility fabric --nodes 4 --switch nvidia-qm9700 --svg {file}",
     "facility plugs --svg {file}",
     "facility plugs --html {file}",
@@ -47,10 +46,10 @@ READ = {
 
 
 def walk(command: Any, name: str) -> dict[str, Any]:
-    found = {name: command}
-    for child, below in getattr(command, "commands", {}).items():
-        found |= walk(below, f"{name} {child}".strip())
-    return found
+    commands = {name: command}
+    for child, subcommand in getattr(command, "commands", {}).items():
+        commands |= walk(subcommand, f"{name} {child}".strip())
+    return commands
 
 
 def every_command() -> dict[str, Any]:
@@ -74,26 +73,26 @@ def test_every_path_is_read_or_checked_at_once() -> None:
             if option.startswith("--") and option not in READ:
                 assert parameter.callback is not None, (name, option)
                 checked.add((name.removesuffix(" design"), option))
-    asked = {
+    in_commands = {
         (name, option)
         for line in COMMANDS
-        for name in ["facility" if line.startswith("facility examples") else _named(line)]
+        for name in ["facility" if line.startswith("facility examples") else _find_command(line)]
         for option in [word for word in line.split() if word.startswith("--")][-1:]
     }
-    assert checked == asked
+    assert checked == in_commands
 
 
-def _named(line: str) -> str:
-    known = every_command()
+def _find_command(line: str) -> str:
+    commands = every_command()
     words = line.split()
-    return max((" ".join(words[:n]) for n in (1, 2, 3) if " ".join(words[:n]) in known), key=len)
+    return max((" ".join(words[:n]) for n in (1, 2, 3) if " ".join(words[:n]) in commands), key=len)
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_a_directory_that_is_not_there_is_a_mistake(cli: Cli, tmp_path: Path, line: str) -> None:
+def test_a_missing_directory_is_a_mistake(cli: Cli, tmp_path: Path, line: str) -> None:
     file = tmp_path / "not" / "there" / "file.out"
     done = cli(*shlex.split(line.replace("{file}", str(file))), status=2)
-    assert f"gpuyard: {file} can't be written: there is no directory {file.parent}" in done.stderr
+    assert f"gpuyard: {file} cannot be written: directory {file.parent} not found" in done.stderr
     assert done.stdout == ""
     assert not (tmp_path / "not").exists()
 
@@ -103,11 +102,11 @@ def test_a_directory_where_a_file_belongs_and_the_other_way(tmp_path: Path) -> N
 
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(UserMistake, match="it is a directory; name a file in it"):
-        writable(tmp_path)
-    with pytest.raises(UserMistake, match="it is a file; name a directory"):
-        writable_directory(file)
-    assert writable_or_printed(Path("-")) == Path("-")
-    with pytest.raises(UserMistake, match="expected a file to write, got '-'"):
-        writable(Path("-"))
-    assert writable_directory(tmp_path / "new") == tmp_path / "new"
+    with pytest.raises(UserMistake, match=r"directory; .*file"):
+        check_output_file(tmp_path)
+    with pytest.raises(UserMistake, match=r"file; .*directory"):
+        check_output_directory(file)
+    assert check_output_or_stdout(Path("-")) == Path("-")
+    with pytest.raises(UserMistake, match=r"file .*'-'"):
+        check_output_file(Path("-"))
+    assert check_output_directory(tmp_path / "new") == tmp_path / "new"

@@ -29,15 +29,15 @@ def small(tmp_path: Path) -> Path:
 
 
 def test_plan_json_has_choice_front_and_reasons(cli: Cli, small: Path) -> None:
-    found = json.loads(cli("plan", str(small), "--json").stdout)
-    assert set(found) >= {"winner", "front", "alternatives", "left_out", "reasons", "verdict"}
-    assert found["winner"]["run_seconds"] <= 8 * 3600
-    assert found["winner"]["usd_per_run_low"] <= found["winner"]["usd_per_run"]
-    assert found["winner"]["gpu"] in ("a100-sxm4-80gb", "h100-sxm5-80gb")
-    assert found["winner"]["price_date"]
+    answer = json.loads(cli("plan", str(small), "--json").stdout)
+    assert set(answer) >= {"winner", "front", "alternatives", "left_out", "reasons", "verdict"}
+    assert answer["winner"]["run_seconds"] <= 8 * 3600
+    assert answer["winner"]["usd_per_run_low"] <= answer["winner"]["usd_per_run"]
+    assert answer["winner"]["gpu"] in ("a100-sxm4-80gb", "h100-sxm5-80gb")
+    assert answer["winner"]["price_date"]
 
 
-def test_plan_tells_people(cli: Cli, small: Path, tmp_path: Path) -> None:
+def test_plan_prints_tables_and_writes_a_page(cli: Cli, small: Path, tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     done = cli("plan", str(small), "--html", str(page))
     assert "per finished run" in done.stdout
@@ -47,7 +47,7 @@ def test_plan_tells_people(cli: Cli, small: Path, tmp_path: Path) -> None:
     assert "chart-plan" in text and "Cost against time" in text
 
 
-def test_a_plan_that_is_nonsense_says_where(cli: Cli, small: Path) -> None:
+def test_an_invalid_plan_names_file_and_line(cli: Cli, small: Path) -> None:
     small.write_text(SMALL.replace("20\n", "minus two\n"), encoding="utf-8")
     done = cli("plan", str(small), status=2)
     assert f"{small}:8: runs_per_month" in done.stderr
@@ -56,10 +56,10 @@ def test_a_plan_that_is_nonsense_says_where(cli: Cli, small: Path) -> None:
 
 def test_playbook_json(cli: Cli) -> None:
     done = cli("playbook", "--researchers", "12", "--gpus", "32", "--load", "spiky", "--json")
-    found = json.loads(done.stdout)
-    assert found["stage"] == "servers-with-scheduler"
-    assert found["where"] == "cloud"
-    assert found["commands"]
+    answer = json.loads(done.stdout)
+    assert answer["stage"] == "servers-with-scheduler"
+    assert answer["where"] == "cloud"
+    assert answer["commands"]
 
 
 def test_playbook_from_a_plan(cli: Cli, small: Path) -> None:
@@ -69,15 +69,15 @@ def test_playbook_from_a_plan(cli: Cli, small: Path) -> None:
     assert f"gpuyard plan {small}" in done.stdout
 
 
-def test_playbook_refuses_what_cannot_be(cli: Cli) -> None:
+def test_playbook_refuses_an_unknown_load(cli: Cli) -> None:
     done = cli("playbook", "--load", "spikey", status=2)
     assert "did you mean 'spiky'?" in done.stderr
 
 
-def test_a_plan_with_gpus_that_software_left_behind_says_so(cli: Cli, tmp_path: Path) -> None:
+def test_a_plan_warns_of_gpus_without_software_support(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "old.plan.yaml"
     old = SMALL.replace("a100-sxm4-80gb, h100-sxm5-80gb", "v100-sxm2-16gb, v100-sxm2-32gb")
     file.write_text(old, encoding="utf-8")
-    assert "Volta GPUs are at the end of their software's life" in cli("plan", str(file)).stdout
-    found = json.loads(cli("plan", str(file), "--json").stdout)
-    assert [end["id"] for end in found["end_of_life"]] == ["Volta"]
+    assert "Volta GPUs are at the end" in cli("plan", str(file)).stdout
+    answer = json.loads(cli("plan", str(file), "--json").stdout)
+    assert [end["id"] for end in answer["end_of_life"]] == ["Volta"]

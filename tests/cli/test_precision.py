@@ -20,9 +20,9 @@ from tests.conftest import Cli
     ],
 )
 def test_the_title_and_the_json_have_it(cli: Cli, command: tuple[str, ...], title: str) -> None:
-    asked = (*command, "--precision", "bf16")
-    assert title in cli(*asked).stdout.splitlines()[0]
-    assert json.loads(cli(*asked, "--json").stdout)["precision"] == "bf16"
+    command = (*command, "--precision", "bf16")
+    assert title in cli(*command).stdout.splitlines()[0]
+    assert json.loads(cli(*command, "--json").stdout)["precision"] == "bf16"
     assert "no precision is called 'fp64'" in cli(*command, "--precision", "fp64", status=2).stderr
 
 
@@ -43,17 +43,17 @@ def test_it_changes_speed_and_memory_and_the_workloads_own_gives_way(
     assert own[2] < fp32[2]
 
 
-def test_where_gpus_differ_each_says_its_own(cli: Cli) -> None:
-    asked = ("predict", "resnet50", "--on", "rtx-3090", "--on", "v100-sxm2-16gb")
-    shown = cli(*asked).stdout
+def test_each_gpu_shows_its_own_precision(cli: Cli) -> None:
+    command = ("predict", "resnet50", "--on", "rtx-3090", "--on", "v100-sxm2-16gb")
+    shown = cli(*command).stdout
     assert "(fp32 or tf32, ddp)" in shown
     assert "│ tf32" in shown and "│ fp32" in shown
-    document = json.loads(cli(*asked, "--json").stdout)
+    document = json.loads(cli(*command, "--json").stdout)
     assert document["precision"] is None
     assert [cluster["precision"] for cluster in document["clusters"]] == ["tf32", "fp32"]
 
 
-def test_the_time_line_has_it_in_its_title(cli: Cli, tmp_path: Path) -> None:
+def test_the_timeline_shows_the_precision_in_its_title(cli: Cli, tmp_path: Path) -> None:
     picture = tmp_path / "step.svg"
     cli("predict", "resnet50", "--on", "dgx-a100", "--gpus", "8", "--why", "--svg", str(picture))
     root = ElementTree.fromstring(picture.read_text())  # noqa: S314 - our own file

@@ -45,28 +45,28 @@ def test_a_cluster_in_a_few_characters_is_predicted_like_its_file(cli: Cli) -> N
     file = predicted(cli, "vgg16", "--on", "examples/ethernet.cluster.yaml", "--gpus", "1,8")
     short = predicted(cli, "vgg16", "--on", "8x1xgtx-1080-ti@10G", "--gpus", "1,8")
     assert rates(short)[1] == pytest.approx(rates(file)[1])
-    assert rates(short)[8] == pytest.approx(rates(file)[8], rel=0.02)  # but for its latency
+    assert rates(short)[8] == pytest.approx(rates(file)[8], rel=0.02)  # only the latency differs
 
 
 def test_machines_are_predicted_as_they_are_wired(cli: Cli) -> None:
     usual = rates(predicted(cli, "vgg16", "--on", "8xrtx-4090"))
     wired = rates(predicted(cli, "vgg16", "--on", "8xrtx-4090", "--topo", str(MATRIX)))
-    # every pair of that machine meets across sockets; usually four are on each
+    # every pair of that machine crosses sockets; usually four GPUs share one
     assert wired[4] < 0.7 * usual[4]
     assert wired[8] == pytest.approx(usual[8])
     done = cli("predict", "vgg16", "--on", "8xrtx-4090", "--topo", str(MATRIX), "--why")
-    assert "Wiring: the GPUs list 2 NUMA nodes" in done.stdout
+    assert "2 NUMA nodes" in done.stdout
 
 
-def test_several_clusters_stand_side_by_side(cli: Cli) -> None:
-    asked = ("resnet50", "--on", "2x4xrtx-3090@10G", "--on", "dgx-a100", "--on", "rtx-4090")
-    document = predicted(cli, *asked, "--batch", "32,64")
+def test_several_clusters_are_shown_side_by_side(cli: Cli) -> None:
+    command = ("resnet50", "--on", "2x4xrtx-3090@10G", "--on", "dgx-a100", "--on", "rtx-4090")
+    document = predicted(cli, *command, "--batch", "32,64")
     assert document["workload"] == "resnet50"
     first, second, third = document["clusters"]
     assert first == predicted(cli, "resnet50", "--on", "2x4xrtx-3090@10G", "--batch", "32,64")
     assert list(rates(second)) == [1, 2, 4, 8]
     assert list(rates(third)) == [1]
-    shown = cli("predict", *asked, "--batch", "32,64").stdout
+    shown = cli("predict", *command, "--batch", "32,64").stdout
     assert "samples/s at a batch of 32 per GPU (tf32, ddp)" in shown
     (row,) = [line for line in shown.partition("of 64")[0].splitlines() if "│ NVIDIA DGX" in line]
     for rate in [p["samples_per_second"] for p in second["predictions"][::2]]:
@@ -74,14 +74,16 @@ def test_several_clusters_stand_side_by_side(cli: Cli) -> None:
 
 
 def test_one_gpu_keeps_its_speed_beside_larger_clusters_at_80_columns(cli: Cli) -> None:
-    asked = ("resnet50", "--on", "rtx-3090", "--on", "2x4xrtx-3090@10G", "--on", "dgx-h100")
-    (rate,) = rates(predicted(cli, *asked)["clusters"][0]).values()
-    (row,) = [line for line in on_80_columns("predict", *asked) if "│ 1 × GeForce RTX 3090" in line]
+    command = ("resnet50", "--on", "rtx-3090", "--on", "2x4xrtx-3090@10G", "--on", "dgx-h100")
+    (rate,) = rates(predicted(cli, *command)["clusters"][0]).values()
+    (row,) = [
+        line for line in on_80_columns("predict", *command) if "│ 1 × GeForce RTX 3090" in line
+    ]
     assert f"{rate:,.1f}" in row
 
 
 def on_80_columns(*arguments: str) -> list[str]:
-    """What a terminal as wide shows, line by line."""
+    """Return the lines that a terminal of 80 columns shows."""
     screen, terminal = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 80, 0, 0))
     environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"TERM": "dumb"}
@@ -89,16 +91,16 @@ def on_80_columns(*arguments: str) -> list[str]:
     with subprocess.Popen(line, stdout=terminal, env=environment):
         os.close(terminal)
         shown = b""
-        with contextlib.suppress(OSError):  # what a terminal says when nobody writes to it any more
+        with contextlib.suppress(OSError):  # raised once the terminal has no writer
             while part := os.read(screen, 65536):
                 shown += part
     os.close(screen)
     return shown.decode().splitlines()
 
 
-def test_numbers_of_gpus_that_one_of_several_lacks_are_left_out_there(cli: Cli) -> None:
-    asked = ("resnet50", "--on", "4xrtx-3090", "--on", "dgx-a100", "--gpus", "4,8")
-    few, many = predicted(cli, *asked)["clusters"]
+def test_a_cluster_omits_gpu_counts_that_it_lacks(cli: Cli) -> None:
+    command = ("resnet50", "--on", "4xrtx-3090", "--on", "dgx-a100", "--gpus", "4,8")
+    few, many = predicted(cli, *command)["clusters"]
     assert (list(rates(few)), list(rates(many))) == ([4], [4, 8])
     none = cli(
         "predict", "resnet50", "--on", "rtx-3090", "--on", "dgx-a100", "--gpus", "8", status=2
@@ -107,19 +109,21 @@ def test_numbers_of_gpus_that_one_of_several_lacks_are_left_out_there(cli: Cli) 
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
-        ((), "on what? Name a cluster, e.g. --on dgx-a100"),
-        (("--on", "t4", "--on", "l4", "--topo", "x"), "--topo is about the machine of one cluster"),
-        (("--on", "t4", "--topo", "none.txt"), "none.txt: there is no such file"),
-        (("--on", "t4", "--on", "l4", "--why", "--svg", "x.svg"), "--svg draws one time line"),
+        ((), "e.g. --on dgx-a100"),
+        (("--on", "t4", "--on", "l4", "--topo", "x"), "pass only one --on"),
+        (("--on", "t4", "--topo", "none.txt"), "none.txt: "),
+        (("--on", "t4", "--on", "l4", "--why", "--svg", "x.svg"), "pass only one --on"),
     ],
 )
-def test_mistakes_are_sentences(cli: Cli, options: tuple[str, ...], says: str) -> None:
-    assert says in cli("predict", "resnet50", *options, status=2).stderr
+def test_mistakes_name_the_option_and_the_fix(
+    cli: Cli, options: tuple[str, ...], message: str
+) -> None:
+    assert message in " ".join(cli("predict", "resnet50", *options, status=2).stderr.split())
 
 
-def test_a_study_takes_them_too(cli: Cli, tmp_path: Any) -> None:
+def test_a_study_accepts_short_cluster_names_too(cli: Cli, tmp_path: Any) -> None:
     study = tmp_path / "s.study.yaml"
     study.write_text(
         "name: s\nworkloads: [resnet50]\nmeasure: null\n"
@@ -129,26 +133,25 @@ def test_a_study_takes_them_too(cli: Cli, tmp_path: Any) -> None:
     assert "2 × 4 × GeForce RTX 3090, 10 Gbit/s" in done.stdout
     study.write_text(study.read_text().replace("rtx-3090", "rtx-309"))
     wrong = cli("study", str(study), "--output", str(tmp_path / "out"), status=2)
-    assert ":4: clusters[0].cluster: no machine or GPU is called 'rtx-309'; did" in wrong.stderr
+    assert ":4: clusters[0].cluster: " in wrong.stderr
+    assert "'rtx-309'; did you mean" in wrong.stderr
 
 
-def test_a_gpu_that_software_left_behind_says_so(cli: Cli) -> None:
+def test_a_gpu_without_software_support_is_marked(cli: Cli) -> None:
     shown = cli("predict", "resnet50", "--on", "gtx-1080-ti").stdout
     assert "CUDA 13.0 (August 2025) dropped them" in shown
     assert predicted(cli, "resnet50", "--on", "gtx-1080-ti")["end_of_life"]["cuda_last"] == "12.9"
     assert predicted(cli, "resnet50", "--on", "rtx-3090")["end_of_life"] is None
 
 
-def test_what_one_of_several_is_warned_of_is_said_once(cli: Cli) -> None:
-    asked = ("resnet50", "--on", "gtx-1080-ti", "--on", "2x4xp40@10G", "--on", "rtx-4090")
-    done = cli("predict", *asked)
-    assert done.stdout.count("Pascal GPUs are at the end of their software's life") == 1
-    largest = predicted(cli, *asked)["clusters"][1]["predictions"][-1]
+def test_a_warning_about_several_clusters_is_shown_once(cli: Cli) -> None:
+    command = ("resnet50", "--on", "gtx-1080-ti", "--on", "2x4xp40@10G", "--on", "rtx-4090")
+    done = cli("predict", *command)
+    assert done.stdout.count("Pascal GPUs") == 1
+    largest = predicted(cli, *command)["clusters"][1]["predictions"][-1]
     assert f"{largest['low']:,.0f} – {largest['high']:,.0f}" in done.stdout
 
 
 def test_three_numbers_are_one_too_many(cli: Cli) -> None:
     done = cli("predict", "resnet50", "--on", "4x4x4xrtx-3090@10G", status=2)
-    assert "more than two numbers: write machines x GPUs in each x name" in " ".join(
-        done.stderr.split()
-    )
+    assert "more than two numbers" in " ".join(done.stderr.split())

@@ -1,4 +1,4 @@
-"""gpuyard in a process of its own: how it starts, ends and is used beside others.
+"""gpuyard in its own process: start, exit, and concurrent use.
 
 The other tests run commands inside their own process; here both are compared, command by command.
 """
@@ -83,7 +83,7 @@ def test_every_command_is_compared() -> None:
 @pytest.mark.parametrize(
     "line", [*SHORT, *(pytest.param(line, marks=pytest.mark.soak) for line in LONG)]
 )
-def test_a_process_says_what_the_same_command_says_inside_the_tests(line: str) -> None:
+def test_a_process_prints_the_same_as_the_command_inside_the_tests(line: str) -> None:
     arguments = shlex.split(line)
     here = run_here(*arguments, cwd=ROOT, environment=os.environ)
     process = run_process(*arguments, cwd=ROOT, environment=os.environ)
@@ -110,11 +110,11 @@ def test_a_command_leaves_nothing_behind_in_the_tests_process(cli: Cli, tmp_path
         "{name: own, model: 'own_net:make', input: {shape: [8]}, target: {classes: 3}}"
     )
     before = state()
-    asked = ("--debug", "predict", "own.workload.yaml", "--on", "dgx-a100", "--json")
+    arguments = ("--debug", "predict", "own.workload.yaml", "--on", "dgx-a100", "--json")
     for _ in range(2):
-        done = cli(*asked, cwd=tmp_path, environment={"GPUYARD_HOME": "elsewhere"})
+        done = cli(*arguments, cwd=tmp_path, environment={"GPUYARD_HOME": "elsewhere"})
         assert json.loads(done.stdout)["predictions"]
-        assert done.stderr == ""  # its code had a process of its own
+        assert done.stderr == ""  # its code ran in another process
     assert state() == before
     assert "own_net" not in sys.modules
 
@@ -133,7 +133,7 @@ def test_debug_shows_the_traceback(how: str) -> None:
     assert not done.stdout
 
 
-def test_progress_and_sentences_go_to_stderr_and_the_document_alone_to_stdout(
+def test_messages_go_to_stderr_and_only_the_document_to_stdout(
     gpuyard_process: Cli, tmp_path: Path
 ) -> None:
     file = tmp_path / "results.jsonl"
@@ -143,8 +143,8 @@ def test_progress_and_sentences_go_to_stderr_and_the_document_alone_to_stdout(
     assert json.loads(gpuyard_process("results", "list", "--json").stdout) == []
 
 
-def printed(script: str) -> str:
-    """By a Python that has imported nothing yet."""
+def run_script(script: str) -> str:
+    """Return the output of a script in a new Python process."""
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
@@ -157,7 +157,7 @@ def test_help_imports_nothing_heavy() -> None:
         "assert 'gpuyard.cli.measure.bench' in sys.modules; "
         "print([m for m in ('torch', 'numpy', 'pydantic', 'jinja2', 'ruamel.yaml', 'psutil') if m in sys.modules])"
     )
-    assert printed(script) == "[]"
+    assert run_script(script) == "[]"
 
 
 def test_a_prediction_loads_no_other_command_and_no_other_spec() -> None:
@@ -169,7 +169,7 @@ def test_a_prediction_loads_no_other_command_and_no_other_spec() -> None:
         "others = ('cli.measure.bench', 'cli.study', 'specs.plan', 'specs.site', 'catalog.fabric', 'predict.why')\n"
         "print([name for name in others if f'gpuyard.{name}' in sys.modules])"
     )
-    assert printed(script) == "[]"
+    assert run_script(script) == "[]"
 
 
 def test_planning_needs_no_torch() -> None:
@@ -185,7 +185,7 @@ def test_planning_needs_no_torch() -> None:
     assert json.loads(done.stdout)["predictions"]
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     command = [sys.executable, "-m", "gpuyard", "catalog", "prices", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -195,7 +195,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         assert process.stderr.read() == b""
 
 
-def test_processes_at_once_write_one_report_whole(tmp_path: Path) -> None:
+def test_concurrent_processes_leave_one_complete_report(tmp_path: Path) -> None:
     (tmp_path / "p.study.yaml").write_text(STUDY)
     command = [sys.executable, "-m", "gpuyard", "study", "p.study.yaml", "--output", "out"]
     with contextlib.ExitStack() as until_end:
@@ -207,8 +207,8 @@ def test_processes_at_once_write_one_report_whole(tmp_path: Path) -> None:
             )
             for _ in range(3)
         ]
-        said = [process.communicate(timeout=120) for process in running]
-    assert [process.returncode for process in running] == [0, 0, 0], said
+        outputs = [process.communicate(timeout=120) for process in running]
+    assert [process.returncode for process in running] == [0, 0, 0], outputs
     assert json.loads((tmp_path / "out" / "study.json").read_text(encoding="utf-8"))["workloads"]
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert page.rstrip().endswith("</html>")

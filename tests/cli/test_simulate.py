@@ -28,32 +28,30 @@ def test_the_fixed_interface(cli: Cli, tmp_path: Path) -> None:
     assert ours["mean_completion_seconds"] < tiresias["mean_completion_seconds"]
     assert set(ours) >= {
         "makespan_seconds", "median_completion_seconds", "p99_completion_seconds", "deadlines_met",
-        "utilisation", "gpu_hours",
+        "utilization", "gpu_hours",
     }  # fmt: skip
     assert document["gpus"] == 64
 
 
-def test_the_best_is_said_and_comes_first(cli: Cli) -> None:
+def test_the_best_policy_is_named_and_comes_first(cli: Cli) -> None:
     done = cli("simulate", TEAM, "--cluster", "2x4", "--policy", "fifo,min-time")
-    assert "10 jobs of team on 8 GPUs in 2 machines" in done.stdout
-    assert "min-time has the lowest mean completion time" in done.stdout
+    assert all(words in done.stdout for words in ("10 jobs", "8 GPUs", "2 machines"))
+    assert "min-time has the lowest" in done.stdout
     rows = [line.split("│")[1].strip() for line in done.stdout.splitlines() if line.startswith("│")]
     assert rows == ["min-time", "fifo"]
     assert "of 7" in done.stdout, "deadlines"
 
 
-def test_policies_that_are_alike_are_said_to_be(cli: Cli, tmp_path: Path) -> None:
+def test_equal_policies_are_named_together(cli: Cli, tmp_path: Path) -> None:
     trace = tmp_path / "one.csv"
     trace.write_text("name,submit_s,gpus,duration_s\na,0,1,60\n")
-    said = " ".join(
+    output = " ".join(
         cli(
             "simulate", str(trace), "--cluster", "1x4", "--policy", "fifo,shortest-first"
         ).stdout.split()
     )
-    assert (
-        "Under fifo and shortest-first a job ends 1.00 min after its submission, on average."
-        in said
-    )
+    assert "fifo and shortest-first" in output
+    assert "1.00 min" in output
 
 
 def test_a_page_has_charts_and_a_gantt_of_each_policy(cli: Cli, tmp_path: Path) -> None:
@@ -92,8 +90,8 @@ def test_a_job_that_leaves_its_rack_is_slower_where_racks_are_oversubscribed(
 
     def completion(racks: str) -> float:
         cluster.write_text(racks)
-        said = ("--cluster", str(cluster), "--policy", "fifo", "--json")
-        done = cli("simulate", str(tmp_path / "jobs.csv"), *said)
+        options = ("--cluster", str(cluster), "--policy", "fifo", "--json")
+        done = cli("simulate", str(tmp_path / "jobs.csv"), *options)
         return float(json.loads(done.stdout)["policies"][0]["makespan_seconds"])
 
     one_switch = completion(RACKS.replace("oversubscription: 4", "oversubscription: 1"))
@@ -121,7 +119,7 @@ def test_leases_are_a_trace_too(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("GPUYARD_SHARE_DIR", str(tmp_path / "share"))
     cli("share", "setup", "--fake-gpus", "4", "--no-service")
     done = cli("simulate", "--format", "leases", status=2)
-    assert "no lease of this machine is over yet" in done.stderr
+    assert "no finished lease" in done.stderr
     for _ in range(2):
         cli("lease", "2", "--", "true")
     document = json.loads(cli("simulate", "--format", "leases", "--json").stdout)
@@ -133,30 +131,30 @@ def test_leases_are_a_trace_too(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "words"),
     [
-        ("simulate", "name a TRACE"),
-        (f"simulate {TEAM}", "name the machines: --cluster 16x4"),
-        (f"simulate {TEAM} --cluster 1x4", "job 'gnmt' needs 8 GPUs, the cluster has 4"),
+        ("simulate", "TRACE is missing"),
+        (f"simulate {TEAM}", "--cluster 16x4"),
+        (f"simulate {TEAM} --cluster 1x4", "'gnmt' needs 8 GPUs"),
         (f"simulate {TEAM} --cluster 2x4 --policy min-tim", "did you mean 'min-time'"),
-        (f"simulate {TEAM} --cluster 2x4 --policy ,", "expected names like min-time,fifo"),
-        (f"simulate {TEAM} --cluster 2x4 --format xml", "no format is called 'xml'"),
-        (f"simulate {TEAM} --cluster 2x4 --batch user --traces .", "are for the format pollux"),
+        (f"simulate {TEAM} --cluster 2x4 --policy ,", "like min-time,fifo"),
+        (f"simulate {TEAM} --cluster 2x4 --format xml", "'xml'"),
+        (f"simulate {TEAM} --cluster 2x4 --batch user --traces .", "--format pollux"),
         (f"simulate {POLLUX} --batch adaptiv", "did you mean 'adaptive'"),
         (f"simulate {TEAM} --format leases", "leave out TRACE"),
         (
             "simulate README.md --cluster 2x4",
-            "README.md:1: expected the names of a trace's columns",
+            "README.md:1: expected the column names",
         ),
-        ("simulate nowhere.csv --cluster 2x4", "nowhere.csv: there is no such file"),
+        ("simulate nowhere.csv --cluster 2x4", "nowhere.csv"),
     ],
 )
-def test_what_is_wrong_is_a_sentence(cli: Cli, line: str, says: str) -> None:
+def test_a_mistake_is_explained(cli: Cli, line: str, words: str) -> None:
     done = cli(*line.split(), status=2)
-    assert says in done.stderr
+    assert words in done.stderr
 
 
-def test_what_would_have_happened_is_set_beside_what_is(cli: Cli) -> None:
+def test_changes_are_compared_with_the_trace_as_it_is(cli: Cli) -> None:
     done = cli(
         "simulate", TEAM, "--cluster", "2x4", "--what-if", "add 8 gpus",
         "--what-if", "policy=min-time", "--what-if", "add 4 gpus, policy=max-jobs", "--json",
@@ -180,13 +178,11 @@ def test_another_network_is_predicted_for_a_workload(cli: Cli) -> None:
         "simulate", TEAM, "--cluster", "4x2xv100-sxm2-16gb@1G", "--what-if", "network 25 Gbit/s",
         "--workload", "bert-large",
     )  # fmt: skip
-    assert "network 25 Gbit/s: on average a job would have ended" in " ".join(done.stdout.split())
-    assert "jobs are taken to train bert-large" in " ".join(done.stdout.split())
+    assert "network 25 Gbit/s: " in " ".join(done.stdout.split())
+    assert "assumed to train bert-large" in " ".join(done.stdout.split())
 
 
-def test_a_trace_that_names_workloads_needs_no_other_for_its_network(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_a_trace_with_workloads_needs_no_workload_option(cli: Cli, tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.csv"
     jobs.write_text(
         "submit_s,gpus,min_gpus,max_gpus,duration_s,curve\n"
@@ -197,43 +193,45 @@ def test_a_trace_that_names_workloads_needs_no_other_for_its_network(
     now, then = document["what_if"]
     assert then["makespan_seconds"] < 0.8 * now["makespan_seconds"]
     done = cli("simulate", TEAM, *cluster, status=2)
-    assert "another network needs the predictor" in done.stderr
+    assert "--workload resnet50" in done.stderr
 
 
-def test_a_history_says_how_near_to_it_the_simulation_is(cli: Cli, tmp_path: Path) -> None:
+def test_a_history_is_compared_with_reality(cli: Cli, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     history = str(ROOT / "tests/jobs/simulate/recorded/sacct-22.05.txt")
     done = cli(
         "simulate", history, "--cluster", "2x4", "--what-if", "remove 1 gpu", "--html", str(page)
     , status=2)  # fmt: skip
-    assert "needs 8 GPUs, the cluster has 7" in done.stderr
+    assert "8 GPUs" in done.stderr
+    assert "has 7" in done.stderr
     done = cli(
         "simulate", history, "--cluster", "2x4", "--what-if", "add 1 machine", "--html", str(page)
     )
-    said = " ".join(done.stdout.split())
-    assert "In reality jobs waited 1.45 min on average, simulated under fifo 1.34 min." in said
-    assert "instead of 2.06 min" in said
+    output = " ".join(done.stdout.split())
+    assert "jobs waited 1.45 min on average" in output
+    assert "under fifo, they wait 1.34 min" in output
+    assert "instead of 2.06 min" in output
     assert "chart-completion" in page.read_text()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "words"),
     [
         (("--what-if", "more"), "--what-if: expected 'add 8 gpus'"),
-        (("--what-if", "network 25 Gbit/s"), "another network needs the predictor"),
-        (("--what-if", "add 1 gpu", "--policy", "fifo,min-time"), "--policy is the one in use"),
-        (("--what-if", "add 1 gpu", "--workload", "resnet50"), "--workload is for --what-if"),
-        (("--workload", "resnet50"), "--workload is for --what-if"),
+        (("--what-if", "network 25 Gbit/s"), "--workload resnet50"),
+        (("--what-if", "add 1 gpu", "--policy", "fifo,min-time"), "--what-if policy=NAME"),
+        (("--what-if", "add 1 gpu", "--workload", "resnet50"), "--workload is only for --what-if"),
+        (("--workload", "resnet50"), "--workload is only for --what-if"),
     ],
 )
-def test_what_is_wrong_with_a_what_if_is_said(
-    cli: Cli, arguments: tuple[str, ...], said: str
+def test_a_mistake_in_what_if_is_explained(
+    cli: Cli, arguments: tuple[str, ...], words: str
 ) -> None:
     done = cli("simulate", TEAM, "--cluster", "2x4", *arguments, status=2)
-    assert said in " ".join(done.stderr.split())
+    assert words in " ".join(done.stderr.split())
 
 
-def test_deadlines_can_be_made_up_and_the_policy_that_meets_most_is_said(cli: Cli) -> None:
+def test_invented_deadlines_and_the_policy_that_meets_the_most(cli: Cli) -> None:
     arguments = ("simulate", POLLUX, "--policy", "min-time,max-jobs,fifo", "--deadlines", "1..3")
     document = json.loads(cli(*arguments, "--json").stdout)
     soon, in_time, fifo = document["policies"]
@@ -242,21 +240,23 @@ def test_deadlines_can_be_made_up_and_the_policy_that_meets_most_is_said(cli: Cl
     assert soon["mean_completion_seconds"] < in_time["mean_completion_seconds"]
     assert json.loads(cli(*arguments, "--json").stdout) == document, "always the same deadlines"
     done = cli("simulate", POLLUX, "--deadlines", "3..1", status=2)
-    assert "--deadlines: expected a range like 1..3, got '3..1'" in done.stderr
+    assert "--deadlines: " in done.stderr
+    assert "like 1..3, got '3..1'" in done.stderr
     team = cli("simulate", TEAM, "--cluster", "2x4", "--policy", "max-jobs,fifo")
-    assert "max-jobs meets the most deadlines: 7 of 7." in team.stdout
+    assert "max-jobs meets the most" in team.stdout
+    assert "7 of 7" in team.stdout
 
 
-def test_a_horizon_is_a_deadline_of_all_that_come_before_it(cli: Cli) -> None:
+def test_a_horizon_is_the_deadline_of_all_earlier_jobs(cli: Cli) -> None:
     arguments = ("simulate", TEAM, "--cluster", "2x4", "--policy", "max-jobs,fifo", "--json")
     most, fifo = json.loads(cli(*arguments, "--deadlines", "1 h").stdout)["policies"]
-    assert most["deadlines"] == 7, "gnmt is submitted at that moment"
+    assert most["deadlines"] == 7, "gnmt is submitted at that time"
     assert most["deadlines_met"] > fifo["deadlines_met"]
     done = cli(*arguments, "--deadlines", "8", status=2)
     assert "'8' has no unit" in done.stderr
 
 
-def test_who_asks_for_more_than_there_is_gets_all(cli: Cli) -> None:
+def test_a_job_that_requests_too_much_gets_all_gpus(cli: Cli) -> None:
     document = json.loads(
         cli("simulate", POLLUX, "--cluster", "2x4", "--policy", "fifo", "--json").stdout
     )

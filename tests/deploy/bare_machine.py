@@ -1,7 +1,7 @@
-"""A machine to deploy to, faster than a lab: its own Debian, processes and small disk, and this machine's loopback.
+"""A machine for the target `ssh` that starts faster than a lab: its own Debian, processes, and small disk.
 
-It is the target `ssh`'s: ssh lets the user `ada` in with a key, and sudo wants her password. All of it goes with its
-first process.
+It uses this machine's loopback address. The user `ada` logs in with a key, and sudo needs her password. It disappears
+when its first process ends.
 """
 
 import shutil
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.ssh_hosts import free_port, wait_for_sshd
+from tests.ssh_hosts import find_free_port, wait_for_sshd
 
 USER, PASSWORD = "ada", "correct-horse-5d81c"
 DISK_MEGABYTES = 24
@@ -59,15 +59,15 @@ environment: /usr
 
 @dataclass(frozen=True)
 class BareMachine:
-    """While it is up."""
+    """A machine that is up."""
 
     programs: Path
-    """Of an `ssh` that has the key, and knows the machine."""
+    """The directory of an `ssh` that has the key and trusts the machine."""
     port: int
     directory: Path
 
     def run(self, command: str, *, seconds: float = 60) -> str:
-        """As root."""
+        """Run a command as root."""
         argv = (str(self.programs / "ssh"), "-p", str(self.port), "root@127.0.0.1", command)
         done = subprocess.run(argv, capture_output=True, text=True, timeout=seconds, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -80,7 +80,7 @@ class BareMachine:
 
 
 def make_keys(directory: Path) -> tuple[Path, Path]:
-    """Of the machine and its user, and the directory of an `ssh` that has the latter."""
+    """Create the keys of the machine and its user; return their directory, and that of an `ssh` with the user's key."""
     keys, programs = directory / "keys", directory / "programs"
     keys.mkdir()
     programs.mkdir()
@@ -95,7 +95,7 @@ def make_keys(directory: Path) -> tuple[Path, Path]:
 
 @contextmanager
 def first_process(argv: Sequence[str], directory: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """Of a machine, which goes with it; what it prints is in the log."""
+    """Start a machine's first process, whose output goes to the log; the machine ends with it."""
     with (directory / LOG).open("wb") as log:
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
@@ -107,11 +107,11 @@ def first_process(argv: Sequence[str], directory: Path) -> Iterator["subprocess.
 
 @contextmanager
 def bare_machine(base: Path, directory: Path) -> Iterator[BareMachine]:
-    """Needs root, sshd's keys and a Debian to start from."""
+    """Start a machine from a Debian root; needs root and ssh-keygen."""
     disk = directory / "disk"
     disk.mkdir(parents=True)
     keys, programs = make_keys(directory)
-    port = free_port()
+    port = find_free_port()
     script = _START.format(
         base=base,
         disk=disk,

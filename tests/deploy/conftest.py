@@ -1,4 +1,4 @@
-"""Two machines that one has, over a real ssh on this one: 127.0.0.1, and 127.0.0.2 behind it."""
+"""Two existing machines, emulated by a real sshd on this one: 127.0.0.1, and 127.0.0.2 behind it."""
 
 import getpass
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.deploy.deployment import open_deployment
+from gpuyard.deploy.deployment import load_deployment
 from gpuyard.deploy.state import StateDirectory
 from tests.ssh_hosts import ssh_hosts
 
@@ -28,7 +28,7 @@ environment: {environment}
 
 @dataclass(frozen=True)
 class Up:
-    """Two hosts that are there."""
+    """A deployment with two existing hosts."""
 
     file: str
     shared: Path
@@ -48,13 +48,11 @@ def up(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         file.write_text(
             FILE.format(user=getpass.getuser(), port=port, shared=shared, environment=sys.prefix)
         )
-        opened = open_deployment(file)
+        loaded = load_deployment(file)
         (home / "ssh").mkdir(parents=True)
         shutil.copy(tmp_path / "user_key", home / "ssh" / "id_ed25519")
         key = " ".join((tmp_path / "host_key.pub").read_text().split()[:2])
-        hosts = opened.target.hosts(opened.deployment, {})
-        with (
-            opened.state.changing()
-        ):  # as if we had made them, so that ssh knows their key and ours
-            opened.state.write_hosts(tuple(replace(host, host_key=key) for host in hosts))
-        yield Up(str(file), shared, opened.state)
+        hosts = loaded.target.hosts(loaded.deployment, {})
+        with loaded.state.hold():  # as if we had made them, so that ssh knows their key and ours
+            loaded.state.write_hosts(tuple(replace(host, host_key=key) for host in hosts))
+        yield Up(str(file), shared, loaded.state)

@@ -1,6 +1,6 @@
-"""Two people at a JupyterHub, asked on its own machine: what each of them gets, and what they do not.
+"""Two users of a JupyterHub, tested on its own machine: what each of them can and cannot access.
 
-The machine may not see these tests, so it is given this file.
+The machine may not have these tests, so this file is sent to it.
 """
 
 import http.cookiejar
@@ -30,16 +30,16 @@ _SECONDS = 120.0
 
 
 def processes_of(names: tuple[str, ...]) -> dict[str, str]:
-    """Notebook servers by who runs them."""
-    found = {}
+    """Return the command lines of notebook servers by user."""
+    servers = {}
     for process in psutil.process_iter(["username", "cmdline"]):
         if process.info["username"] in names:
-            found[process.info["username"]] = " ".join(process.info["cmdline"] or ())
-    return found
+            servers[process.info["username"]] = " ".join(process.info["cmdline"] or ())
+    return servers
 
 
 class Person:
-    """A browser of one's own."""
+    """A user's browser session."""
 
     def __init__(self, base: str) -> None:
         self.base = base
@@ -53,8 +53,8 @@ class Person:
 
     def log_in(self, name: str, token: str) -> int:
         self.get("/hub/login")
-        words = {"username": name, "password": token, "_xsrf": self._xsrf()}
-        return self._ask("/hub/login?next=/hub/home", urllib.parse.urlencode(words).encode())[0]
+        form = {"username": name, "password": token, "_xsrf": self._xsrf()}
+        return self._ask("/hub/login?next=/hub/home", urllib.parse.urlencode(form).encode())[0]
 
     def start_notebook(self, name: str) -> int:
         headers = {
@@ -79,27 +79,27 @@ class Person:
                 return error.code, error.read()
 
 
-def asked(base: str) -> dict[str, object]:
-    """On the machine itself, as root, who reads everybody's token."""
+def probe_hub(base: str) -> dict[str, object]:
+    """Probe the hub on its machine as root, which can read all tokens."""
     tokens = {name: Path(f"/home/{name}/.jupyter_token").read_text().strip() for name in NAMES}
     stranger, ada, bob = Person(base), Person(base), Person(base)
-    said: dict[str, object] = {
+    results: dict[str, object] = {
         "stranger": stranger.get("/hub/api/user")[0],
         "guessed": stranger.log_in("ada", tokens["bob"]),
         "in": [ada.log_in("ada", tokens["ada"]), bob.log_in("bob", tokens["bob"])],
-        "notebooks": [_opened(ada, "ada"), _opened(bob, "bob")],
+        "notebooks": [_start_and_wait(ada, "ada"), _start_and_wait(bob, "bob")],
         "users": sorted(processes_of(NAMES)),
     }
     Path("/home/ada/own.ipynb").write_text("{}")
-    said["other's notebook"] = bob.get("/user/ada/lab")[0]
-    said["other's file"] = bob.get("/user/ada/api/contents/own.ipynb")[0]
+    results["other's notebook"] = bob.get("/user/ada/lab")[0]
+    results["other's file"] = bob.get("/user/ada/api/contents/own.ipynb")[0]
     read = ("su", "bob", "-c", "cat /home/ada/own.ipynb")
     done = subprocess.run(read, capture_output=True, check=False)
-    said["other's file on the disk"] = done.returncode
-    return said
+    results["other's file on the disk"] = done.returncode
+    return results
 
 
-def _opened(person: Person, name: str) -> int:
+def _start_and_wait(person: Person, name: str) -> int:
     person.start_notebook(name)
     end = time.monotonic() + _SECONDS
     while (status := person.get(f"/user/{name}/lab")[0]) != 200 and time.monotonic() < end:
@@ -107,11 +107,11 @@ def _opened(person: Person, name: str) -> int:
     return status
 
 
-def asking() -> str:
-    """A line for its shell, which prints as JSON what came of it."""
+def probe_command() -> str:
+    """Return a shell command that runs the probe and prints the results as JSON."""
     text = Path(__file__).read_text()
     return f"{sys.prefix}/bin/python -P - << 'END'\n{text}\nEND"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asked("http://127.0.0.1:8000")))
+    sys.stdout.write(json.dumps(probe_hub("http://127.0.0.1:8000")))

@@ -1,4 +1,4 @@
-"""Machines made as `gpuyard deploy up` makes them, without a word; and the client of a testbed, replaced by a stand-in."""
+"""Create machines like `gpuyard deploy up`, without progress output, and replace a testbed's client by a stand-in."""
 
 import os
 import sys
@@ -6,29 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.deploy.deployment import Opened, provision
+from gpuyard.deploy.deployment import LoadedDeployment, provision
 from gpuyard.deploy.terraform.run import Changes
 from tests.command_line import ROOT
 
 SECRET = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC-gpuyard-test"  # noqa: S105
 
 
-def quiet(words: str) -> None:
-    del words
+def quiet(message: str) -> None:
+    del message
 
 
-def provisioned(opened: Opened) -> Changes:
-    with opened.state.changing():
-        return provision(opened, quiet)[0]
+def run_provision(loaded: LoadedDeployment) -> Changes:
+    with loaded.state.hold():
+        return provision(loaded, quiet)[0]
 
 
-def standing_in(
+def install_standin(
     directory: Path, monkeypatch: pytest.MonkeyPatch, *, client: str, module: str
 ) -> tuple[Path, Path]:
-    """A testbed's directory and a user's certificate, with a module of the tests on the path as its client."""
+    """Put a test module on the path as a testbed's client; return the testbed's directory and a user's certificate."""
     pytest.importorskip("tf")
-    there, programs = directory / "testbed", directory / "bin"
-    there.mkdir()
+    folder, programs = directory / "testbed", directory / "bin"
+    folder.mkdir()
     programs.mkdir()
     program = programs / client
     program.write_text(f"#!/bin/sh\ncd '{ROOT}'\nexec '{sys.executable}' -m {module} \"$@\"\n")
@@ -36,5 +36,5 @@ def standing_in(
     certificate = directory / "login.pem"
     certificate.write_text(f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----\n")
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    monkeypatch.setenv("GPUYARD_STANDIN", str(there))
-    return there, certificate
+    monkeypatch.setenv("GPUYARD_STANDIN", str(folder))
+    return folder, certificate

@@ -1,4 +1,4 @@
-"""A disk of a few megabytes, to be filled."""
+"""A disk of a few megabytes for tests that fill it."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 @contextmanager
 def small_disk(path: Path, *, megabytes: int) -> Iterator[Path]:
     if os.geteuid() != 0:
-        pytest.skip("a disk of its own needs root")
+        pytest.skip("mounting a small disk needs root")
     path.mkdir()
     options = f"size={megabytes}m,mode=755"
     subprocess.run(("mount", "-t", "tmpfs", "-o", options, "none", str(path)), check=True)
@@ -23,6 +23,6 @@ def small_disk(path: Path, *, megabytes: int) -> Iterator[Path]:
 
 
 def fill(path: Path) -> None:
-    """Until nothing goes in any more."""
+    """Write until the disk is full."""
     argv = ("dd", "if=/dev/zero", f"of={path}", "bs=4k")
     assert b"No space left" in subprocess.run(argv, capture_output=True, check=False).stderr

@@ -1,7 +1,6 @@
-"""A machine to deploy to whose first process is systemd: its own Debian, processes, network and services.
+"""A machine for the target `ssh` whose first process is systemd: its own Debian, processes, network, and services.
 
-Like a bare machine it is the target `ssh`'s, and all of it goes with its first process. Its clock is this machine's, so
-its chrony is told to leave it alone.
+It disappears when its first process ends. It shares this machine's clock, so its chrony is configured not to set it.
 """
 
 import shutil
@@ -13,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.deploy.bare_machine import LOG, UNSHARED, BareMachine, first_process, make_keys
-from tests.ssh_hosts import free_port
+from tests.ssh_hosts import find_free_port
 
 PACKAGES = (
     "chrony",
@@ -95,11 +94,11 @@ exec env -i container=gpuyard PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/sy
 
 @contextmanager
 def systemd_machine(base: Path, directory: Path) -> Iterator[BareMachine]:
-    """Needs root, and a Debian with systemd to start from."""
+    """Start a machine from a Debian root with systemd; needs root."""
     disk = directory / "disk"
     disk.mkdir(parents=True)
     keys, programs = make_keys(directory)
-    port = free_port()
+    port = find_free_port()
     script = _START.format(
         base=base, disk=disk, keys=keys, port=port, seen=" ".join(_HERE), identity="5d" * 16
     )
@@ -120,12 +119,12 @@ def systemd_machine(base: Path, directory: Path) -> Iterator[BareMachine]:
 
 
 def _wait(machine: BareMachine, process: "subprocess.Popen[bytes]") -> None:
-    """Until systemd has started what it is to start, and sshd among it."""
+    """Wait until systemd has started all services, including sshd."""
     deadline = time.monotonic() + _SECONDS
     while True:
-        said = (machine.directory / LOG).read_text()
-        assert process.poll() is None, said
-        assert time.monotonic() < deadline, said
+        log = (machine.directory / LOG).read_text()
+        assert process.poll() is None, log
+        assert time.monotonic() < deadline, log
         with suppress(AssertionError, subprocess.TimeoutExpired):
             machine.run("systemctl is-active multi-user.target")
             return
@@ -133,7 +132,7 @@ def _wait(machine: BareMachine, process: "subprocess.Popen[bytes]") -> None:
 
 
 def _control_group(name: str) -> Path:
-    """Its own, so that what systemd makes below it can be removed."""
+    """Create a separate control group, so that everything systemd creates in it can be removed."""
     named = Path("/sys/fs/cgroup/systemd")
     group = (named if named.is_dir() else named.parent) / name
     group.mkdir()
@@ -141,7 +140,7 @@ def _control_group(name: str) -> Path:
 
 
 def _remove(group: Path) -> None:
-    """When its last process has ended."""
+    """Remove the control group when its last process has ended."""
     deadline = time.monotonic() + _SECONDS
     while group.exists():
         assert time.monotonic() < deadline, f"{group} is still in use"

@@ -1,4 +1,4 @@
-"""A deployment from where people work, over a real ssh: its entries, a tunnel, and a folder that is copied."""
+"""Working on a deployment over a real ssh: configuration entries, a tunnel, and copies of a folder."""
 
 import http.server
 import json
@@ -7,10 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.request
 from pathlib import Path
 
+import pytest
+
 from gpuyard.deploy.access import notebook
-from gpuyard.deploy.access.sync import rsync_said
+from gpuyard.deploy.access.sync import parse_rsync_output
 from gpuyard.deploy.state import Host, StateDirectory
 from tests.conftest import Cli
 from tests.deploy.conftest import Up
@@ -43,9 +47,9 @@ def test_entries_reach_a_machine_behind_the_head_and_leave_all_others_alone(
     assert config.read_text().endswith(f"\n{own}")
     assert config.read_text().count("Include") == 1
     assert config.stat().st_mode & 0o777 == 0o640
-    told = ssh(config, "-G", "ours-two")
-    assert "proxyjump ours-localhost" in told
-    assert "compression yes" in told
+    options = ssh(config, "-G", "ours-two")
+    assert "proxyjump ours-localhost" in options
+    assert "compression yes" in options
     assert ssh(config, "ours-two", "echo", "$SSH_CONNECTION").split()[2] == "127.0.0.2"
 
     cli("deploy", "ssh-config", up.file, "--remove")
@@ -54,13 +58,13 @@ def test_entries_reach_a_machine_behind_the_head_and_leave_all_others_alone(
     assert "no entries" in cli("deploy", "ssh-config", up.file, "--remove").stderr
 
 
-def test_entries_of_two_deployments_stand_beside_each_other_and_go_with_down(
+def test_two_deployments_have_separate_entries_that_down_removes(
     cli: Cli, up: Up, tmp_path: Path
 ) -> None:
     config = tmp_path / "me" / ".ssh" / "config"
     cli("deploy", "ssh-config", up.file, "--write")
     other = StateDirectory("other")
-    with other.changing():
+    with other.hold():
         other.write_hosts((Host("one", "192.0.2.1"),))
     text = Path(up.file).read_text().replace("name: ours\ncluster", "name: other\ncluster")
     file = tmp_path / "other.deployment.yaml"
@@ -76,7 +80,7 @@ def test_entries_of_two_deployments_stand_beside_each_other_and_go_with_down(
 
 def test_ssh_knows_own_machines_as_the_user_knows_them(tmp_path: Path) -> None:
     state = StateDirectory("x")
-    with state.changing():
+    with state.hold():
         state.write_hosts((Host("one", "192.0.2.1"),))
     assert "hostkeyalias" not in ssh(state.ssh_config, "-G", "one")
 
@@ -96,7 +100,11 @@ def test_a_folder_is_copied_once_changed_files_again_and_deleted_ones_when_asked
     arguments = ("deploy", "sync", up.file, str(folder), "--exclude", "*.pt", "--json")
 
     planned = json.loads(cli(*arguments, "--dry-run").stdout)
-    assert {one["file"] for one in planned["copied"]} == {"deep/a b $(c).py", "train.py", "link"}
+    assert {entry["file"] for entry in planned["copied"]} == {
+        "deep/a b $(c).py",
+        "train.py",
+        "link",
+    }
     assert not (up.shared / "project").exists()
     done = json.loads(cli(*arguments).stdout)
     assert done["copied_bytes"] == 12
@@ -112,7 +120,7 @@ def test_a_folder_is_copied_once_changed_files_again_and_deleted_ones_when_asked
     (there / "weights.pt").write_text("made there")
     (there / "old").mkdir()
     again = json.loads(cli(*arguments).stdout)
-    assert [one["file"] for one in again["copied"]] == ["train.py"]
+    assert [entry["file"] for entry in again["copied"]] == ["train.py"]
     assert (there / "deep" / "a b $(c).py").exists()
     deleted = json.loads(cli(*arguments, "--delete").stdout)["deleted"]
     assert sorted(deleted) == ["deep/a b $(c).py", "old"]
@@ -120,20 +128,20 @@ def test_a_folder_is_copied_once_changed_files_again_and_deleted_ones_when_asked
     assert (there / "weights.pt").read_text() == "made there"
 
 
-def test_what_can_not_be_copied_is_a_sentence(cli: Cli, up: Up, tmp_path: Path) -> None:
+def test_a_failed_copy_is_reported(cli: Cli, up: Up, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "x").write_text("x")
     sync = ("deploy", "sync", up.file)
-    assert "no such folder" in cli(*sync, str(folder / "none"), status=2).stderr
+    assert "not found" in cli(*sync, str(folder / "none"), status=2).stderr
     assert "--to" in cli(*sync, str(folder), "--to", "a b", status=2).stderr
     assert "without '/'" in cli(*sync, str(folder), "--exclude", "a/b", status=2).stderr
     up.shared.rmdir()
-    assert f"{up.shared} is not there" in " ".join(cli(*sync, str(folder), status=1).stderr.split())
+    assert f"{up.shared} not found" in " ".join(cli(*sync, str(folder), status=1).stderr.split())
 
 
-def test_rsync_says_what_it_has_sent() -> None:
-    said = (
+def test_rsync_reports_the_sent_bytes() -> None:
+    output = (
         "cd+++++++++ 4096 ./\n"
         "<f+++++++++ 5 train.py\n"
         "<f.st...... 12 a b.py\n"
@@ -141,11 +149,11 @@ def test_rsync_says_what_it_has_sent() -> None:
         ".f..t...... 3 touched\n"
         "*deleting   0 old/\n"
     )
-    assert rsync_said(said) == ((("train.py", 5), ("a b.py", 12), ("link", 0)), ("old",))
+    assert parse_rsync_output(output) == ((("train.py", 5), ("a b.py", 12), ("link", 0)), ("old",))
 
 
 class _Jupyter(http.server.BaseHTTPRequestHandler):
-    """What a tunnel needs of it: it answers."""
+    """Answers every request, which is all that the tunnel needs."""
 
     def do_GET(self) -> None:
         self.send_response(403)
@@ -177,6 +185,8 @@ def test_a_notebook_opens_at_an_address_alone_on_stdout_until_ctrl_c(
         assert process.stdout is not None
         address = process.stdout.readline().strip()
         assert address.endswith("/lab?token=s3cret")
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(address, timeout=30)  # noqa: S310
         commands = subprocess.run(
             ("ps", "-eo", "args"), capture_output=True, text=True, check=True
         ).stdout

@@ -1,4 +1,4 @@
-"""The bench of a deployment: which runs it comes to, and what is set for them."""
+"""The bench of a deployment: its planned runs, and the link rates that it sets."""
 
 import json
 from collections.abc import Callable
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.deploy.bench.data import make_data
-from gpuyard.deploy.bench.plan import BenchOptions, DeployedHosts, _counts, plan_bench
-from gpuyard.deploy.deployment import open_deployment
+from gpuyard.deploy.bench.data import create_images
+from gpuyard.deploy.bench.plan import BenchOptions, DeployedHosts, _choose_counts, plan_bench
+from gpuyard.deploy.deployment import load_deployment
 from gpuyard.errors import UserMistake
 from gpuyard.workloads.samples import load_undecoded
 from gpuyard.workloads.synthetic import synthetic_task
@@ -28,73 +28,82 @@ SMALL = (
 
 
 def test_a_dry_run_lists_every_series_and_how_long_it_takes(cli: Cli, up: Up) -> None:
-    said = json.loads(cli("deploy", "bench", up.file, "--gpu", "t4", "--dry-run", "--json").stdout)
-    assert said["series"] == ["one GPU of each machine", "one machine", "all GPUs of each machine"]
-    assert said["points"] == 3 * (2 + 1 + 1)
-    assert said["expected_seconds"] > 12 * 8
-    ranks = [[seat["node"] for seat in sweep["ranks"]] for sweep in said["sweeps"]]
+    output = json.loads(
+        cli("deploy", "bench", up.file, "--gpu", "t4", "--dry-run", "--json").stdout
+    )
+    assert output["series"] == [
+        "one GPU of each machine",
+        "one machine",
+        "all GPUs of each machine",
+    ]
+    assert output["points"] == 3 * (2 + 1 + 1)
+    assert output["expected_seconds"] > 12 * 8
+    ranks = [[seat["node"] for seat in sweep["ranks"]] for sweep in output["sweeps"]]
     assert ranks == [["localhost", "two"], ["localhost"] * 2, ["localhost"] * 2 + ["two"] * 2]
-    one = json.loads(
+    narrow_plan = json.loads(
         cli("deploy", "bench", up.file, *SMALL, "--nodes", "2", "--dry-run", "--json").stdout
     )
-    assert one["points"] == 2
+    assert narrow_plan["points"] == 2
 
 
-def test_a_dry_run_reckons_what_slow_links_take(cli: Cli, up: Up) -> None:
+def test_a_dry_run_includes_the_time_of_slow_links(cli: Cli, up: Up) -> None:
     short = ("--gpu", "t4", "--batch", "32", "--time-per-point", "0.2 s", "--dry-run", "--json")
 
     def expected_seconds(*more: str) -> float:
-        said = json.loads(cli("deploy", "bench", up.file, *short, *more).stdout)
-        return float(said["expected_seconds"])
+        output = json.loads(cli("deploy", "bench", up.file, *short, *more).stdout)
+        return float(output["expected_seconds"])
 
-    # two of four points send 102 MB over 1 Gbit/s seven times, that with four GPUs half as much again
+    # two of four points send 102 MB over 1 Gbit/s seven times; the one with four GPUs sends half as much again
     quick = 4 * (4 + 1 + 1.3 * 0.2)
     assert expected_seconds() > quick + 7 * 0.8 * (1 + 1.5) - 3
-    # in one machine nobody knows the link; of a T4's six slowest steps, some take longer than a point is to take
+    # in one machine the link is unknown; some of a T4's six slowest steps take longer than a point should
     assert quick / 2 <= expected_seconds("--nodes", "1") < quick / 2 + 2
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
-        (("--link", "10 Gbit/s"), "can't set the speed of links; the cluster's is 1 Gbit/s"),
+        (("--link", "10 Gbit/s"), "1 Gbit/s"),
         (("--nodes", "3"), "expected 1 to 2 machines"),
         (("--data", "/elsewhere"), "/elsewhere is not in it"),
-        (("--data", "../x"), "a folder in the shared storage"),
+        (("--data", "../x"), "shared storage"),
         (("--workload", "resnet5"), "resnet50"),
     ],
 )
-def test_what_can_not_be_measured_is_said_before_anything_runs(
-    cli: Cli, up: Up, arguments: tuple[str, ...], said: str
+def test_an_impossible_bench_is_reported_before_anything_runs(
+    cli: Cli, up: Up, arguments: tuple[str, ...], expected: str
 ) -> None:
-    assert said in cli("deploy", "bench", up.file, "--gpu", "t4", *arguments, status=2).stderr
+    assert expected in cli("deploy", "bench", up.file, "--gpu", "t4", *arguments, status=2).stderr
 
 
 def test_images_are_made_in_the_shared_storage_and_read_by_every_rank(cli: Cli, up: Up) -> None:
     pytest.importorskip("PIL")
     small = ("--workload", "resnet18", "--gpu", "t4", "--batch", "4")
     narrow = (*small, "--nodes", "1")
-    made = up.shared / "gpuyard-images"
+    folder = up.shared / "gpuyard-images"
     planned = json.loads(cli("deploy", "bench", up.file, *narrow, "--dry-run", "--json").stdout)
-    assert planned["makes"] == str(made)
-    assert not made.exists()
+    assert planned["images_folder"] == str(folder)
+    assert not folder.exists()
     without = ("--data", "none", "--dry-run", "--json")
-    assert json.loads(cli("deploy", "bench", up.file, *narrow, *without).stdout)["makes"] is None
-    opened = open_deployment(Path(up.file))
+    assert (
+        json.loads(cli("deploy", "bench", up.file, *narrow, *without).stdout)["images_folder"]
+        is None
+    )
+    loaded = load_deployment(Path(up.file))
     options = BenchOptions(workload="resnet18", batches=(4,), nodes=(1,), gpu="t4")
-    bench = plan_bench(opened, opened.state.hosts(), options, asks=False)
-    make_data(bench, 6)
-    make_data(bench, 6)
-    assert [path.name for path in made.glob("*.tar")] == ["00000.tar"]
+    bench = plan_bench(loaded, loaded.state.hosts(), options, query_gpus=False)
+    create_images(bench, 6)
+    create_images(bench, 6)
+    assert [path.name for path in folder.glob("*.tar")] == ["00000.tar"]
     samples = load_undecoded(bench.workload, synthetic_task(bench.workload, lambda _: 0.0))
-    assert (samples.count, samples.data_source) == (6, f"{made}, read, not decoded")
+    assert (samples.count, samples.data_source) == (6, f"{folder}, read, not decoded")
 
 
-def test_a_head_that_can_not_make_images_says_why(cli: Cli, up: Up) -> None:
+def test_the_reason_is_shown_if_the_head_cannot_create_images(cli: Cli, up: Up) -> None:
     (up.shared / "gpuyard-images").write_text("a file, not a folder")
-    said = cli("deploy", "bench", up.file, "--gpu", "t4", "--batch", "4", status=1).stderr
-    assert "localhost could not make images" in said
-    assert "File exists" in said and "--data none" in said
+    output = cli("deploy", "bench", up.file, "--gpu", "t4", "--batch", "4", status=1).stderr
+    assert "localhost could not create images" in output
+    assert "File exists" in output and "--data none" in output
 
 
 def test_links_are_set_for_a_run_and_go_back_however_it_ends() -> None:
@@ -112,7 +121,7 @@ def test_links_are_set_for_a_run_and_go_back_however_it_ends() -> None:
 
 
 def test_numbers_of_machines_are_those_of_the_paper() -> None:
-    assert _counts(3, None) == [1, 2, 3]
-    assert _counts(10, None) == [1, 2, 4, 6, 8, 10]
+    assert _choose_counts(3, None) == [1, 2, 3]
+    assert _choose_counts(10, None) == [1, 2, 4, 6, 8, 10]
     with pytest.raises(UserMistake):
-        _counts(2, [0])
+        _choose_counts(2, [0])

@@ -1,4 +1,4 @@
-"""What goes wrong on a machine while roles are applied: a sentence with machine and step, and the next `up` goes on."""
+"""Failures while roles are applied: the message names the machine and the step, and the next `up` continues."""
 
 import contextlib
 import os
@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gpuyard.deploy.ansible.run import failure, play
-from gpuyard.deploy.deployment import open_deployment, up
-from gpuyard.deploy.verify.check import Deployed
+from gpuyard.deploy.ansible.run import describe_failure, run_playbook
+from gpuyard.deploy.deployment import load_deployment, up
+from gpuyard.deploy.verify.check import VerificationContext
 from gpuyard.errors import GpuyardError
 from gpuyard.files import home as own_home
 from gpuyard.lab.machine_root import make_root
@@ -23,7 +23,7 @@ from tests.command_line import ROOT
 from tests.conftest import LAB_ROOTS, Cli
 from tests.deploy.bare_machine import FILE, PASSWORD, BareMachine, bare_machine
 from tests.deploy.small_disk import fill, small_disk
-from tests.ssh_hosts import free_port
+from tests.ssh_hosts import find_free_port
 
 WRONG = "wrong-staple-77e2"
 KEY = "secret-of-a-cloud-41f0"
@@ -34,19 +34,19 @@ printf '#!/bin/sh\\nexec /usr/lib/openssh/sftp-server\\n' > /tmp/server && chmod
 sshfs -o ssh_command=/tmp/server nobody:/var /srv/shared && ls /srv/shared && pkill -STOP sshfs
 """
 RECORDED = (  # from runs of the tests below
-    ("Task failed: Missing sudo password", "Sudo wants a password there: give it with --ask-sudo"),
-    ("Task failed: Incorrect sudo password", "Sudo took no such password there"),
+    ("Task failed: Missing sudo password", "--ask-sudo-password"),
+    ("Task failed: Incorrect sudo password", "Sudo rejected the password"),
     (
         "E:Write error - write (28: No space left on device), E:IO Error saving source cache, E:The package lists or "
         "status file could not be parsed or opened.",
-        "A disk of this machine is full: make room on it, then run it again",
+        "A disk of this machine is full",
     ),
-    ("Failed to update apt cache after 5 retries: ", "does not get its packages"),
+    ("Failed to update apt cache after 5 retries: ", "mirror"),
     (
         '\'/usr/bin/apt-get -y -o "Dpkg::Options::=--force-confdef" -o "Dpkg::Options::=--force-confold" -o '
         "DPkg::Lock::Timeout=60 install 'prometheus=2.42.0+ds-5+deb12u1' -o APT::Install-Recommends=no' failed: E: You "
         "don't have enough free space in /var/cache/apt/archives/. ",
-        "A disk of this machine is full: make room on it, then run it again",
+        "A disk of this machine is full",
     ),
 )
 UNPACKED = (  # what dpkg says of a disk that fills meanwhile stands behind all that it did before
@@ -72,48 +72,53 @@ HERE = {
 }
 
 
-@pytest.mark.parametrize(("said", "advice"), RECORDED)
-def test_a_failure_names_machine_and_step_and_what_to_try(said: str, advice: str) -> None:
-    sentence = failure({"host": "gpu1", "task": "Do it", "res": {"msg": said, "failed": True}})
-    assert sentence.startswith(f"gpu1: 'Do it' failed: {said[:20]}")
-    assert advice in sentence
-    assert ".." not in sentence
-    assert ":." not in sentence
+@pytest.mark.parametrize(("output", "advice"), RECORDED)
+def test_a_failure_names_machine_and_step_and_what_to_try(output: str, advice: str) -> None:
+    message = describe_failure(
+        {"host": "gpu1", "task": "Do it", "res": {"msg": output, "failed": True}}
+    )
+    assert message.startswith(f"gpu1: 'Do it' failed: {output[:20]}")
+    assert advice in message
+    assert ".." not in message
+    assert ":." not in message
 
 
-def test_what_is_said_late_of_a_full_disk_is_shown() -> None:
-    sentence = failure({"host": "gpu1", "task": "Do it", "res": {"msg": UNPACKED, "failed": True}})
-    assert "failed to write (No space left on device. A disk of this machine is full" in sentence
-    assert sentence.startswith("gpu1: 'Do it' failed: '/usr/bin/apt-get")
-    assert len(sentence) < 500
+def test_a_full_disk_at_the_end_of_a_long_message_is_shown() -> None:
+    message = describe_failure(
+        {"host": "gpu1", "task": "Do it", "res": {"msg": UNPACKED, "failed": True}}
+    )
+    assert "No space left on device" in message
+    assert "disk of this machine is full" in message
+    assert message.startswith("gpu1: 'Do it' failed: '/usr/bin/apt-get")
+    assert len(message) < 500
 
 
-def test_a_full_disk_is_no_machine_that_can_not_be_reached() -> None:
-    """What Ansible says where it can't make its directory there."""
-    said = "Task failed: mkdir: cannot create directory ‘/root/.ansible’: No space left on device"
-    result = {"msg": said, "unreachable": True, "changed": False}
-    sentence = failure({"host": "gpu1", "task": "Do it", "res": result})
-    assert sentence.startswith("gpu1: 'Do it' failed: Task failed: mkdir")
-    assert "A disk of this machine is full: make room on it" in sentence
-    assert "reached" not in sentence
+def test_a_full_disk_is_not_reported_as_unreachable() -> None:
+    """Ansible reports this if it cannot create its directory on the machine."""
+    output = "Task failed: mkdir: cannot create directory ‘/root/.ansible’: No space left on device"
+    result = {"msg": output, "unreachable": True, "changed": False}
+    message = describe_failure({"host": "gpu1", "task": "Do it", "res": result})
+    assert message.startswith("gpu1: 'Do it' failed: Task failed: mkdir")
+    assert "A disk of this machine is full" in message
+    assert "unreachable" not in message
 
 
-def test_a_machine_that_is_not_there_is_named_with_the_step() -> None:
-    said = 'Task failed: Data could not be sent to remote host "gpu1". Connection refused'
-    result = {"msg": said, "unreachable": True}
-    sentence = failure({"host": "gpu1", "task": "Gathering Facts", "res": result})
-    assert sentence.startswith("gpu1 can't be reached at the step 'Gathering Facts': Task failed")
-    assert "See that it is up and that ssh lets you in" in sentence
+def test_an_absent_machine_is_named_with_the_step() -> None:
+    output = 'Task failed: Data could not be sent to remote host "gpu1". Connection refused'
+    result = {"msg": output, "unreachable": True}
+    message = describe_failure({"host": "gpu1", "task": "Gathering Facts", "res": result})
+    assert message.startswith("gpu1 is unreachable at the step 'Gathering Facts': Task failed")
+    assert "ssh" in message
 
 
 def test_a_password_is_asked_for_on_a_terminal_only(cli: Cli) -> None:
     file = str(ROOT / "examples/pair.deployment.yaml")
-    said = cli("deploy", "up", file, "--ask-sudo-password", status=2).stderr
-    assert "set GPUYARD_SUDO_PASSWORD instead" in said
+    output = cli("deploy", "up", file, "--ask-sudo-password", status=2).stderr
+    assert "set GPUYARD_SUDO_PASSWORD instead" in output
     bad = {"GPUYARD_SUDO_PASSWORD": "two\nlines"}
-    said = cli("deploy", "up", file, status=2, environment=bad).stderr
-    assert "printable" in said
-    assert "two" not in said
+    output = cli("deploy", "up", file, status=2, environment=bad).stderr
+    assert "printable" in output
+    assert "two" not in output
 
 
 def test_nothing_of_the_environment_that_could_be_a_key_is_written_down(
@@ -124,26 +129,26 @@ def test_nothing_of_the_environment_that_could_be_a_key_is_written_down(
         monkeypatch.setenv(name, KEY)
     monkeypatch.setenv("PIP_INDEX_URL", f"https://me:{KEY}@mirror.invalid/simple")
     monkeypatch.setenv("PIP_FIND_LINKS", "/wheels-of-this-machine")  # which its pip needs
-    play(tmp_path, HERE, lambda _: None, sudo_password=PASSWORD)
+    run_playbook(tmp_path, HERE, lambda _: None, sudo_password=PASSWORD)
     assert os.environ["LAMBDA_API_KEY"] == KEY
     assert list(tmp_path.rglob("command"))
-    assert _kept(tmp_path, KEY, PASSWORD) == []
-    assert _kept(tmp_path, "/wheels-of-this-machine")
+    assert _find_secrets(tmp_path, KEY, PASSWORD) == []
+    assert _find_secrets(tmp_path, "/wheels-of-this-machine")
 
 
-def test_an_ansible_that_is_killed_is_told_with_the_step_and_what_to_do(tmp_path: Path) -> None:
+def test_a_killed_ansible_is_reported_with_the_step_and_the_fix(tmp_path: Path) -> None:
     pytest.importorskip("ansible_runner")
 
     def kill(step: str) -> None:
         if step == "Gathering Facts":
             os.kill(_child("ansible-playbook"), signal.SIGKILL)
 
-    with pytest.raises(GpuyardError, match=r"at the step '.+' without a word .* run it again"):
-        play(tmp_path, HERE, kill)
-    play(tmp_path, HERE, lambda _: None)
+    with pytest.raises(GpuyardError, match=r"at the step '.+' .* run it again"):
+        run_playbook(tmp_path, HERE, kill)
+    run_playbook(tmp_path, HERE, lambda _: None)
 
 
-def test_a_task_that_hangs_is_told_with_machine_and_step(
+def test_a_hanging_task_is_reported_with_machine_and_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here its Python never answers."""
@@ -154,14 +159,14 @@ def test_a_task_that_hangs_is_told_with_machine_and_step(
     monkeypatch.setenv("ANSIBLE_TASK_TIMEOUT", "5")
     host = {**HERE["all"]["hosts"]["localhost"], "ansible_python_interpreter": str(python)}
     try:
-        with pytest.raises(GpuyardError, match="localhost: 'Gathering Facts' did not end in 5 s"):
-            play(tmp_path / "play", {"all": {"hosts": {"localhost": host}}}, lambda _: None)
+        with pytest.raises(GpuyardError, match="localhost: 'Gathering Facts' timed out after 5 s"):
+            run_playbook(tmp_path / "play", {"all": {"hosts": {"localhost": host}}}, lambda _: None)
     finally:
         os.kill(int(number.read_text()), signal.SIGKILL)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of Ansible's log
-def test_a_disk_of_this_machine_that_fills_meanwhile_is_told_with_the_step(tmp_path: Path) -> None:
+def test_a_disk_that_fills_during_a_run_is_reported_with_the_step(tmp_path: Path) -> None:
     pytest.importorskip("ansible_runner")
     with small_disk(tmp_path / "disk", megabytes=4) as disk:
 
@@ -170,40 +175,40 @@ def test_a_disk_of_this_machine_that_fills_meanwhile_is_told_with_the_step(tmp_p
                 fill(disk / "filler")
 
         with pytest.raises(GpuyardError, match=rf"{disk}/play is full at the step 'Gathering Fact"):
-            play(disk / "play", HERE, when)
+            run_playbook(disk / "play", HERE, when)
         (disk / "filler").unlink()
-        play(disk / "play", HERE, lambda _: None)
+        run_playbook(disk / "play", HERE, lambda _: None)
 
 
-def test_a_home_without_room_is_a_sentence_and_the_next_run_goes_on(
+def test_a_full_home_is_reported_and_the_next_run_continues(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "bare.deployment.yaml"
-    file.write_text(FILE.format(user="root", roles="[]", port=free_port()))
+    file.write_text(FILE.format(user="root", roles="[]", port=find_free_port()))
     with small_disk(tmp_path / "disk", megabytes=8) as disk:
         monkeypatch.setenv("GPUYARD_HOME", str(disk))
         fill(disk / "filler")
-        said = cli("deploy", "up", str(file), status=1).stderr
-        assert str(disk) in said
-        assert "No space left" in said or "is full" in said
-        assert "answer" not in said
+        output = cli("deploy", "up", str(file), status=1).stderr
+        assert str(disk) in output
+        assert "No space left" in output or "is full" in output
+        assert "answer" not in output
         (disk / "filler").unlink()
-        assert "one can't be reached" in cli("deploy", "up", str(file), status=1).stderr
+        assert "one is unreachable" in cli("deploy", "up", str(file), status=1).stderr
 
 
 def _child(program: str) -> int:
-    """Of this process; other tests may have left some that have ended."""
-    found = []
-    for one in psutil.Process().children():
+    """Return the id of this process's child that runs the program; other tests may have left zombies."""
+    pids = []
+    for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error):
-            if any(Path(part).name == program for part in one.cmdline()):
-                found.append(int(one.pid))
-    (only,) = found
+            if any(Path(part).name == program for part in child.cmdline()):
+                pids.append(int(child.pid))
+    (only,) = pids
     return only
 
 
-def _kept(directory: Path, *secrets: str) -> list[Path]:
-    """Files that have one of these in them."""
+def _find_secrets(directory: Path, *secrets: str) -> list[Path]:
+    """Return the files that contain one of these secrets."""
     paths = [path for path in directory.rglob("*") if path.is_file()]
     assert paths
     return [p for p in paths if any(secret.encode() in p.read_bytes() for secret in secrets)]
@@ -229,20 +234,20 @@ def test_sudo_gets_its_password_and_nothing_keeps_it(
     file = bare.deployment()
     missing = cli("deploy", "up", file, status=1).stderr
     assert "one: 'Gathering Facts' failed" in missing
-    assert "Sudo wants a password there" in missing
-    given = {"GPUYARD_SUDO_PASSWORD": WRONG, "LAMBDA_API_KEY": KEY}
-    wrong = cli("deploy", "up", file, status=1, environment=given).stderr
+    assert "--ask-sudo-password" in missing
+    environment = {"GPUYARD_SUDO_PASSWORD": WRONG, "LAMBDA_API_KEY": KEY}
+    wrong = cli("deploy", "up", file, status=1, environment=environment).stderr
     assert "one: 'Gathering Facts' failed" in wrong
-    assert "Sudo took no such password there" in wrong
+    assert "Sudo rejected the password" in wrong
     cli("deploy", "up", file, environment={"GPUYARD_SUDO_PASSWORD": PASSWORD})
-    opened = open_deployment(Path(file))
-    (host,) = opened.state.hosts()
-    without = Deployed(opened, (host,), ResultsStore(tmp_path / "results.sqlite"))
+    loaded = load_deployment(Path(file))
+    (host,) = loaded.state.hosts()
+    without = VerificationContext(loaded, (host,), ResultsStore(tmp_path / "results.sqlite"))
     assert "password is required" in without.run_as_root(host, "id -u").stderr
-    given_it = replace(without, sudo_password=PASSWORD)
-    assert given_it.run_as_root(host, "id -u").stdout == "0\n"
-    assert PASSWORD not in repr(given_it)
-    assert _kept(own_home(), PASSWORD, WRONG, KEY) == []
+    with_password = replace(without, sudo_password=PASSWORD)
+    assert with_password.run_as_root(host, "id -u").stdout == "0\n"
+    assert PASSWORD not in repr(with_password)
+    assert _find_secrets(own_home(), PASSWORD, WRONG, KEY) == []
 
 
 @pytest.mark.soak
@@ -251,58 +256,58 @@ def test_the_password_is_asked_for_and_not_shown(bare: BareMachine) -> None:
     pexpect = pytest.importorskip("pexpect")
     argv = ["-P", "-m", "gpuyard", "deploy", "up", bare.deployment(), "--ask-sudo-password"]
     child = pexpect.spawn(sys.executable, argv, encoding="utf-8", timeout=240)
-    child.expect("Password of sudo on its machines: ")
+    child.expect("sudo password of its machines: ")
     child.sendline(PASSWORD)
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 0, child.before
     assert PASSWORD not in child.before
-    assert _kept(own_home(), PASSWORD) == []
+    assert _find_secrets(own_home(), PASSWORD) == []
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-def test_after_a_full_disk_up_goes_on(cli: Cli, bare: BareMachine) -> None:
+def test_up_continues_after_a_full_disk(cli: Cli, bare: BareMachine) -> None:
     file = bare.deployment(user="root")
     bare.run("dd if=/dev/zero of=/filler bs=64k 2>/dev/null || true")
-    said = cli("deploy", "up", file, status=1).stderr
-    assert "one: 'Ask the mirror which packages there are' failed" in said
-    assert "A disk of this machine is full" in said
+    output = cli("deploy", "up", file, status=1).stderr
+    assert "one: 'Update the package index' failed" in output
+    assert "A disk of this machine is full" in output
     bare.run("rm /filler")
     cli("deploy", "up", file)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-def test_after_a_disk_that_filled_during_a_role_up_goes_on(bare: BareMachine) -> None:
+def test_up_continues_after_a_disk_filled_during_a_role(bare: BareMachine) -> None:
     file = Path(bare.deployment(user="root", roles="[base]"))
-    filled, steps = "Take keys only, and no passwords", list[str]()
+    filled, steps = "Allow only keys for ssh, not passwords", list[str]()
 
     def when(step: str) -> None:
         if step == filled:
             bare.run("dd if=/dev/zero of=/filler bs=64k 2>/dev/null || true")
 
     with pytest.raises(GpuyardError, match=f"one: '{filled}' failed: .* A disk of this machine is"):
-        up(open_deployment(file), when)
+        up(load_deployment(file), when)
     bare.run("rm /filler")
     with pytest.raises(GpuyardError, match="'Install a time service' failed: No package"):
-        up(open_deployment(file), steps.append)  # it has no mirror
+        up(load_deployment(file), steps.append)  # it has no mirror
     assert steps[steps.index(filled) + 1 :]
     assert "PasswordAuthentication no" in bare.run("cat /etc/ssh/sshd_config.d/10-gpuyard.conf")
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_after_a_mirror_that_was_down_up_goes_on(cli: Cli, bare: BareMachine) -> None:
+def test_up_continues_after_a_mirror_was_down(cli: Cli, bare: BareMachine) -> None:
     file = bare.deployment(user="root")
     bare.run(f"echo '{MIRROR}' > /etc/apt/sources.list")
     # its root may have been made a minute ago, and what a mirror said is good for an hour
     bare.run(
         "rm -f /var/lib/apt/periodic/update-success-stamp; touch -d '2 days ago' /var/lib/apt/lists"
     )
-    said = cli("deploy", "up", file, status=1).stderr
-    assert "one: 'Ask the mirror which packages there are' failed" in said
-    assert "does not get its packages" in said
+    output = cli("deploy", "up", file, status=1).stderr
+    assert "one: 'Update the package index' failed" in output
+    assert "mirror" in output
     bare.run("rm /etc/apt/sources.list")
     cli("deploy", "up", file)
 
@@ -315,17 +320,18 @@ def test_a_mount_whose_server_is_gone_does_not_hold_up_for_ever(
     file = bare.deployment(user="root", roles="[shared-storage]")
     bare.run(DEAD_MOUNT)
     limit = {"ANSIBLE_TASK_TIMEOUT": "20"}
-    said = cli("deploy", "up", file, status=1, environment=limit).stderr
-    assert "one: 'Make the shared directory' did not end in 20 s" in said
-    assert "a mount whose server is gone" in said
+    output = cli("deploy", "up", file, status=1, environment=limit).stderr
+    assert "one: 'Create the shared directory' timed out after 20 s" in output
+    assert "mount" in output
     bare.run("pkill -KILL sshfs; umount -l /srv/shared")
     cli("deploy", "up", file)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-def test_after_a_machine_that_was_not_there_up_goes_on(cli: Cli, bare: BareMachine) -> None:
-    said = cli("deploy", "up", bare.deployment(user="root", port=free_port()), status=1).stderr
-    assert "one can't be reached at the step 'Gathering Facts'" in said
-    assert "See that it is up" in said
+def test_up_continues_after_a_machine_was_absent(cli: Cli, bare: BareMachine) -> None:
+    output = cli(
+        "deploy", "up", bare.deployment(user="root", port=find_free_port()), status=1
+    ).stderr
+    assert "one is unreachable at the step 'Gathering Facts'" in output
     cli("deploy", "up", bare.deployment(user="root"))

@@ -1,4 +1,4 @@
-"""From a plan to a deployment: what `plan --deploy` prints is what `deploy plan` takes."""
+"""Test that `deploy plan` accepts the output of `plan --deploy`."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.catalog.specfiles import read_deployment
-from gpuyard.deploy.from_plan import name_of
+from gpuyard.deploy.from_plan import to_deployment_name
 from gpuyard.specs.cluster import Cluster
 from tests.conftest import Cli
 from tests.deploy.targets.lambda_server import KEY, serving
@@ -34,28 +34,28 @@ def lambda_cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     pytest.importorskip("tf")
     with serving() as (_, address):
         monkeypatch.setenv("GPUYARD_LAMBDA_URL", address)
-        monkeypatch.setenv("GPUYARD_LAMBDA_HASTE", "0.005")
+        monkeypatch.setenv("GPUYARD_LAMBDA_WAIT_SCALE", "0.005")
         monkeypatch.setenv("LAMBDA_API_KEY", KEY)
         yield
 
 
-def deployed(cli: Cli, tmp_path: Path, text: str) -> tuple[Path, str]:
+def write_deployment(cli: Cli, tmp_path: Path, text: str) -> tuple[Path, str]:
     plan = tmp_path / "x.plan.yaml"
     plan.write_text(text)
-    said = cli("plan", str(plan), "--deploy").stdout
+    render_files = cli("plan", str(plan), "--deploy").stdout
     file = tmp_path / "x.deployment.yaml"
-    file.write_text(said)
-    return file, said
+    file.write_text(render_files)
+    return file, render_files
 
 
 @pytest.mark.usefixtures("lambda_cloud")
 def test_instances_of_lambda_cloud_become_a_deployment_there(cli: Cli, tmp_path: Path) -> None:
-    file, said = deployed(cli, tmp_path, PLAN + RENTED)
+    file, render_files = write_deployment(cli, tmp_path, PLAN + RENTED)
     planned = json.loads(cli("deploy", "plan", str(file), "--json").stdout)
     assert planned["target"] == "lambda"
     assert planned["changes"]["added"] == 2
     assert planned["ttl_seconds"] == 8 * 3600
-    assert said.count("# fill in") == 2
+    assert render_files.count("# fill in") == 2
     read = read_deployment(file)
     assert getattr(read.target, "max_usd_per_hour", 0) == pytest.approx(
         2.84
@@ -66,8 +66,8 @@ def test_instances_of_lambda_cloud_become_a_deployment_there(cli: Cli, tmp_path:
 def test_own_machines_become_a_deployment_whose_addresses_are_to_be_filled_in(
     cli: Cli, tmp_path: Path
 ) -> None:
-    file, said = deployed(cli, tmp_path, PLAN + OWNED)
-    assert "# fill in" in said
+    file, render_files = write_deployment(cli, tmp_path, PLAN + OWNED)
+    assert "# fill in" in render_files
     planned = json.loads(cli("deploy", "plan", str(file), "--json").stdout)
     assert [machine["name"] for machine in planned["machines"]] == ["node0", "node1", "node2"]
     cluster = read_deployment(file).cluster
@@ -86,6 +86,6 @@ def test_a_plan_without_a_choice_and_two_outputs_at_once_are_refused(
 
 
 def test_any_name_becomes_one_that_a_deployment_may_have() -> None:
-    assert name_of("5,000 runs — of é!") == "5-000-runs-of"
-    assert name_of("→") == "cluster"
-    assert len(name_of("x" * 99)) == 32
+    assert to_deployment_name("5,000 runs — of é!") == "5-000-runs-of"
+    assert to_deployment_name("→") == "cluster"
+    assert len(to_deployment_name("x" * 99)) == 32

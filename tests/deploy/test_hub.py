@@ -1,4 +1,4 @@
-"""JupyterHub as the role `jupyter` configures it: two people log in with their own tokens, each notebook is its owner's."""
+"""JupyterHub as the role `jupyter` configures it: two users log in with their own tokens and own their notebooks."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gpuyard.deploy.verify.jupyter import _ASK_HUB, judged
+from gpuyard.deploy.verify.jupyter import _PROBE_HUB, evaluate_answer
 from tests.conftest import MACHINE
 from tests.deploy.hub_people import Person, processes_of
 from tests.share.conftest import needs_root
@@ -33,7 +33,7 @@ class Hub:
 
 @pytest.fixture
 def people() -> Iterator[dict[str, str]]:
-    """Accounts with a token in their homes, as the role makes them."""
+    """Create accounts with a token in their home directories, like the role."""
     tokens = {}
     try:
         for name in PEOPLE:
@@ -86,8 +86,8 @@ def hub(people: dict[str, str], tmp_path: Path) -> Iterator[Hub]:
         yield Hub(f"http://127.0.0.1:{port}", people, process)
     finally:
         with contextlib.suppress(psutil.NoSuchProcess):
-            for one in psutil.Process(process.pid).children(recursive=True):
-                one.terminate()
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.terminate()
         process.terminate()
         process.wait(30)
         _until(lambda: not processes_of(PEOPLE), None)
@@ -105,9 +105,9 @@ def _answers(port: int) -> bool:
     return False
 
 
-def _until(true: Callable[[], bool], process: "subprocess.Popen[bytes] | None") -> None:
+def _until(condition: Callable[[], bool], process: "subprocess.Popen[bytes] | None") -> None:
     end = time.monotonic() + 90
-    while not true():
+    while not condition():
         assert process is None or process.poll() is None, "JupyterHub has ended"
         assert time.monotonic() < end
         time.sleep(0.2)
@@ -128,8 +128,8 @@ def test_everybody_has_a_notebook_of_their_own_behind_their_own_token(hub: Hub) 
 
     person = Person(hub.base)
     assert person.log_in(ada, hub.tokens[ada]) == 200
-    status, said = person.get("/hub/api/user")
-    assert (status, json.loads(said)["name"]) == (200, ada)
+    status, body = person.get("/hub/api/user")
+    assert (status, json.loads(body)["name"]) == (200, ada)
     other = Person(hub.base)
     assert other.log_in(bob, hub.tokens[bob]) == 200
     assert other.start_notebook(ada) in (403, 404)
@@ -147,18 +147,18 @@ def test_everybody_has_a_notebook_of_their_own_behind_their_own_token(hub: Hub) 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_verify_logs_in_as_a_person_does(hub: Hub) -> None:
-    asked = [sys.executable, "-c", _ASK_HUB, hub.base, PEOPLE[0]]
-    answer = json.loads(subprocess.run(asked, capture_output=True, check=True, text=True).stdout)
+    argv = [sys.executable, "-c", _PROBE_HUB, hub.base, PEOPLE[0]]
+    answer = json.loads(subprocess.run(argv, capture_output=True, check=True, text=True).stdout)
     assert answer == {"without": 403, "with": 200, "mode": "0o600"}
-    assert judged(answer, "head", hub=True).ok
+    assert evaluate_answer(answer, "head", hub=True).ok
     (Path("/home") / PEOPLE[0] / ".jupyter_token").chmod(0o644)
-    answer = json.loads(subprocess.run(asked, capture_output=True, check=True, text=True).stdout)
-    assert "others can read the token" in judged(answer, "head", hub=True).found
+    answer = json.loads(subprocess.run(argv, capture_output=True, check=True, text=True).stdout)
+    assert "others can read the token" in evaluate_answer(answer, "head", hub=True).detail
 
 
 def _everybody_can_run_this_python(user: str) -> bool:
     try:
-        tried = subprocess.run(
+        done = subprocess.run(
             (sys.executable, "-c", "import jupyterhub"),
             user=user,
             cwd="/",
@@ -168,4 +168,4 @@ def _everybody_can_run_this_python(user: str) -> bool:
         )
     except PermissionError:
         return False
-    return tried.returncode == 0
+    return done.returncode == 0

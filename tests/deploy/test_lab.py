@@ -1,4 +1,4 @@
-"""A real deployment on this machine: Terraform makes two hosts, Ansible configures them, `verify` measures them."""
+"""A real deployment on this machine: Terraform creates two hosts, Ansible configures them, `verify` checks them."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ from gpuyard.files import home as own_home
 from gpuyard.lab.machines import LabMachine, check_disk
 from tests.command_line import ROOT
 from tests.conftest import LAB_ROOTS, Cli
-from tests.deploy.hub_people import EXPECTED, asking
+from tests.deploy.hub_people import EXPECTED, probe_command
 from tests.lab.conftest import namespaces
 
 FILE = "examples/pair.deployment.yaml"
@@ -62,11 +62,11 @@ def _up(cli: Cli, file: str) -> Any:
     return json.loads(cli("deploy", "up", file, "--json").stdout)
 
 
-def _verified(cli: Cli, file: str) -> dict[tuple[str, str], str]:
-    """What was found, by check and host."""
+def _verify(cli: Cli, file: str) -> dict[tuple[str, str], str]:
+    """Verify the deployment; return what each check found, by check and host."""
     verdict = json.loads(cli("deploy", "verify", file, "--json").stdout)
     assert verdict["ok"], verdict
-    return {(check["check"], check["host"]): check["found"] for check in verdict["checks"]}
+    return {(check["check"], check["host"]): check["detail"] for check in verdict["checks"]}
 
 
 def _down(cli: Cli, file: str) -> None:
@@ -74,20 +74,20 @@ def _down(cli: Cli, file: str) -> None:
 
 
 @contextlib.contextmanager
-def _killed_when(happened: Callable[[], bool], *arguments: str) -> Iterator[None]:
+def _kill_when(condition: Callable[[], bool], *arguments: str) -> Iterator[None]:
     """`gpuyard deploy ARGUMENTS` is killed with all that it started when this has happened and the block is done."""
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             (sys.executable, "-P", "-m", "gpuyard", "deploy", *arguments),
-            stderr=said,
+            stderr=output,
             start_new_session=True,
         )
         try:
             deadline = time.monotonic() + 1200
-            while not happened():
+            while not condition():
                 if process.poll() is not None:
-                    said.seek(0)
-                    pytest.fail(f"it ended before: {said.read().decode()}")
+                    output.seek(0)
+                    pytest.fail(f"it ended before: {output.read().decode()}")
                 assert time.monotonic() < deadline
                 time.sleep(0.005)
             yield
@@ -109,9 +109,9 @@ def test_a_pair_of_machines_is_made_repaired_where_it_is_broken_verified_and_rem
     assert planned["changes"] == {"added": 3, "changed": 0, "removed": 0}
     assert not (home / "deployments").exists() or not list((home / "deployments").iterdir())
 
-    made = _up(cli, FILE)
-    assert made["changes"]["added"] == 3
-    assert all(made["changed_tasks"].values())
+    result = _up(cli, FILE)
+    assert result["changes"]["added"] == 3
+    assert all(result["changed_tasks"].values())
 
     _on(home, "node1", "umount", "/shared")
     os.kill(_first_process(StateDirectory("pair").path / "disks" / "node0") or 0, signal.SIGTERM)
@@ -120,11 +120,11 @@ def test_a_pair_of_machines_is_made_repaired_where_it_is_broken_verified_and_rem
     # node1 is let in on the new head and mounts what is shared; nothing else is done a second time
     assert repaired["changed_tasks"] == {"node0": 0, "node1": 2}
 
-    found = _verified(cli, FILE)
-    assert {("shared directory", "node1"), ("open ports", "node0")} <= set(found)
-    assert ("all-reduce between all", "all") in found
-    assert ("training on two nodes", "node0, node1") in found
-    assert "collectives" in cli("results", "list", "--kind", "collectives").stdout
+    checks = _verify(cli, FILE)
+    assert {("shared directory", "node1"), ("open ports", "node0")} <= set(checks)
+    assert ("all-reduce between all", "all") in checks
+    assert ("training on two nodes", "node0, node1") in checks
+    assert "node0, node1" in cli("results", "list", "--kind", "collectives").stdout
 
     _down(cli, FILE)
     assert namespaces() <= before
@@ -156,14 +156,16 @@ def test_a_cluster_with_every_role_works_is_repaired_and_leaves_nothing(
     file = str(path)
     before = namespaces()
     in_the_middle_of_the_roles = home / "deployments/pair/disks/node0/upper/etc/slurm/slurm.conf"
-    with _killed_when(in_the_middle_of_the_roles.exists, "up", file):
+    with _kill_when(in_the_middle_of_the_roles.exists, "up", file):
         pass
     _up(cli, file)
-    found = _verified(cli, file)
-    assert found["a job on all nodes", "all"] == "3 × 2 GPUs"
-    assert found["notebooks", "node0"] == "200 with the token, 403 without"
-    assert {("monitoring", "node2"), ("firewall", "node1"), ("job accounts", "node0")} <= set(found)
-    assert ("training on two nodes", "node0, node1") in found
+    checks = _verify(cli, file)
+    assert checks["a job on all nodes", "all"] == "3 × 2 GPUs"
+    assert checks["notebooks", "node0"] == "200 with the token, 403 without"
+    assert {("monitoring", "node2"), ("firewall", "node1"), ("job accounts", "node0")} <= set(
+        checks
+    )
+    assert ("training on two nodes", "node0, node1") in checks
     assert "spoken-digits-linear" in cli("results", "list").stdout
     assert _up(cli, file)["changed_tasks"] == {"node0": 0, "node1": 0, "node2": 0}
     assert _on(home, "node1", "id", "-u", "ada") == _on(home, "node0", "id", "-u", "ada")
@@ -183,7 +185,7 @@ def test_a_cluster_with_every_role_works_is_repaired_and_leaves_nothing(
         ("monitoring", "node1"),
     }
     _up(cli, file)
-    _verified(cli, file)
+    _verify(cli, file)
 
     _no_secret_is_kept(home)
     _down(cli, file)
@@ -223,7 +225,7 @@ def test_debian_13_is_deployed_to_as_well(cli: Cli, tmp_path: Path) -> None:
     file = str(path)
     _up(cli, file)
     assert _on(own_home(), "node1", "cat", "/etc/debian_version").startswith("13")
-    _verified(cli, file)
+    _verify(cli, file)
     assert _up(cli, file)["changed_tasks"] == {"node0": 0, "node1": 0}
     _down(cli, file)
 
@@ -231,13 +233,13 @@ def test_debian_13_is_deployed_to_as_well(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.soak
 @pytest.mark.usefixtures("can_deploy")
-def test_an_up_that_was_killed_goes_on_and_no_second_one_runs_beside_it(cli: Cli) -> None:
+def test_a_killed_up_continues_and_two_cannot_run_at_once(cli: Cli) -> None:
     os.chdir(ROOT)
     machines_but_no_roles = own_home() / "deployments/pair/hosts.json"
-    with _killed_when(machines_but_no_roles.exists, "up", FILE):
-        assert "another gpuyard is changing" in cli("deploy", "up", FILE, status=1).stderr
+    with _kill_when(machines_but_no_roles.exists, "up", FILE):
+        assert "another gpuyard process is changing" in cli("deploy", "up", FILE, status=1).stderr
     _up(cli, FILE)
-    _verified(cli, FILE)
+    _verify(cli, FILE)
     _down(cli, FILE)
 
 
@@ -256,7 +258,7 @@ def test_a_down_that_was_killed_is_finished_by_the_next(
     _up(cli, file)
     state = own_home() / "deployments/pair"
     assert (state / gone).is_dir()
-    with _killed_when(lambda: not (state / gone).is_dir(), "down", file):
+    with _kill_when(lambda: not (state / gone).is_dir(), "down", file):
         pass
     assert state.is_dir()
     _down(cli, file)
@@ -288,9 +290,9 @@ def test_several_people_have_notebooks_of_their_own_on_the_head_of_a_lab(
     file = str(path)
     _up(cli, file)
     assert _up(cli, file)["changed_tasks"] == {"node0": 0}
-    _verified(cli, file)
+    _verify(cli, file)
     _on(own_home(), "node0", "chmod", "711", "/root")  # below which this host's Python may be
-    assert json.loads(_on(own_home(), "node0", asking(), seconds=400)) == EXPECTED
+    assert json.loads(_on(own_home(), "node0", probe_command(), seconds=400)) == EXPECTED
     _down(cli, file)
 
 
@@ -307,8 +309,8 @@ def test_a_bench_is_shown_beside_its_prediction_stored_and_not_run_twice(
     _up(cli, FILE)
     planned = json.loads(cli("deploy", "bench", FILE, *BENCH, "--dry-run", "--json").stdout)
     page = tmp_path / "bench.html"
-    said = json.loads(cli("deploy", "bench", FILE, *BENCH, "--json", "--html", str(page)).stdout)
-    runs = said["runs"]
+    output = json.loads(cli("deploy", "bench", FILE, *BENCH, "--json", "--html", str(page)).stdout)
+    runs = output["runs"]
     assert [(run["series"], run["gpus"], run["nodes"]) for run in runs] == [
         ("one GPU of each machine", 1, 1),
         ("one GPU of each machine", 2, 2),
@@ -321,12 +323,12 @@ def test_a_bench_is_shown_beside_its_prediction_stored_and_not_run_twice(
         assert run["predicted_low"] <= run["predicted_samples_per_second"] <= run["predicted_high"]
         assert run["samples_per_second"] > 0
     assert runs[0]["scaling_efficiency"] == pytest.approx(1)
-    assert said["measured"] == []  # emulated ones are no figures of a GPU
+    assert output["measured"] == []  # emulated ones are no figures of a GPU
     assert "chart-efficiency" in page.read_text()
     stored = cli("results", "list", "--json").stdout
     assert all(run["id"] in stored for run in runs)
     again = cli("deploy", "bench", FILE, *BENCH, "--dry-run", "--json").stdout
     assert json.loads(again)["expected_seconds"] == 0
-    shown = cli("deploy", "bench", FILE, *BENCH).stdout
-    assert "No prediction starts from these runs" in shown
+    page_text = cli("deploy", "bench", FILE, *BENCH).stdout
+    assert "No prediction starts from these runs" in page_text
     _down(cli, FILE)

@@ -1,6 +1,6 @@
-"""Every Terraform module that ships: format, names and required arguments, against what providers document.
+"""Every shipped Terraform module: format, names, and required arguments, checked against the providers' documentation.
 
-`targets/provider_schemas/` has an extract of each official provider's documentation, and our own provider says its schema itself.
+`targets/provider_schemas/` has an extract of each official provider's documentation; gpuyard's own provider reports its schema.
 """
 
 import importlib.util
@@ -21,8 +21,8 @@ META = {"count", "for_each", "depends_on", "lifecycle", "provider"}  # of Terraf
 SCHEMAS = ROOT / "tests" / "deploy" / "targets" / "provider_schemas"
 
 
-def parsed(module: str) -> dict[str, Any]:
-    """Without the marks and quotation marks of the parser."""
+def parse_module(module: str) -> dict[str, Any]:
+    """Parse a module, without the parser's markers and quotation marks."""
     hcl2 = pytest.importorskip("hcl2")
 
     def plain(value: Any) -> Any:
@@ -32,103 +32,106 @@ def parsed(module: str) -> dict[str, Any]:
                 for key, inner in value.items()
                 if key not in ("__is_block__", "__comments__", "__inline_comments__")
             }
-        return [plain(one) for one in value] if isinstance(value, list) else value
+        return [plain(item) for item in value] if isinstance(value, list) else value
 
-    found: dict[str, Any] = plain(hcl2.loads(module))
-    return found
+    document: dict[str, Any] = plain(hcl2.loads(module))
+    return document
 
 
-def things(document: dict[str, Any], what: str) -> list[tuple[str, str, dict[str, Any]]]:
+def list_blocks(document: dict[str, Any], what: str) -> list[tuple[str, str, dict[str, Any]]]:
     return [
         (kind, name, body)
-        for one in document.get(what, [])
-        for kind, named in one.items()
+        for item in document.get(what, [])
+        for kind, named in item.items()
         for name, body in named.items()
     ]
 
 
-def mistakes(where: str, body: dict[str, Any], described: dict[str, Any]) -> list[str]:
-    """Of one block and those in it."""
-    inner = described.get("blocks", {})
+def find_errors(where: str, body: dict[str, Any], schema_document: dict[str, Any]) -> list[str]:
+    """Return the errors in a block and its nested blocks."""
+    inner = schema_document.get("blocks", {})
     written = {name: value for name, value in body.items() if name != "dynamic"}
     written |= dict(_dynamic(body))
-    strange = sorted(set(written) - set(described["arguments"]) - set(inner))
-    missing = sorted(set(described.get("required", ())) - set(written))
-    found = [f"{where}: there is no {name}" for name in strange]
-    found += [f"{where}: {name} is missing" for name in missing]
+    strange = sorted(set(written) - set(schema_document["arguments"]) - set(inner))
+    missing = sorted(set(schema_document.get("required", ())) - set(written))
+    errors = [f"{where}: there is no {name}" for name in strange]
+    errors += [f"{where}: {name} is missing" for name in missing]
     for name in sorted(set(written) & set(inner)):
         for block in written[name] if isinstance(written[name], list) else [written[name]]:
-            found += mistakes(f"{where}.{name}", block, inner[name])
-    return found
+            errors += find_errors(f"{where}.{name}", block, inner[name])
+    return errors
 
 
 def _dynamic(body: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
     return [
         (name, inner["content"] if isinstance(inner["content"], list) else [inner["content"]])
-        for one in body.get("dynamic", [])
-        for name, inner in one.items()
+        for item in body.get("dynamic", [])
+        for name, inner in item.items()
     ]
 
 
-def all_mistakes(module: str, described: dict[str, Any]) -> list[str]:
-    document = parsed(module)
-    found = []
-    for what, known in (("resource", described["resources"]), ("data", described["data"])):
-        for kind, name, body in things(document, what):
-            if kind not in known:
-                found.append(f"{kind}: there is no such {what}")
+def find_all_errors(module: str, schema_document: dict[str, Any]) -> list[str]:
+    document = parse_module(module)
+    errors = []
+    for what, schemas in (
+        ("resource", schema_document["resources"]),
+        ("data", schema_document["data"]),
+    ):
+        for kind, name, body in list_blocks(document, what):
+            if kind not in schemas:
+                errors.append(f"{kind}: there is no such {what}")
             else:
                 own = {key: value for key, value in body.items() if key not in META}
-                found += mistakes(f"{kind}.{name}", own, known[kind])
-    return found
+                errors += find_errors(f"{kind}.{name}", own, schemas[kind])
+    return errors
 
 
 @pytest.fixture(scope="module")
-def ours() -> dict[str, Any]:
-    """Of the provider that gpuyard brings, as it says."""
+def own_provider() -> dict[str, Any]:
+    """Return the schema of gpuyard's own provider."""
     pytest.importorskip("tf")
     from gpuyard.deploy.terraform.provider import GpuyardProvider
 
     provider = GpuyardProvider()
     resources = {
-        f"{provider.get_model_prefix()}{one.get_name()}": {
+        f"{provider.get_model_prefix()}{item.get_name()}": {
             "arguments": {
-                a.name: "" for a in one.get_schema().attributes if a.required or a.optional
+                a.name: "" for a in item.get_schema().attributes if a.required or a.optional
             },
-            "required": [a.name for a in one.get_schema().attributes if a.required],
+            "required": [a.name for a in item.get_schema().attributes if a.required],
         }
-        for one in provider.get_resources()
+        for item in provider.get_resources()
     }
     return {"resources": resources, "data": {}}
 
 
 @pytest.mark.parametrize("kind", sorted(MODULES))
 def test_every_block_and_argument_exists_and_none_is_missing(
-    kind: str, ours: dict[str, Any]
+    kind: str, own_provider: dict[str, Any]
 ) -> None:
     schema = SCHEMAS / f"{kind}.json"
-    described = json.loads(schema.read_text()) if schema.exists() else ours
-    document = parsed(MODULES[kind])
-    assert things(document, "resource")
-    assert all_mistakes(MODULES[kind], described) == []
+    schema_document = json.loads(schema.read_text()) if schema.exists() else own_provider
+    document = parse_module(MODULES[kind])
+    assert list_blocks(document, "resource")
+    assert find_all_errors(MODULES[kind], schema_document) == []
     if schema.exists():
         (required,) = document["terraform"][0]["required_providers"]
         (provider,) = required.values()
-        assert provider["source"].strip('"') == described["provider"]
+        assert provider["source"].strip('"') == schema_document["provider"]
         for what in ("resources", "data"):
-            assert all(one["source"] for one in described[what].values())
+            assert all(item["source"] for item in schema_document[what].values())
 
 
-def test_what_does_not_exist_or_is_missing_is_found() -> None:
-    described = json.loads((SCHEMAS / "aws.json").read_text())
-    wrong = (
+def test_unknown_and_missing_arguments_are_found() -> None:
+    schema_document = json.loads((SCHEMAS / "aws.json").read_text())
+    broken = (
         MODULES["aws"]
         .replace("vpc_id            = aws_vpc.cluster.id\n", "")
         .replace("volume_size  ", "volume_sise  ")
         .replace("group_name = placement", "group_nome = placement")
         .replace('resource "aws_eip"', 'resource "aws_eep"')
     )
-    assert all_mistakes(wrong, described) == [
+    assert find_all_errors(broken, schema_document) == [
         "aws_subnet.cluster: vpc_id is missing",
         "aws_launch_template.node.block_device_mappings.ebs: there is no volume_sise",
         "aws_launch_template.node.placement: there is no group_nome",
@@ -138,11 +141,11 @@ def test_what_does_not_exist_or_is_missing_is_found() -> None:
 
 @pytest.mark.parametrize("kind", sorted(MODULES))
 def test_every_variable_is_given_and_used(kind: str) -> None:
-    document = parsed(MODULES[kind])
-    named = {name for one in document["variable"] for name in one}
+    document = parse_module(MODULES[kind])
+    named = {name for item in document["variable"] for name in item}
     module = MODULES[kind]
     assert all(f"var.{name}" in module for name in named)
-    assert "hosts" in {name for one in document["output"] for name in one}
+    assert "hosts" in {name for item in document["output"] for name in item}
 
 
 @pytest.mark.parametrize("kind", sorted(MODULES))

@@ -1,4 +1,4 @@
-"""Our Terraform provider in anybody's own HCL."""
+"""gpuyard's Terraform provider in a user's own HCL."""
 
 import contextlib
 import importlib
@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.deploy.terraform.run import Changes, Terraform
-from gpuyard.deploy.terraform.ssh_host import host_key
+from gpuyard.deploy.terraform.ssh_host import scan_host_key
 from gpuyard.errors import GpuyardError, UserMistake
 from tests.command_line import ROOT
 from tests.deploy.provisioning import quiet
@@ -45,7 +45,7 @@ output "host_key" {
 
 
 class Sshd:
-    """One on this machine, with a key that can be changed."""
+    """An sshd on this machine whose host key can be changed."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -67,7 +67,7 @@ class Sshd:
         )  # fmt: skip
         self.process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
-        while host_key("127.0.0.1", self.port) is None:
+        while scan_host_key("127.0.0.1", self.port) is None:
             assert time.monotonic() < deadline
             assert self.process.poll() is None
         return " ".join(path.with_suffix(".pub").read_text().split()[:2])
@@ -83,9 +83,9 @@ def sshd(tmp_path: Path) -> Iterator[Sshd]:
     pytest.importorskip("tf")
     if shutil.which("sshd") is None or shutil.which("ssh-keyscan") is None:
         pytest.skip("sshd is not installed")
-    made = Sshd(tmp_path)
-    yield made
-    made.stop()
+    server = Sshd(tmp_path)
+    yield server
+    server.stop()
 
 
 @pytest.mark.timeout(300)
@@ -102,18 +102,18 @@ def test_a_host_is_known_by_its_key_missed_and_not_mistaken(sshd: Sshd, tmp_path
     sshd.stop()
     assert terraform.plan() == Changes(1, 0, 0)
     assert sshd.start("second") != key
-    with pytest.raises(GpuyardError, match="another host key"):
+    with pytest.raises(GpuyardError, match=r"host key of 127\.0\.0\.1 has changed"):
         terraform.plan()
     sshd.stop()
     assert sshd.start("first") == key
     assert terraform.destroy(quiet) == Changes(0, 0, 1)
-    assert host_key("127.0.0.1", sshd.port) == key  # it stays as it is
+    assert scan_host_key("127.0.0.1", sshd.port) == key  # the machine itself is unchanged
 
 
 @pytest.mark.parametrize(("address", "port"), [("-oX", 22), ("a b", 22), ("", 22), ("host", 0)])
-def test_what_is_no_address_is_not_asked_for(address: str, port: int) -> None:
+def test_invalid_addresses_are_never_requested(address: str, port: int) -> None:
     with pytest.raises(UserMistake):
-        host_key(address, port)
+        scan_host_key(address, port)
 
 
 @pytest.mark.timeout(1500)  # tests of other checkouts may have labs
@@ -127,11 +127,14 @@ def test_the_example_is_applied_for_real(tmp_path: Path) -> None:
         assert terraform.apply(quiet) == Changes(1, 0, 0)
         assert len(terraform.outputs()["addresses"]) == 2
         assert terraform.plan() == Changes()
-        terraform.write((ROOT / "examples/terraform/main.tf").read_text(), {"link": "1 Gbit/s"})
-        assert terraform.plan() == Changes(1, 0, 1)  # another rate is another network
+        terraform.write(
+            (ROOT / "examples/terraform/main.tf").read_text(),
+            {"rate_bytes_per_second": 125_000_000},
+        )
+        assert terraform.plan() == Changes(1, 0, 1)  # a new rate replaces the network
     finally:
         terraform.destroy(quiet)
-    assert terraform.identities() == []
+    assert terraform.list_resources() == []
 
 
 def test_the_program_that_terraform_starts_is_installed() -> None:
@@ -141,10 +144,10 @@ def test_the_program_that_terraform_starts_is_installed() -> None:
     assert callable(getattr(importlib.import_module(module), name))
 
 
-def test_it_starts_without_what_describes_targets() -> None:
-    """Terraform starts it several times a command."""
-    seen = "import sys, gpuyard.deploy.terraform.provider; sys.exit('pydantic' in sys.modules)"
-    assert subprocess.run((sys.executable, "-P", "-c", seen), check=False).returncode == 0
+def test_it_starts_without_importing_target_specs() -> None:
+    """Terraform starts it several times per command."""
+    code = "import sys, gpuyard.deploy.terraform.provider; sys.exit('pydantic' in sys.modules)"
+    assert subprocess.run((sys.executable, "-P", "-c", code), check=False).returncode == 0
 
 
 def test_the_page_has_every_resource_and_attribute() -> None:
@@ -155,15 +158,17 @@ def test_the_page_has_every_resource_and_attribute() -> None:
     parts = dict(
         re.findall(r"^## `(gpuyard_\w+)`\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     )
-    known = {f"gpuyard_{one.get_name()}": one for one in GpuyardProvider().get_resources()}
-    assert set(parts) == set(known)
-    for name, one in known.items():
-        for attribute in one.get_schema().attributes:
+    resources = {
+        f"gpuyard_{resource.get_name()}": resource for resource in GpuyardProvider().get_resources()
+    }
+    assert set(parts) == set(resources)
+    for name, resource in resources.items():
+        for attribute in resource.get_schema().attributes:
             assert f"`{attribute.name}`" in parts[name], f"{name}.{attribute.name}"
 
 
 def test_it_ends_with_a_terraform_that_was_killed() -> None:
-    """Which tells nobody: its providers were left behind for ever."""
+    """A killed Terraform does not stop its providers."""
     starts = (
         "import subprocess, sys; from gpuyard.interpreter import module_argv; "
         "p = subprocess.Popen(module_argv('gpuyard.deploy.terraform.provider'), stdout=subprocess.PIPE); "

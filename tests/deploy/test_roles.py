@@ -1,4 +1,4 @@
-"""The roles as files: what lint says of them, and what Slurm is told of a machine."""
+"""The roles as files: lint results, and the description of a machine for Slurm."""
 
 import json
 import os
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gpuyard.deploy.ports import PORTS, ports_of
+from gpuyard.deploy.ports import PORTS, get_ports
 from gpuyard.specs.deployment import RoleName
-from tests.deploy.rendered import tasks_of
+from tests.deploy.rendering import flatten_tasks
 
 PLAYBOOK = Path(__file__).parents[2] / "src/gpuyard/deploy/ansible"
 GPUS = PLAYBOOK / "roles/slurm/files/gpus.py"
@@ -49,7 +49,7 @@ def test_a_playbook_that_ansible_can_read() -> None:
 
 
 def _machine(root: Path) -> None:
-    """Two sockets of two cores of two threads, numbered as Linux does: all first threads, then all second ones."""
+    """Create two sockets with two cores and two threads each, numbered like Linux: first all first threads."""
     for cpu in range(8):
         core = cpu % 4
         topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
@@ -72,16 +72,16 @@ def _machine(root: Path) -> None:
         (device / "local_cpulist").write_text(near)
 
 
-def _described(root: Path) -> dict[str, object]:
+def _describe_machine(root: Path) -> dict[str, object]:
     argv = (sys.executable, str(GPUS), str(root))
     done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=30)
     document: dict[str, object] = json.loads(done.stdout)
     return document
 
 
-def test_slurm_is_told_which_cores_are_near_which_gpu(tmp_path: Path) -> None:
+def test_slurm_gets_the_cores_near_each_gpu(tmp_path: Path) -> None:
     _machine(tmp_path)
-    assert _described(tmp_path) == {
+    assert _describe_machine(tmp_path) == {
         "cpus": 8,
         "sockets": 2,
         "cores_per_socket": 2,
@@ -96,10 +96,10 @@ def test_slurm_is_told_which_cores_are_near_which_gpu(tmp_path: Path) -> None:
 def test_cores_that_differ_from_socket_to_socket_are_not_described(tmp_path: Path) -> None:
     _machine(tmp_path)
     (tmp_path / "sys/devices/system/cpu/cpu7/topology/core_id").unlink()  # it is switched off
-    described = _described(tmp_path)
-    assert described["sockets"] == 0
-    assert described["cpus"] == 7
-    assert described["gpus"] == [
+    document = _describe_machine(tmp_path)
+    assert document["sockets"] == 0
+    assert document["cpus"] == 7
+    assert document["gpus"] == [
         {"device": "/dev/nvidia0", "cores": ""},
         {"device": "/dev/nvidia1", "cores": ""},
     ]
@@ -107,16 +107,16 @@ def test_cores_that_differ_from_socket_to_socket_are_not_described(tmp_path: Pat
 
 def test_each_machine_shows_its_own_ports_to_the_others() -> None:
     roles: tuple[RoleName, ...] = ("base", "slurm", "monitoring", "jupyter")
-    assert ports_of(roles, head=True) == [6817, 6818, 6819, 9100, 9400]
-    assert ports_of(roles, head=False) == [6818, 9100, 9400]
+    assert get_ports(roles, head=True) == [6817, 6818, 6819, 9100, 9400]
+    assert get_ports(roles, head=False) == [6818, 9100, 9400]
     assert "jupyter" not in PORTS
 
 
 def test_nfs_has_the_directories_of_its_settings() -> None:
-    """Packages of Debian and Ubuntu bring neither, and Ansible copies nothing into a directory that is not there."""
+    """Debian's and Ubuntu's packages contain neither, and Ansible cannot copy a file to a missing directory."""
     tasks = YAML(typ="safe").load((PLAYBOOK / "roles/shared_storage/tasks/server.yaml").read_text())
     (serve,) = (task["block"] for task in tasks if "block" in task)
-    made = {
+    created = {
         path for task in serve for path in task.get("loop", []) if "ansible.builtin.file" in task
     }
     written = {
@@ -125,15 +125,15 @@ def test_nfs_has_the_directories_of_its_settings() -> None:
         if "ansible.builtin.copy" in task
     }
     assert written
-    assert written == made
+    assert written == created
 
 
-def test_what_fetches_or_builds_packages_has_longer_than_other_tasks() -> None:
-    """Which have the limit that the run sets: none waits for ever."""
-    found = [task for file in _task_files() for task in tasks_of(YAML(typ="safe").load(file))]
+def test_tasks_that_download_or_build_packages_have_longer_timeouts() -> None:
+    """Other tasks have the run's timeout, so none waits forever."""
+    tasks = [task for file in _task_files() for task in flatten_tasks(YAML(typ="safe").load(file))]
     long = [
         task
-        for task in found
+        for task in tasks
         if {"ansible.builtin.apt", "ansible.builtin.pip"} & set(task)
         or "horovod" in str(task.get("ansible.builtin.command"))
     ]

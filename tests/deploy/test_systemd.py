@@ -1,4 +1,4 @@
-"""Our services under a real systemd: notebooks of several people, firewall and monitoring, as their roles set them up."""
+"""Services under a real systemd, as their roles set them up: notebooks of several users, firewall, and monitoring."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from gpuyard.lab.machine_root import make_root
 from tests.conftest import LAB_ROOTS, MACHINE, Cli
 from tests.deploy.bare_machine import BareMachine
-from tests.deploy.hub_people import EXPECTED, asking
+from tests.deploy.hub_people import EXPECTED, probe_command
 from tests.deploy.systemd_machine import PACKAGES, systemd_machine
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0xPYkTyiuYF6mGVxsgPq9Kh1OQZ0FQ3Yw4bLZ1cPpR"
@@ -40,9 +40,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BareMac
     pytest.importorskip("jupyterhub")
     monkeypatch.setenv("GPUYARD_ROOTS", str(LAB_ROOTS))
     before = kernel_parameters()
-    with systemd_machine(make_root(PACKAGES), tmp_path / "machine") as made:
-        monkeypatch.setenv("PATH", f"{made.programs}:{os.environ['PATH']}")
-        yield made
+    with systemd_machine(make_root(PACKAGES), tmp_path / "machine") as created:
+        monkeypatch.setenv("PATH", f"{created.programs}:{os.environ['PATH']}")
+        yield created
     assert kernel_parameters() == before  # they are not that machine's alone
 
 
@@ -68,10 +68,10 @@ def test_roles_start_their_services_and_several_people_have_notebooks_of_their_o
     assert "policy drop" in machine.run("nft list table inet gpuyard")
     assert machine.run("systemctl is-enabled gpuyard-firewall") == "enabled\n"
 
-    assert json.loads(machine.run(asking(), seconds=400)) == EXPECTED
-    listening = {line.split()[3] for line in machine.run("ss -Hltn").splitlines()}
-    assert "127.0.0.1:8000" in listening
-    assert {one for one in listening if not one.startswith(("127.", "[::1]"))} == set()
+    assert json.loads(machine.run(probe_command(), seconds=400)) == EXPECTED
+    sockets = {line.split()[3] for line in machine.run("ss -Hltn").splitlines()}
+    assert "127.0.0.1:8000" in sockets
+    assert {address for address in sockets if not address.startswith(("127.", "[::1]"))} == set()
 
     machine.run("systemctl kill --kill-whom=main --signal=KILL gpuyard-jupyterhub")
     machine.run("until systemctl is-active gpuyard-jupyterhub; do sleep 1; done")

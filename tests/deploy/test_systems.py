@@ -1,4 +1,4 @@
-"""What differs between the systems that are deployed to, as the roles' own tasks choose it from Ansible's facts."""
+"""Differences between the supported systems, as the roles' own tasks choose them from Ansible's facts."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from gpuyard.deploy.stack.lock import read_lock
-from tests.deploy.rendered import ROLES, run_play, tasks_of
+from tests.deploy.rendering import ROLES, flatten_tasks, run_play
 
 # as Ansible's own fixtures have them: ubuntu_18.04.json and debian_10.json of its tests of `distribution`
 SYSTEMS = {
@@ -33,10 +33,10 @@ print(json.dumps({"changed": False, "ansible_facts": told}))
 
 
 def _task(file: str, name: str) -> dict[str, Any]:
-    (found,) = (
-        task for task in tasks_of(YAML(typ="safe").load(ROLES / file)) if task["name"] == name
+    (match,) = (
+        task for task in flatten_tasks(YAML(typ="safe").load(ROLES / file)) if task["name"] == name
     )
-    return found
+    return match
 
 
 def _facts(release: str) -> dict[str, Any]:
@@ -57,14 +57,16 @@ def test_each_system_gets_its_own_repository_packages_and_python(tmp_path: Path)
     module.write_text(FACTS)
     module.chmod(0o755)
     docker = _task("containers/tasks/main.yaml", "Install Docker")
-    (said,) = (word for word in [docker["ansible.builtin.apt"]["name"]] if "{{" in word)
+    (expression,) = (word for word in [docker["ansible.builtin.apt"]["name"]] if "{{" in word)
     chosen = (
-        "{{ [gpu_stack_system, " + said.strip("{} ") + ", gpu_stack_python | trim] | to_json }}"
+        "{{ [gpu_stack_system, "
+        + expression.strip("{} ")
+        + ", gpu_stack_python | trim] | to_json }}"
     )
     tasks = [
         {"told_facts": {"facts": "{{ facts_to_tell }}"}},
-        _task("gpu_stack/tasks/driver.yaml", "Know the system by NVIDIA's name"),
-        _task("gpu_stack/tasks/framework.yaml", "Know which Python"),
+        _task("gpu_stack/tasks/driver.yaml", "Choose NVIDIA's name for the system"),
+        _task("gpu_stack/tasks/framework.yaml", "Choose the Python version"),
         {
             "ansible.builtin.copy": {
                 "dest": f"{tmp_path}/{{{{ inventory_hostname }}}}.json",
@@ -84,8 +86,10 @@ def test_each_system_gets_its_own_repository_packages_and_python(tmp_path: Path)
 @pytest.mark.parametrize("release", SYSTEMS)
 def test_frameworks_have_packages_for_the_python_of_each_system(release: str) -> None:
     minor = max(11, SYSTEMS[release][3])
-    lacking = [
-        name for name, one in read_lock().frameworks.items() if f"3.{minor}" not in one.pythons
+    unsupported = [
+        name
+        for name, framework in read_lock().frameworks.items()
+        if f"3.{minor}" not in framework.pythons
     ]
     # the role says so there, and installs nothing
-    assert lacking == ([] if minor == 11 else ["mxnet"])
+    assert unsupported == ([] if minor == 11 else ["mxnet"])

@@ -1,4 +1,4 @@
-"""Files that roles write, read by the programs that they are for."""
+"""Files that roles write, checked by the programs that read them."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 from gpuyard.lab.machine_root import make_root
 from tests.conftest import LAB_ROOTS, MACHINE
-from tests.deploy.rendered import rendered
+from tests.deploy.rendering import render_files
 from tests.deploy.systemd_machine import PACKAGES
 
 STARTED = ("opt/gpuyard/venv/bin/python", "opt/gpuyard/venv/bin/jupyterhub", "usr/sbin/nft")
@@ -30,7 +30,7 @@ def _run(argv: Sequence[str | Path]) -> "subprocess.CompletedProcess[str]":
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("ansible_runner")
-    return rendered(tmp_path_factory.mktemp("rendered"))
+    return render_files(tmp_path_factory.mktemp("rendered"))
 
 
 def test_systemd_finds_nothing_wrong_with_our_units(root: Path) -> None:
@@ -51,11 +51,11 @@ def test_systemd_finds_nothing_wrong_with_our_units(root: Path) -> None:
     ours = [units / name for name in written if name.endswith(".service")]
     ours.append(units / "nvidia-dcgm-exporter.service")
     for unit in ours:
-        found = _run(("systemd-analyze", "verify", "--man=no", f"--root={root}", unit.name))
-        assert (found.returncode, found.stderr) == (0, ""), unit.read_text()
+        done = _run(("systemd-analyze", "verify", "--man=no", f"--root={root}", unit.name))
+        assert (done.returncode, done.stderr) == (0, ""), unit.read_text()
         unit.write_text(unit.read_text().replace("[Service]", "[Service]\nRestrat=on-failure"))
-        found = _run(("systemd-analyze", "verify", "--man=no", f"--root={root}", unit.name))
-        assert "Restrat" in found.stderr  # it does read them
+        done = _run(("systemd-analyze", "verify", "--man=no", f"--root={root}", unit.name))
+        assert "Restrat" in done.stderr  # it does read them
 
 
 CHECKED_BY = (
@@ -77,32 +77,32 @@ BROKEN = {
 @MACHINE
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_the_programs_of_a_debian_take_what_is_written_for_them(
+def test_debian_programs_accept_the_written_files(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """nfs-kernel-server, prometheus, openssh, nftables and chrony; and they do find what is wrong."""
     if os.geteuid() != 0 or shutil.which("debootstrap") is None:
-        pytest.skip("a Debian of its own needs root and debootstrap")
+        pytest.skip("creating a Debian root needs root and debootstrap")
     monkeypatch.setenv("GPUYARD_ROOTS", str(LAB_ROOTS))
     debian = make_root(PACKAGES)
-    said = _in(debian, root, tmp_path, " && ".join(CHECKED_BY))
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.startswith("/srv/shared  10.77.0.2(async,")
-    assert "root_squash" in said.stdout
-    assert "\nn\n" in said.stdout  # version 3 of NFS
+    result = _in(debian, root, tmp_path, " && ".join(CHECKED_BY))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("/srv/shared  10.77.0.2(async,")
+    assert "root_squash" in result.stdout
+    assert "\nn\n" in result.stdout  # version 3 of NFS
     for path, (right, wrong) in BROKEN.items():
         file = root / path
         text = file.read_text()
         assert right in text
         file.write_text(text.replace(right, wrong))
-        said = _in(debian, root, tmp_path, " && ".join(CHECKED_BY))
+        result = _in(debian, root, tmp_path, " && ".join(CHECKED_BY))
         file.write_text(text)
-        assert said.returncode != 0, path
-        assert wrong in said.stdout + said.stderr, path
+        assert result.returncode != 0, path
+        assert wrong in result.stdout + result.stderr, path
 
 
 def _in(debian: Path, root: Path, directory: Path, line: str) -> "subprocess.CompletedProcess[str]":
-    """With what was rendered laid over a Debian; nothing of it stays."""
+    """Run a command in a Debian root with the rendered files on top; nothing of it persists."""
     at = directory / "debian"
     at.mkdir(exist_ok=True)
     script = (

@@ -1,9 +1,10 @@
-"""The documentation is true: its commands run, its links lead somewhere, its tables are complete."""
+"""The documentation is correct: its commands run, its links resolve, and its tables are complete."""
 
 import os
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from gpuyard.catalog.specfiles import read_deployment
 from gpuyard.cli.app import app
 from gpuyard.deploy.targets import TARGETS
 from gpuyard.predict import STRATEGIES, constants
-from gpuyard.predict.constants import Constant, fitted
+from gpuyard.predict.constants import Constant, load_tuning
 from gpuyard.specs.schema import SPECS
 from tests.command_line import Done, run_here, run_program
 from tests.conftest import MACHINE
@@ -37,7 +38,7 @@ _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 @dataclass(frozen=True)
 class Fence:
-    """A fenced block; with a file's name where the page tells the reader to write that file."""
+    """A fenced block, with a file name if the page tells the reader to write that file."""
 
     line: int
     language: str
@@ -48,7 +49,7 @@ class Fence:
 
 @dataclass(frozen=True)
 class Step:
-    """A command of a console block, and the lines of output that the page shows for it."""
+    """A command in a console block, and the output lines that the page shows for it."""
 
     command: str
     shown: tuple[str, ...]
@@ -56,25 +57,25 @@ class Step:
 
 def fences(page: Path) -> list[Fence]:
     text = page.read_text(encoding="utf-8")
-    found = []
+    blocks = []
     for match in _FENCE.finditer(text):
         before = text[: match.start()]
         mark = _FILE_MARK.search(before)
         line = before.count("\n") + 1
         needs_root = _ROOT_MARK.search(before) is not None
-        found.append(Fence(line, match[1], match[2], mark[1] if mark else None, needs_root))
-    return found
+        blocks.append(Fence(line, match[1], match[2], mark[1] if mark else None, needs_root))
+    return blocks
 
 
 def steps(block: Fence) -> list[Step]:
-    found: list[Step] = []
+    parsed: list[Step] = []
     for line in block.text.splitlines():
         if line.startswith("$ "):
-            found.append(Step(line[2:], ()))
+            parsed.append(Step(line[2:], ()))
         else:
-            assert found, f"a console block starts with a command, not with {line!r}"
-            found[-1] = Step(found[-1].command, (*found[-1].shown, line))
-    return found
+            assert parsed, f"a console block must start with a command, got {line!r}"
+            parsed[-1] = Step(parsed[-1].command, (*parsed[-1].shown, line))
+    return parsed
 
 
 def named(path: Path) -> str:
@@ -100,7 +101,7 @@ CONSOLE_BLOCKS = [
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Where the reader is: a directory with the examples."""
+    """Create the reader's directory with the examples."""
     directory = tmp_path / "checkout"
     shutil.copytree(ROOT / "examples", directory / "examples")
     return directory
@@ -122,24 +123,26 @@ def test_console_block_runs_and_prints_what_is_shown(
         assert (done.returncode != 0) == fails, f"{step.command}: {done.returncode}\n{output}"
         assert "Traceback" not in output
         for line in step.shown:
-            for piece in line.split("…"):  # what stands around an ellipsis must be there
+            for piece in line.split("…"):  # the text around an ellipsis must be present
                 assert piece.strip() in output, f"{piece!r} is not in\n{output}"
 
 
 def run(command: str, directory: Path) -> Done:
-    """Run it without a shell; of a shell's syntax only comments and `> FILE` are understood."""
+    """Run a command without a shell; only comments and `> FILE` are supported."""
     words = shlex.split(command, comments=True)
     target = None
     if ">" in words:
         words, (_, target) = words[: words.index(">")], words[words.index(">") :]
-    # the pages show a machine without GPUs; `make` passes its own flags on to a `make` inside it
+    # the pages show a machine without GPUs; an outer `make` passes its flags to an inner one
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
-    environment |= {"CUDA_VISIBLE_DEVICES": "", "NO_COLOR": "1"}
+    # pages say `python`, which many systems have only in a virtual environment
+    path = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    environment |= {"CUDA_VISIBLE_DEVICES": "", "NO_COLOR": "1", "PATH": path}
     match words[0]:
         case "gpuyard":
             done = run_here(*words[1:], cwd=directory, environment=environment)
         case "make":
-            # only whether the target exists and what it would do: `make test` would run this again
+            # a dry run only checks that the target exists, because `make test` would run this test again
             done = run_program("make", "-n", *words[1:], cwd=ROOT, environment=environment)
         case "cat":
             done = run_program(*words, cwd=directory, environment=environment)
@@ -156,7 +159,7 @@ def test_the_first_commands_of_the_readme() -> None:
 
 
 def commands(command: Any, path: str) -> Iterator[tuple[str, set[str]]]:
-    """Every command and group with the long names of its options."""
+    """Yield every command and group with the long names of its options."""
     options = {
         name
         for parameter in command.params
@@ -193,11 +196,11 @@ def test_the_cli_reference_has_every_option_and_no_other(command: str) -> None:
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key as the reference writes it, `clusters[].gpus`, with its annotation."""
+    """Yield every key as in the reference, like `clusters[].gpus`, with its annotation."""
     for name, field in model.model_fields.items():
         yield prefix + name, field.annotation
         for inner, listed in models_in(field.annotation):
-            if inner not in SPECS.values():  # a spec inside a spec has a table of its own
+            if inner not in SPECS.values():  # a spec inside a spec has its own table
                 yield from keys(inner, f"{prefix}{name}{'[]' if listed else ''}.")
 
 
@@ -229,13 +232,13 @@ def test_the_specs_reference_has_every_key_and_no_other(spec: str) -> None:
 
 def all_constants() -> Iterator[Constant]:
     for value in vars(constants).values():
-        for one in value.values() if isinstance(value, dict) else [value]:
-            if isinstance(one, Constant):
-                yield one
+        for entry in value.values() if isinstance(value, dict) else [value]:
+            if isinstance(entry, Constant):
+                yield entry
     for strategy in STRATEGIES.values():
         yield from strategy.constants
-        yield from (strategy.overlap(fitted()), strategy.overlap_between(fitted()))
-        yield from strategy.slowdowns(fitted())
+        yield from (strategy.overlap(load_tuning()), strategy.overlap_between(load_tuning()))
+        yield from strategy.slowdowns(load_tuning())
 
 
 @pytest.mark.parametrize(
@@ -251,7 +254,7 @@ def test_the_page_on_predictions_has_every_constant(constant: Constant) -> None:
 
 
 @pytest.mark.parametrize("page", LINKING, ids=named)
-def test_every_link_and_image_is_there(page: Path) -> None:
+def test_every_link_and_image_exists(page: Path) -> None:
     text = _FENCE.sub("", page.read_text(encoding="utf-8"))
     for target in _LINK.findall(re.sub(r"`[^`\n]*`", "", text)):
         if target.startswith("https://"):
@@ -272,11 +275,9 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", sorted(TARGETS))
-def test_every_target_of_deploy_has_a_page_with_a_whole_file_that_is_among_the_examples(
-    kind: str, tmp_path: Path
-) -> None:
+def test_every_deploy_target_has_a_page_with_a_complete_example(kind: str, tmp_path: Path) -> None:
     page = DOCS / f"deploy-{kind}.md"
-    shown = next(one.text for one in fences(page) if one.language == "yaml")
+    shown = next(fence.text for fence in fences(page) if fence.language == "yaml")
     named_file = shown.split()[1]
     (tmp_path / named_file).write_text(shown, encoding="utf-8")
     described = read_deployment(tmp_path / named_file)
@@ -300,10 +301,10 @@ def test_the_site_has_every_page() -> None:
 def test_no_text_names_a_path_of_one_machine() -> None:
     path_of_one_machine = re.compile(r"(?<![\w.~-])/(?:root|home|Users|work)/|\.\./shared")
     texts = [*LINKING, *(p for p in (ROOT / "src").rglob("*") if p.is_file())]
-    found = [
+    matches = [
         f"{named(path)}: {match[0]}"
         for path in texts
         if "__pycache__" not in path.parts
         for match in path_of_one_machine.finditer(path.read_text(encoding="utf-8", errors="ignore"))
     ]
-    assert not found
+    assert not matches

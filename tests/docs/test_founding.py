@@ -1,4 +1,4 @@
-"""Our column of docs/founding.md is what the predictor says today."""
+"""gpuyard's column in docs/founding.md matches the current predictions."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ from gpuyard.catalog.published import LAB_TABLE
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import Prediction, predict_cluster
-from gpuyard.predict.constants import fitted
+from gpuyard.predict.constants import load_tuning
 from gpuyard.predict.validation.score import score_table
 from gpuyard.specs import Cluster, Dataset, MachineSpec, Network, Storage, StrategyName, Workload
 from gpuyard.units import format_bytes
-from gpuyard.workloads import profile_of
+from gpuyard.workloads import profile_model
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "founding.md").read_text(encoding="utf-8")
@@ -29,7 +29,7 @@ def predicted(
     place = read_cluster(cluster, ROOT / "examples") if isinstance(cluster, str) else cluster
     return predict_cluster(
         spec,
-        profile_of(spec),
+        profile_model(spec),
         place,
         [gpus],
         batches=batches,
@@ -39,35 +39,35 @@ def predicted(
 
 
 def row(case: str) -> str:
-    (found,) = (line for line in PAGE.splitlines() if line.startswith(f"| {case}"))
-    return found.split("|")[3]
+    (match,) = (line for line in PAGE.splitlines() if line.startswith(f"| {case}"))
+    return match.split("|")[3]
 
 
 def percent(share: float, digits: int = 0) -> str:
-    return f"{100 * share:.{digits}f} %"
+    return f"{100 * share:.{digits}f}%"
 
 
 def test_spoken_digits() -> None:
-    """Batches are those of all four GPUs: 10 (as 12), 20, 100, 200 and 600."""
+    """The global batches on four GPUs are 10 (as 12), 20, 100, 200, and 600."""
     machine = MachineSpec(gpu="gtx-1080-ti", gpus=4, cores=8)
     for model, batches, choke in (
         ("linear", (3, 5, 25, 50, 150), "pcie"),
         ("conv", (5, 25, 50, 150), "gpu"),
     ):
-        made = predicted(
+        predictions = predicted(
             f"spoken-digits-{model}.workload.yaml",
             Cluster(name="4 × GTX 1080 Ti", machine=machine),
             4,
             batches=batches,
             strategy="dataparallel",
         )
-        assert {p.choke for p in made} == {choke}
+        assert {p.choke for p in predictions} == {choke}
         shown = row(f"spoken digits, {model}")
-        least, most = (percent(f(p.scaling_efficiency for p in made)) for f in (min, max))
+        least, most = (percent(f(p.scaling_efficiency for p in predictions)) for f in (min, max))
         assert f"{least} to {most} efficient" in shown
         if model == "linear":
-            twenty = made[1]
-            assert [move.what for move in twenty.moves] == [
+            twenty = predictions[1]
+            assert [move.name for move in twenty.moves] == [
                 "samples out", "parameters out", "outputs back", "gradients back",
             ]  # fmt: skip
             assert twenty.epoch_bytes == 100 * sum(move.size_bytes for move in twenty.moves)
@@ -91,7 +91,7 @@ def test_hpe_apollo() -> None:
 
 
 def test_hpe_apollo_with_real_images() -> None:
-    """What storage and CPUs would have to be for them to explain the step from 8 to 16."""
+    """Find the storage and CPUs that would explain the step from 8 to 16 GPUs."""
 
     def real(
         gpus: int, per_node: int, *, read: str = "30 GB/s", cores: int | None = None
@@ -136,19 +136,19 @@ def test_slices_nodes() -> None:
             network=Network.model_validate({"rate": rate}),
         )
         shown = row(f"SLICES, ResNet-50, 10 nodes over {rate}")
-        made = predicted("resnet50", cluster, 10, batches=(32, 64, 96), strategy="horovod")
-        assert [percent(p.scaling_efficiency) for p in made] == [
+        predictions = predicted("resnet50", cluster, 10, batches=(32, 64, 96), strategy="horovod")
+        assert [percent(p.scaling_efficiency) for p in predictions] == [
             part.strip() for part in shown.split(",")
         ]
 
 
 def test_slices_in_the_lab() -> None:
-    made = score_table(LAB_TABLE, fitted()).rows
+    predictions = score_table(LAB_TABLE, load_tuning()).rows
     for gbit, start in ((1, "SLICES in [our lab]"), (10, "SLICES in our lab")):
         ten = sorted(
             (
                 p
-                for p in made
+                for p in predictions
                 if p.row.model == "resnet50"
                 and p.row.nodes == 10
                 and (network := p.row.machines.network) is not None

@@ -1,4 +1,4 @@
-"""Drawings are whole SVG files that show everything once, and the same bytes every time."""
+"""Tests of rack and plug drawings: each is a complete SVG file, and equal designs give equal bytes."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -7,11 +7,10 @@ import pytest
 
 from gpuyard.catalog.facility import plugs
 from gpuyard.catalog.specfiles import read_site
-from gpuyard.draw.plugs import plug_svg, plug_terminal, plugs_svg
-from gpuyard.draw.racks import racks_svg
-from gpuyard.facility.bill_of_materials import bill_csv, bill_of_materials
+from gpuyard.draw.plugs import draw_plug_lines, draw_plug_svg, draw_plugs_svg
+from gpuyard.draw.racks import draw_racks_svg
+from gpuyard.facility.bill_of_materials import format_bill_csv, list_bill_items
 from gpuyard.facility.design import FacilityDesign, design_facility
-from gpuyard.facility.power.cord_list import all_cords
 from gpuyard.hardware.clusters import read_cluster
 
 ROOT = Path(__file__).parents[2]
@@ -33,45 +32,42 @@ def design() -> FacilityDesign:
 @pytest.mark.parametrize("name", plugs().ids())
 def test_every_plug_has_a_face(name: str) -> None:
     plug = plugs().get(name)
-    root = parse(plug_svg(plug))
+    root = parse(draw_plug_svg(plug))
     assert root.tag.endswith("svg")
     contacts = {"2P+E": 3, "2P+N+E": 4, "3P+E": 4, "3P+N+E": 5}[plug.poles]
-    signs = sum(line[1:-1].replace(" ", "") != "" for line in plug_terminal(plug))
-    drawn = sum(len(line[1:-1].replace(" ", "")) for line in plug_terminal(plug))
-    assert signs
-    assert drawn >= contacts, "earth clips may be two"
+    drawn = sum(len(line[1:-1].replace(" ", "")) for line in draw_plug_lines(plug))
+    assert drawn >= contacts, "a face may have two earth clips"
 
 
 def test_the_sheet_names_every_plug() -> None:
-    sheet = plugs_svg(list(plugs()))
+    sheet = draw_plugs_svg(list(plugs()))
     parse(sheet)
     for plug in plugs():
         assert plug.name in sheet
-    assert sheet == plugs_svg(list(plugs()))
+    assert sheet == draw_plugs_svg(list(plugs()))
 
 
-def test_devices_are_in_the_middle_of_a_rack(design: FacilityDesign) -> None:
-    """And look so: its units are numbered on both posts."""
-    root = parse(racks_svg(design))
+def test_rack_units_are_numbered_on_both_posts(design: FacilityDesign) -> None:
+    root = parse(draw_racks_svg(design))
     assert [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")].count("21") == 2
 
 
 def test_a_rack_shows_its_devices_and_cords(design: FacilityDesign) -> None:
-    drawing = racks_svg(design)
+    drawing = draw_racks_svg(design)
     parse(drawing)
     assert drawing.count("server 4, 4 U") == 2, "front and rear"
-    assert drawing.count("<path") == len(list(all_cords(design)))
+    assert drawing.count("<path") == len(list(design.cords))
     assert "feed B: 1 × APC AP8966" in drawing
-    assert drawing == racks_svg(design)
+    assert drawing == draw_racks_svg(design)
 
 
-def test_the_bill_has_all_cords_and_says_what_is_an_estimate(design: FacilityDesign) -> None:
-    items = bill_of_materials(design)
+def test_the_bill_has_all_cords_and_marks_estimates(design: FacilityDesign) -> None:
+    items = list_bill_items(design)
     assert sum(i.quantity for i in items if i.part.startswith("power cord")) == 24
     (pdu,) = (i for i in items if i.id == "apc-ap8966")
     assert pdu.quantity == 2
     assert "estimate" in pdu.note
-    lines = bill_csv(items).splitlines()
+    lines = format_bill_csv(items).splitlines()
     assert lines[0].startswith("quantity,part,id,unit_price_usd,price_date")
     assert len(lines) == len(items) + 1
     for item in items:

@@ -84,7 +84,7 @@ def test_more_hours_or_a_higher_price_never_cost_less(
 
 
 def test_a_commitment_by_hand() -> None:
-    # 500 h at $2 less 40 % are paid in any case; 100 more at $2
+    # 500 h at $2 less 40% are paid in any case; 100 more at $2
     assert committed_usd(600, 2.0, committed_hours=500, discount=0.4) == pytest.approx(800)
     assert committed_usd(0, 2.0, committed_hours=500, discount=0.4) == pytest.approx(600)
 
@@ -101,7 +101,7 @@ def test_reserved_terms_that_fit_cost_their_years() -> None:
 
 
 def test_a_term_past_the_horizon_needs_a_word() -> None:
-    with pytest.raises(UserMistake, match=r"3 years run 2 years past a horizon of 1 year:.*'pay'"):
+    with pytest.raises(UserMistake, match=r"3 years.*2 years.*1 year.*'pay'"):
         reserved_usd(1, 1000, term_years=3)
     assert reserved_usd(1, 1000, term_years=3, rest="pay") == pytest.approx(3000)
     assert reserved_usd(1, 1000, term_years=3, rest="resell", resale_share=0.4) == pytest.approx(
@@ -186,7 +186,7 @@ def test_arrays_broadcast() -> None:
         (lambda: on_demand_usd(-1, 1.5), "hours must be zero or more, and finite, got -1"),
         (lambda: on_demand_usd(float("nan"), 1.5), "hours must be zero or more"),
         (lambda: on_demand_usd(1, -1.5), "the price must be zero or more"),
-        (lambda: on_demand_usd(1, 1.5, discount=1.3), "between 0 % and 100 %, got 130 %"),
+        (lambda: on_demand_usd(1, 1.5, discount=1.3), "between 0% and 100%, got 130%"),
         (lambda: billed_hours(1, 0.0), "increment must be above zero"),
         (lambda: spot_usd(1, 1, interruptions_per_hour=-0.1), "interruption rate"),
         (lambda: reserved_usd(0, 1), "above zero"),

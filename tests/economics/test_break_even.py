@@ -35,7 +35,7 @@ def test_at_break_even_renting_has_cost_as_much_as_buying(
     ("rent", "hours", "lead", "sentence"),
     [
         (0, 2000, 0, "above \\$0"),
-        (1, 9000, 0, "up to 8,784"),
+        (1, 9000, 0, "8,784"),
         (1, 0, 0, "8,784"),
         (1, 2000, 1, "below 100"),
     ],

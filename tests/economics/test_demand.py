@@ -5,7 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.economics.demand import demand_from_csv, demand_from_sacct, described_demand, gpus_of
+from gpuyard.economics.demand import (
+    count_gpus,
+    demand_from_csv,
+    demand_from_load,
+    demand_from_sacct,
+)
 from gpuyard.errors import UserMistake
 
 # as `sacct -P -o JobID,Start,End,AllocTRES` prints it
@@ -43,9 +48,9 @@ def test_no_gpu_second_is_lost(jobs: list[tuple[int, int, int]]) -> None:
 
 
 def test_typed_counts_are_not_counted_twice() -> None:
-    assert gpus_of("cpu=1,gres/gpu:a100=8,gres/gpu=8") == 8
-    assert gpus_of("gres/gpu:a100=8,gres/gpu:v100=2") == 10
-    assert gpus_of("cpu=1,gres/gpumem=80G") == 0
+    assert count_gpus("cpu=1,gres/gpu:a100=8,gres/gpu=8") == 8
+    assert count_gpus("gres/gpu:a100=8,gres/gpu:v100=2") == 10
+    assert count_gpus("cpu=1,gres/gpumem=80G") == 0
 
 
 def test_a_table_by_the_hour_and_by_the_day() -> None:
@@ -72,15 +77,15 @@ def test_a_million_rows() -> None:
             "d.csv:3: expected a number, got 'x'",
         ),
         ("time,gpus\n2026-01-01T00:00,3\n2026-01-01T01:00,-5\n", "row 2 has -5 GPUs"),
-        ("gpus\n1\n2\n", "say how long a row lasts"),
+        ("gpus\n1\n2\n", "--every"),
         ("time,gpus\nyesterday,1\ntoday,2\n", "is not a time like"),
-        ("time,gpus\n2026-01-02,1\n2026-01-01,2\n", "times must go up"),
-        ("time,gpus\n", "no demand in it, only its first line"),
-        ("time,gpus\n\n", "no demand in it, only its first line"),
+        ("time,gpus\n2026-01-02,1\n2026-01-01,2\n", "d.csv:3"),
+        ("time,gpus\n", "no demand"),
+        ("time,gpus\n\n", "no demand"),
         ("gpus,time\n1,2026-01-01\n2\n", ":3: '' is not a time like '2026-01-31T09:00'"),
         (
             "time,gpus\n2026-01-01,1e300\n2026-01-02,2\n",
-            "row 1 has 1e\\+300 GPUs: expected a billion or less",
+            "row 1 has 1e\\+300 GPUs",
         ),
     ],
 )
@@ -97,10 +102,10 @@ def test_empty_lines_between_rows_are_no_rows() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("JobID|Start\n", "End, AllocTRES is not in the header; export with"),
-        ("Start|End|AllocTRES\n", "no job in it has ended"),
+        ("JobID|Start\n", "End, AllocTRES.*sacct -P"),
+        ("Start|End|AllocTRES\n", "AllocTRES"),
         ("Start|End|AllocTRES\n2026-01-01T00:00:00|soon|gres/gpu=1\n", "j.txt:2: 'soon' is not"),
-        ("Start|End|AllocTRES\na|b\n", "j.txt:2: expected 3 cells as in the header, got 2"),
+        ("Start|End|AllocTRES\na|b\n", "j.txt:2: .*3.*2"),
         ("Start|End|AllocTRES\n2026-01-02|2026-01-01|gres/gpu=1\n", "ends before it starts"),
     ],
 )
@@ -110,11 +115,11 @@ def test_an_export_that_is_wrong_is_a_sentence(text: str, sentence: str) -> None
 
 
 def test_patterns() -> None:
-    assert set(described_demand("steady", 8).gpus) == {8.0}
-    office = described_demand("working-hours", 10, base_share=0.2)
+    assert set(demand_from_load("steady", 8).gpus) == {8.0}
+    office = demand_from_load("working-hours", 10, base_share=0.2)
     assert (office.gpus == 10).mean() == pytest.approx(45 / 168)
     assert office.gpus.min() == 2
-    spiky = described_demand("spiky", 100, base_share=0.0, busy_share=0.05)
+    spiky = demand_from_load("spiky", 100, base_share=0.0, busy_share=0.05)
     assert (spiky.gpus == 100).mean() == pytest.approx(0.05, abs=0.001)
     with pytest.raises(UserMistake, match="busy share"):
-        described_demand("spiky", 1, busy_share=1.3)
+        demand_from_load("spiky", 1, busy_share=1.3)

@@ -1,4 +1,4 @@
-"""What to own and what to rent: hand-worked, against brute force, and never worse than all or nothing."""
+"""Test the split between owning and renting: by hand, against brute force, and never worse than all or nothing."""
 
 import sys
 
@@ -8,32 +8,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.economics.capacity_mix import CapacityTier, best_mix
-from gpuyard.economics.demand import Demand, demand_of, described_demand
-from gpuyard.economics.hybrid import HybridPrices, best_hybrid, mix_of
+from gpuyard.economics.demand import Demand, create_demand, demand_from_load
+from gpuyard.economics.hybrid import HybridPrices, best_hybrid, price_mix
 from gpuyard.errors import MissingRequirement, UserMistake
 
 PRICES = st.builds(
     HybridPrices, owned_usd=st.floats(0, 3), rented_usd=st.floats(0, 5), running_usd=st.floats(0, 1)
 )
 DEMANDS = st.lists(st.integers(0, 40), min_size=1, max_size=60).map(
-    lambda gpus: demand_of(np.array(gpus, dtype=np.float64), 1.0, "drawn")
+    lambda gpus: create_demand(np.array(gpus, dtype=np.float64), 1.0, "drawn")
 )
 
 
 def test_by_hand() -> None:
     # 10 GPUs for 45 of 168 h, else 1. A GPU costs $0.40 an hour to own and $1.00 to rent: it pays from
-    # 40 % of all hours, so one is owned and nine are rented for 45 h a week.
+    # 40% of all hours, so one is owned and nine are rented for 45 h a week.
     found = best_hybrid(
-        described_demand("working-hours", 10, base_share=0.1), HybridPrices(0.40, 1.00)
+        demand_from_load("working-hours", 10, base_share=0.1), HybridPrices(0.40, 1.00)
     )
     assert found.best.own_gpus == 1
     assert found.quantile == pytest.approx(0.6)
     assert found.best.usd_per_year == pytest.approx((0.40 + 9 * 45 / 168) * 8766)
     assert found.rent_all.usd_per_year == pytest.approx((1 + 9 * 45 / 168) * 8766)
     assert found.own_all.usd_per_year == pytest.approx(10 * 0.40 * 8766)
-    # at $0.25 it pays from 25 % of the hours, and 45 of 168 are 26.8 %: own all ten
+    # at $0.25 it pays from 25% of the hours, and 45 of 168 are 26.8%: own all ten
     cheap = best_hybrid(
-        described_demand("working-hours", 10, base_share=0.1), HybridPrices(0.25, 1.00)
+        demand_from_load("working-hours", 10, base_share=0.1), HybridPrices(0.25, 1.00)
     )
     assert cheap.best.own_gpus == 10
 
@@ -41,7 +41,7 @@ def test_by_hand() -> None:
 @given(DEMANDS, PRICES, st.integers(1, 8))
 def test_it_is_the_best_of_all_sizes(demand: Demand, prices: HybridPrices, each: int) -> None:
     found = best_hybrid(demand, prices, gpus_per_machine=each)
-    brute = min(mix_of(demand, prices, size).usd_per_year for size in range(0, 60, each))
+    brute = min(price_mix(demand, prices, size).usd_per_year for size in range(0, 60, each))
     assert found.best.usd_per_year <= brute + 1e-6
     assert found.best.own_gpus % each == 0
 
@@ -59,7 +59,7 @@ def test_never_worse_than_all_or_nothing(
 
 @given(st.floats(0.1, 40), st.floats(0.01, 5))
 def test_free_machines_serve_it_all(gpus: float, rent: float) -> None:
-    found = best_hybrid(described_demand("working-hours", gpus), HybridPrices(0.0, rent))
+    found = best_hybrid(demand_from_load("working-hours", gpus), HybridPrices(0.0, rent))
     assert found.best.usd_per_year == pytest.approx(0, abs=1e-6)
 
 
@@ -69,7 +69,7 @@ def test_the_program_agrees_with_the_newsvendor(
     demand: Demand, prices: HybridPrices, each: int
 ) -> None:
     pytest.importorskip("scipy")
-    owned = CapacityTier("owned", prices.owned_usd, prices.running_usd, gpus_each=each)
+    owned = CapacityTier("owned", prices.owned_usd, prices.running_usd, gpus_per_machine=each)
     mix = best_mix(demand, (owned,), prices.rented_usd)
     best = best_hybrid(demand, prices, gpus_per_machine=each).best
     served = mix.usd_per_year
@@ -86,7 +86,7 @@ def test_three_kinds_against_brute_force(
 ) -> None:
     pytest.importorskip("scipy")
     tiers = (
-        CapacityTier("owned", owned, running, gpus_each=each),
+        CapacityTier("owned", owned, running, gpus_per_machine=each),
         CapacityTier("reserved", reserved),
     )
     mix = best_mix(demand, tiers, 1.0)
@@ -106,7 +106,7 @@ def test_three_kinds_against_brute_force(
 def test_many_levels_are_merged_and_said_so() -> None:
     pytest.importorskip("scipy")
     random = np.random.default_rng(3)
-    demand = demand_of(random.gamma(2.0, 10.0, 50_000), 1.0, "drawn")
+    demand = create_demand(random.gamma(2.0, 10.0, 50_000), 1.0, "drawn")
     mix = best_mix(demand, (CapacityTier("owned", 0.4),), 1.0)
     assert not mix.exact
     best = best_hybrid(demand, HybridPrices(0.4, 1.0)).best
@@ -116,12 +116,12 @@ def test_many_levels_are_merged_and_said_so() -> None:
 def test_without_scipy_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(MissingRequirement, match="gpuyard\\[plan\\]"):
-        best_mix(described_demand("steady", 4), (CapacityTier("owned", 0.4),), 1.0)
+        best_mix(demand_from_load("steady", 4), (CapacityTier("owned", 0.4),), 1.0)
 
 
 def test_a_million_hours() -> None:
     gpus = np.random.default_rng(1).poisson(20, 1_000_000).astype(np.float64)
-    found = best_hybrid(demand_of(gpus, 1.0, "drawn"), HybridPrices(0.3, 1.0))
+    found = best_hybrid(create_demand(gpus, 1.0, "drawn"), HybridPrices(0.3, 1.0))
     assert found.best.own_gpus == np.quantile(gpus, 0.7, method="inverted_cdf")
 
 
@@ -131,13 +131,13 @@ def test_a_million_hours() -> None:
         (lambda: HybridPrices(-1, 1), "owning a GPU must be zero or more"),
         (
             lambda: best_hybrid(
-                described_demand("steady", 1), HybridPrices(1, 1), gpus_per_machine=0
+                demand_from_load("steady", 1), HybridPrices(1, 1), gpus_per_machine=0
             ),
             "at least one GPU",
         ),
         (
-            lambda: best_hybrid(described_demand("steady", 1), HybridPrices(1, 1), error=1.0),
-            "below 100 %",
+            lambda: best_hybrid(demand_from_load("steady", 1), HybridPrices(1, 1), error=1.0),
+            "below 100%",
         ),
     ],
 )

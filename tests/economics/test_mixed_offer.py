@@ -53,19 +53,19 @@ def test_by_hand() -> None:
 
 
 def test_a_steady_load_is_owned_or_rented_whole() -> None:
-    """What owns all or nothing is no mix: the plain offer stands there already."""
+    """A mix that owns all or nothing is omitted, because the plain offer is already listed."""
     owned = comparison({"hardware": "$6000"}, {"price": "$1/h"}, hours_per_year=4000)
     assert [(one.kind, round(one.total_usd)) for one in owned.priced] == [
         ("own", 6000),
         ("on-demand", 12_000),
     ]
-    assert owned.mix_note.endswith("the best mix owns enough for all (own).")
+    assert "owns" in owned.mix_note and owned.mix_note.endswith("(own).")
     rented = comparison({"hardware": "$60000"}, {"price": "$1/h"}, hours_per_year=4000)
     assert [(one.kind, round(one.total_usd)) for one in rented.priced] == [
         ("on-demand", 12_000),
         ("own", 60_000),
     ]
-    assert rented.mix_note.endswith("the best mix rents all (rent).")
+    assert "rents" in rented.mix_note and rented.mix_note.endswith("(rent).")
 
 
 def test_where_nothing_can_be_mixed_no_mix_is_spoken_of() -> None:
@@ -84,7 +84,7 @@ def test_where_nothing_can_be_mixed_no_mix_is_spoken_of() -> None:
     speed=st.floats(1, 3),
     load=st.sampled_from(["steady", "working-hours", "spiky"]),
     data=st.integers(0, 50),
-    rate=st.sampled_from(["0 %", "8 %"]),
+    rate=st.sampled_from(["0%", "8%"]),
 )
 def test_never_worse_than_all_or_nothing(
     hardware: int, price: float, hours: float, speed: float, load: str, data: int, rate: str

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpuyard.catalog import prices
-from gpuyard.economics.offers import PricedOffer, electricity_of, owned_of, price_offers
+from gpuyard.economics.offers import PricedOffer, electricity_price, owned_hardware, price_offers
 from gpuyard.errors import UserMistake
 from gpuyard.specs.offers import Offers, OwnedOffer
 
@@ -27,7 +27,7 @@ def test_on_demand_by_hand() -> None:
     by_hour = priced({"kind": "on-demand", "price": "$1.50/h", "increment": "hour"}, run="1.5 h")
     assert by_hour.total_usd == pytest.approx(12_000)
     assert by_hour.usd_per_run == pytest.approx(3.0)
-    committed = {"committed_hours_per_year": 1000, "discount": "40 %"}
+    committed = {"committed_hours_per_year": 1000, "discount": "40%"}
     found = priced({"kind": "on-demand", "price": "$1.50/h", **committed})
     assert found.total_usd == pytest.approx(3 * 1.5 * (600 + 1000))
 
@@ -48,7 +48,7 @@ def test_storage_and_egress_come_every_month() -> None:
 
 
 def test_reserved_by_hand() -> None:
-    found = priced({"kind": "reserved", "price_per_year": "$160308", "upfront": "100 %"})
+    found = priced({"kind": "reserved", "price_per_year": "$160308", "upfront": "100%"})
     assert found.total_usd == pytest.approx(480_924)
     assert found.cash_by_month[0] == found.cash_by_month[12] == pytest.approx(160_308)
     with pytest.raises(UserMistake, match=r"it: reserved terms of 3 years .*'pay'.*'rest'"):
@@ -76,7 +76,7 @@ def test_owning_by_hand() -> None:
         {
             "kind": "own", "hardware": "$10000", "power": "2 kW", "idle_power": "500 W",
             "electricity": "$0.10/kWh", "pue": 1.5, "colocation": "$100/kW/month",
-            "support_per_year": "6 %", "value_kept_per_year": "50 %",
+            "support_per_year": "6%", "value_kept_per_year": "50%",
         }
     )  # fmt: skip
     busy = 2000 / YEAR_HOURS
@@ -92,7 +92,7 @@ def test_catalog_prices_bring_their_date() -> None:
     assert found.usd_per_hour_of_work == pytest.approx(listed.usd_per_hour)
     spot = priced({"kind": "spot", "instance": "aws/p4d.24xlarge", "interruptions_per_hour": 0})
     assert spot.usd_per_hour_of_work == pytest.approx(listed.spot_usd_per_hour)
-    year = priced({"kind": "reserved", "instance": "aws/p4d.24xlarge", "discount": "40 %"})
+    year = priced({"kind": "reserved", "instance": "aws/p4d.24xlarge", "discount": "40%"})
     assert year.total_usd == pytest.approx(0.6 * listed.usd_per_hour * YEAR_HOURS * 3)
 
 
@@ -100,7 +100,7 @@ def test_the_cheapest_comes_first_and_money_later_is_worth_less() -> None:
     offers = Offers.model_validate(
         {
             "name": "x",
-            "discount_rate": "10 %",
+            "discount_rate": "10%",
             "offers": [
                 {"name": "dear", "kind": "on-demand", "price": "$2/h"},
                 {"name": "cheap", "kind": "on-demand", "price": "$1/h"},
@@ -115,18 +115,18 @@ def test_the_cheapest_comes_first_and_money_later_is_worth_less() -> None:
 @pytest.mark.parametrize(
     ("offer", "more", "sentence"),
     [
-        ({"kind": "own", "hardware": "$1", "speed": 0.1}, {}, "20,000 hours a year at this speed"),
+        ({"kind": "own", "hardware": "$1", "speed": 0.1}, {}, "20,000 hours.*8,766"),
         (
             {"kind": "spot", "price": "$1/h", "interruptions_per_hour": 30},
             {},
-            "does not fit into a year",
+            "30 interruptions",
         ),
         ({"kind": "own", "hardware": "$1"}, {"horizon": "1 day"}, "1 month to 50 years"),
         ({"kind": "own", "hardware": "$1", "idle_power": "1 W"}, {}, "idle power"),
         (
             {"kind": "reserved", "price_per_year": "$1", "term": "1 day", "rest": "pay"},
             {},
-            "it: expected a reserved term of whole months, got 0.033",
+            "it: .*whole months.*0.033",
         ),
         (
             {"kind": "reserved", "price_per_year": "$1", "term": "45 days", "rest": "pay"},
@@ -143,11 +143,11 @@ def test_nonsense_is_a_sentence(offer: dict[str, Any], more: dict[str, Any], sen
 def test_electricity_is_given_of_a_country_or_not_counted() -> None:
     own = {"name": "ours", "kind": "own", "hardware": "$8000"}
     drawn = own | {"power": "1 kW"}
-    german, words = electricity_of(OwnedOffer.model_validate(drawn | {"country": "DE"}))
+    german, words = electricity_price(OwnedOffer.model_validate(drawn | {"country": "DE"}))
     assert german == pytest.approx(0.2571) and "Germany" in words
     given = OwnedOffer.model_validate(drawn | {"country": "DE", "electricity": "$0.10/kWh"})
-    assert electricity_of(given)[0] == pytest.approx(0.10)
-    assert owned_of(given, 1.0).usd_per_kwh == pytest.approx(0.10)
+    assert electricity_price(given)[0] == pytest.approx(0.10)
+    assert owned_hardware(given, 1.0).usd_per_kwh == pytest.approx(0.10)
     for offer, asked in ((own, "'power'"), (drawn, "'electricity' or 'country'")):
-        nothing, words = electricity_of(OwnedOffer.model_validate(offer))
+        nothing, words = electricity_price(OwnedOffer.model_validate(offer))
         assert (nothing, words) == (0.0, f"Electricity is not counted: give {asked}.")

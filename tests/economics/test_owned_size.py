@@ -1,4 +1,4 @@
-"""How much to own, for many cases at once: against brute force, and as for one case alone."""
+"""Test the best size to own for many cases at once, against brute force and each case alone."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_nothing_costs_less(
 ) -> None:  # fmt: skip
     size = best_owned_size(
         wanted, owned_usd=owned, rented_usd=rented, running_usd=running, renting_usd=fixed,
-        each=float(each), most=float(most),
+        each=float(each), maximum=float(most),
     )  # fmt: skip
 
     def usd(own: float) -> float:

@@ -51,7 +51,7 @@ def test_a_speed_lead_takes_nothing_off_what_is_paid() -> None:
 
 @given(lead=st.floats(0, 0.9), hours=st.floats(100, 8000))
 def test_a_faster_machine_costs_what_the_same_offer_costs(lead: float, hours: float) -> None:
-    # 30 % faster is a speed of 1.3: it is under load for fewer hours, and everything else is paid whole
+    # 30% faster is a speed of 1.3: it is under load for fewer hours, and everything else is paid whole
     power = {"power": "3.5 kW", "idle_power": "700 W", "electricity": "$0.12/kWh", "pue": 1.5}
     offered = Offers.model_validate(
         {"name": "the same work", "hours_per_year": hours,
@@ -163,7 +163,7 @@ def test_monte_carlo_repeats_with_its_seed_and_stays_inside_the_corners() -> Non
 def test_one_uncertain_input_has_the_quantiles_of_its_triangle() -> None:
     case = RentOrOwn(Owned(0), rent_usd_per_hour=1.0, hours_per_year=1000, months=12)
     spread = monte_carlo(case, {"rent_usd_per_hour": (0.0, 2.0)}, 200_000)
-    # triangle 0..1..2: half lies below 1, 5 % below sqrt(0.1)
+    # triangle 0..1..2: half lies below 1, 5% below sqrt(0.1)
     assert spread.saving_usd[1] == pytest.approx(1000, rel=0.01)
     assert spread.saving_usd[0] == pytest.approx(1000 * np.sqrt(0.1), rel=0.02)
 
@@ -171,10 +171,10 @@ def test_one_uncertain_input_has_the_quantiles_of_its_triangle() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: RentOrOwn(Owned(1), 1.0, -5), "hours a year, got -5"),
+        (lambda: RentOrOwn(Owned(1), 1.0, -5), "hours per year.*-5"),
         (lambda: RentOrOwn(Owned(1), 1.0, 9000), "0 to 8,784"),
         (lambda: RentOrOwn(Owned(1), 1.0, months=0), "1 month to 50 years"),
-        (lambda: ranges_around(CASE, 1.5), "below 100 %"),
+        (lambda: ranges_around(CASE, 1.5), "below 100%"),
         (lambda: monte_carlo(CASE, {}, 1), "expected 100 to"),
         (lambda: tornado(CASE, {"rent_usd_per_hour": (2.0, 1.0)}), "from 2 down to 1"),
     ],
@@ -201,6 +201,6 @@ def test_the_rest_of_a_term_is_owed_after_the_horizon() -> None:
     # sold on for half of its price
     resold = kept.with_inputs({"rest_resold": 0.5})
     assert rented_cash_by_month(resold).sum() == pytest.approx(160_308 + 160_308)
-    # a price that is 10 % off is off for the rest too
+    # a price that is 10% off is off for the rest too
     low = kept.with_inputs({"reserved_usd_per_year": 0.9 * 160_308})
     assert rented_cash_by_month(low).sum() == pytest.approx(0.9 * 480_924)

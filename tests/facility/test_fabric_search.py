@@ -1,4 +1,4 @@
-"""Counts of switches: against every published design that is known, and against brute force."""
+"""Switch counts against published reference designs and against brute force."""
 
 from fractions import Fraction
 from itertools import product
@@ -11,22 +11,26 @@ from gpuyard.facility.fabric.shape import (
     FabricShape,
     PortDemand,
     SwitchPorts,
-    single,
-    three_tiers,
-    two_tiers,
+    find_single_switch,
+    find_three_tiers,
+    find_two_tiers,
 )
 
 
-def demand(nodes: int, ports: int = 1, rails: int = 1, over: float = 1) -> PortDemand:
+def build_demand(nodes: int, ports: int = 1, rails: int = 1, over: float = 1) -> PortDemand:
     return PortDemand(nodes, ports, rails, Fraction(over))
 
 
-def alike(ports: int) -> SwitchPorts:
+def equal_switches(ports: int) -> SwitchPorts:
     return SwitchPorts(ports, 0, ports, Fraction(1))
 
 
-def found(asked: PortDemand, ports: SwitchPorts) -> FabricShape:
-    shape = single(asked, ports) or two_tiers(asked, ports) or three_tiers(asked, ports)
+def find_shape(demand: PortDemand, ports: SwitchPorts) -> FabricShape:
+    shape = (
+        find_single_switch(demand, ports)
+        or find_two_tiers(demand, ports)
+        or find_three_tiers(demand, ports)
+    )
     assert shape is not None
     return shape
 
@@ -38,12 +42,12 @@ def found(asked: PortDemand, ports: SwitchPorts) -> FabricShape:
     [(31, 8, 4, 256), (63, 16, 8, 512), (95, 24, 16, 768), (127, 32, 16, 1024)],
 )
 def test_dgx_superpod_h100(nodes: int, leaves: int, spines: int, links: int) -> None:
-    shape = found(demand(nodes, 8, 8), alike(64))
+    shape = find_shape(build_demand(nodes, 8, 8), equal_switches(64))
     assert (shape.leaves, shape.spines, shape.cores) == (leaves, spines, 0)
     assert shape.leaf_spine_links == links
 
 
-# the same with DGX B200: larger systems, three tiers from 512 machines on
+# the same with DGX B200: larger systems, with three tiers from 512 machines up
 # (docs.nvidia.com/dgx-superpod/reference-architecture-scalable-infrastructure-b200)
 @pytest.mark.parametrize(
     ("nodes", "switches", "links"),
@@ -60,56 +64,56 @@ def test_dgx_superpod_h100(nodes: int, leaves: int, spines: int, links: int) -> 
 def test_dgx_superpod_b200(
     nodes: int, switches: tuple[int, int, int], links: tuple[int, int], rails: int
 ) -> None:
-    shape = found(demand(nodes, 8, rails), alike(64))
+    shape = find_shape(build_demand(nodes, 8, rails), equal_switches(64))
     assert (shape.leaves, shape.spines, shape.cores) == switches
     assert (shape.leaf_spine_links, shape.spine_core_links) == links
 
 
 def test_rails_of_40_port_switches_by_hand() -> None:
-    # 140 machines × 8 ports: a rail has 140 ports, 7 leaves of 20 down and 20 up, 10 spines with two
-    # links from each leaf; 14 links up of each spine; 8 × 10 × 14 / 40 = 28 cores
-    shape = found(demand(140, 8, 8), alike(40))
+    # 140 machines × 8 ports: each rail has 140 ports on 7 leaves of 20 down and 20 up, and 10 spines with two
+    # links from each leaf. With 14 links up from each spine, there are 8 × 10 × 14 / 40 = 28 cores.
+    shape = find_shape(build_demand(140, 8, 8), equal_switches(40))
     assert (shape.leaves, shape.spines, shape.cores) == (56, 80, 28)
 
 
 @pytest.mark.parametrize("ports", [4, 8, 24, 36, 40, 64])
-def test_two_tiers_end_at_half_the_square_of_the_ports(ports: int) -> None:
+def test_two_tiers_join_up_to_half_the_square_of_the_ports(ports: int) -> None:
     limit = ports**2 // 2
-    assert found(demand(limit), alike(ports)).tiers == 2
-    assert two_tiers(demand(limit + 1), alike(ports)) is None
-    assert found(demand(limit + 1), alike(ports)).tiers == 3
+    assert find_shape(build_demand(limit), equal_switches(ports)).tiers == 2
+    assert find_two_tiers(build_demand(limit + 1), equal_switches(ports)) is None
+    assert find_shape(build_demand(limit + 1), equal_switches(ports)).tiers == 3
 
 
 @pytest.mark.parametrize("ports", [4, 8, 36])
-def test_three_tiers_end_at_a_quarter_of_the_cube(ports: int) -> None:
+def test_three_tiers_join_up_to_a_quarter_of_the_cube(ports: int) -> None:
     limit = ports**3 // 4
-    assert found(demand(limit), alike(ports)).tiers == 3
-    assert three_tiers(demand(limit + 1), alike(ports)) is None
+    assert find_shape(build_demand(limit), equal_switches(ports)).tiers == 3
+    assert find_three_tiers(build_demand(limit + 1), equal_switches(ports)) is None
 
 
 def test_oversubscription_by_hand() -> None:
-    # 36 ports at 2:1 are 24 down and 12 up: 48 ports take 2 leaves, and 24 links fit on one spine
-    shape = found(demand(48, over=2), alike(36))
+    # 36 ports at 2:1 are 24 down and 12 up: 48 ports need 2 leaves, and 24 links fit on one spine
+    shape = find_shape(build_demand(48, over=2), equal_switches(36))
     assert (shape.leaves, shape.spines, shape.leaf_spine_bundle) == (2, 1, 12)
-    # Narval's 33:7 on 40 ports: 7 spines take one link of each leaf
-    shape = found(demand(33 * 20, over=33 / 7), alike(40))
+    # Narval has 33:7 on 40 ports: each of 7 spines has one link to each leaf
+    shape = find_shape(build_demand(33 * 20, over=33 / 7), equal_switches(40))
     assert (shape.leaves, shape.uplinks_per_leaf) == (20, 7)
 
 
-def test_rails_share_a_leaf_only_whole() -> None:
-    # 10 machines × 8 ports: a rail has 10 ports, two rails are 20 of a leaf's 32, four leaves
-    shape = found(demand(10, 8, 8), alike(64))
+def test_rails_share_a_leaf_only_if_they_fit_completely() -> None:
+    # 10 machines × 8 ports: a rail has 10 ports, and two rails use 20 of a leaf's 32, so there are four leaves
+    shape = find_shape(build_demand(10, 8, 8), equal_switches(64))
     assert (shape.groups, shape.leaves, shape.spines) == (4, 4, 2)
 
 
-def test_uplinks_of_their_own() -> None:
+def test_dedicated_uplinks() -> None:
     # 48 × 1 Gbit/s below and 4 × 100 Gbit/s above: one uplink carries them all
-    shape = found(demand(480), SwitchPorts(48, 4, 32, Fraction(100)))
+    shape = find_shape(build_demand(480), SwitchPorts(48, 4, 32, Fraction(100)))
     assert (shape.leaves, shape.spines, shape.leaf_spine_links) == (10, 1, 10)
 
 
-def fewest_two(endpoints: int, ports: int, over: int) -> int | None:
-    """Every number of leaves, spines and links between two of them."""
+def brute_force_two_tiers(endpoints: int, ports: int, over: int) -> int | None:
+    """Try every number of leaves, spines, and links between them."""
     return min(
         (
             leaves + spines
@@ -122,8 +126,8 @@ def fewest_two(endpoints: int, ports: int, over: int) -> int | None:
     )
 
 
-def fewest_three(endpoints: int, ports: int, over: int) -> int | None:
-    """Every number of pods, leaves, spines, planes, cores and links."""
+def brute_force_three_tiers(endpoints: int, ports: int, over: int) -> int | None:
+    """Try every number of pods, leaves, spines, planes, cores, and links."""
     up_to = range(1, ports + 1)
     best: int | None = None
     for pods, leaves, spines, links in product(up_to, repeat=4):
@@ -144,28 +148,28 @@ def fewest_three(endpoints: int, ports: int, over: int) -> int | None:
 
 
 @given(st.integers(2, 8), st.integers(1, 40), st.integers(1, 3))
-def test_two_tiers_are_as_few_as_brute_force_finds(ports: int, endpoints: int, over: int) -> None:
-    shape = two_tiers(demand(endpoints, over=over), alike(ports))
-    assert (shape.switches if shape else None) == fewest_two(endpoints, ports, over)
+def test_two_tiers_match_brute_force(ports: int, endpoints: int, over: int) -> None:
+    shape = find_two_tiers(build_demand(endpoints, over=over), equal_switches(ports))
+    assert (shape.switches if shape else None) == brute_force_two_tiers(endpoints, ports, over)
 
 
 @pytest.mark.parametrize("ports", [3, 4, 5])
 @pytest.mark.parametrize("over", [1, 2])
-def test_three_tiers_are_as_few_as_brute_force_finds(ports: int, over: int) -> None:
+def test_three_tiers_match_brute_force(ports: int, over: int) -> None:
     for endpoints in range(2, 34):
-        shape = three_tiers(demand(endpoints, over=over), alike(ports))
-        expected = fewest_three(endpoints, ports, over)
+        shape = find_three_tiers(build_demand(endpoints, over=over), equal_switches(ports))
+        expected = brute_force_three_tiers(endpoints, ports, over)
         assert (shape.switches if shape else None) == expected, endpoints
 
 
 @given(st.integers(1, 200), st.integers(4, 48), st.sampled_from([1, 1.5, 2, 3]))
-def test_more_machines_never_take_fewer_switches(nodes: int, ports: int, over: float) -> None:
-    first = single(demand(nodes, over=over), alike(ports)) or two_tiers(
-        demand(nodes, over=over), alike(ports)
-    )
-    more = single(demand(nodes + 1, over=over), alike(ports)) or two_tiers(
-        demand(nodes + 1, over=over), alike(ports)
-    )
+def test_more_machines_never_need_fewer_switches(nodes: int, ports: int, over: float) -> None:
+    first = find_single_switch(
+        build_demand(nodes, over=over), equal_switches(ports)
+    ) or find_two_tiers(build_demand(nodes, over=over), equal_switches(ports))
+    more = find_single_switch(
+        build_demand(nodes + 1, over=over), equal_switches(ports)
+    ) or find_two_tiers(build_demand(nodes + 1, over=over), equal_switches(ports))
     assume(first is not None and more is not None)
     assert first is not None and more is not None
     assert more.switches >= first.switches

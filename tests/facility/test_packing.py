@@ -1,4 +1,4 @@
-"""Racks: never more than fits, and as few as brute force finds."""
+"""Rack packing: no rack exceeds its limits, and the number of racks matches brute force."""
 
 import functools
 
@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.facility.device import RackDevice
-from gpuyard.facility.racks.packing import Limits, pack
+from gpuyard.facility.racks.packing import RackLimits, pack_racks
 
 
-def device(name: str, units: int, kg: float = 10, watts: float = 100) -> RackDevice:
+def build_device(name: str, units: int, kg: float = 10, watts: float = 100) -> RackDevice:
     return RackDevice(
         kind="server",
         name=name,
@@ -25,11 +25,11 @@ def device(name: str, units: int, kg: float = 10, watts: float = 100) -> RackDev
     )
 
 
-def fewest_by_brute_force(kinds: list[tuple[RackDevice, int]], limits: Limits) -> int:
-    """Try every way to fill one rack, again and again."""
+def count_by_brute_force(kinds: list[tuple[RackDevice, int]], limits: RackLimits) -> int:
+    """Try every way to fill each rack."""
     devices = [d for d, _ in kinds]
 
-    def holds(counts: tuple[int, ...]) -> bool:
+    def fits(counts: tuple[int, ...]) -> bool:
         pairs = list(zip(devices, counts, strict=True))
         return (
             sum(d.rack_units * n for d, n in pairs) <= limits.units
@@ -38,19 +38,19 @@ def fewest_by_brute_force(kinds: list[tuple[RackDevice, int]], limits: Limits) -
         )
 
     @functools.cache
-    def racks(left: tuple[int, ...]) -> int:
-        if not any(left):
+    def count_racks(remaining: tuple[int, ...]) -> int:
+        if not any(remaining):
             return 0
         ways: list[tuple[int, ...]] = [()]
-        for n in left:
+        for n in remaining:
             ways = [(*way, k) for way in ways for k in range(n + 1)]
         return 1 + min(
-            racks(tuple(a - b for a, b in zip(left, way, strict=True)))
+            count_racks(tuple(a - b for a, b in zip(remaining, way, strict=True)))
             for way in ways
-            if any(way) and holds(way)
+            if any(way) and fits(way)
         )
 
-    return racks(tuple(n for _, n in kinds))
+    return count_racks(tuple(n for _, n in kinds))
 
 
 @settings(max_examples=60, deadline=None)
@@ -61,34 +61,34 @@ def fewest_by_brute_force(kinds: list[tuple[RackDevice, int]], limits: Limits) -
         max_size=3,
     )
 )
-def test_as_few_racks_as_brute_force(sizes: list[tuple[int, int, int, int]]) -> None:
-    kinds = [(device(f"d{i}", u, kg, w), n) for i, (u, kg, w, n) in enumerate(sizes)]
-    limits = Limits(units=10, weight_kg=100, watts=1000)
-    packed = pack(kinds, limits)
-    assert len(packed.racks) == fewest_by_brute_force(kinds, limits)
-    assert packed.fewest <= len(packed.racks)
+def test_rack_count_matches_brute_force(sizes: list[tuple[int, int, int, int]]) -> None:
+    kinds = [(build_device(f"d{i}", u, kg, w), n) for i, (u, kg, w, n) in enumerate(sizes)]
+    limits = RackLimits(units=10, weight_kg=100, watts=1000)
+    packed = pack_racks(kinds, limits)
+    assert len(packed.racks) == count_by_brute_force(kinds, limits)
+    assert packed.min_racks <= len(packed.racks)
     _check(packed.devices, packed.racks, kinds, limits)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 10), st.integers(1, 60)), min_size=1, max_size=5))
-def test_nothing_overflows(sizes: list[tuple[int, int]]) -> None:
-    kinds = [(device(f"d{i}", u), n) for i, (u, n) in enumerate(sizes)]
-    limits = Limits(units=42, weight_kg=300, watts=4000, most=((kinds[0][0], 7),))
-    packed = pack(kinds, limits)
+def test_no_rack_overflows(sizes: list[tuple[int, int]]) -> None:
+    kinds = [(build_device(f"d{i}", u), n) for i, (u, n) in enumerate(sizes)]
+    limits = RackLimits(units=42, weight_kg=300, watts=4000, max_by_cords=((kinds[0][0], 7),))
+    packed = pack_racks(kinds, limits)
     _check(packed.devices, packed.racks, kinds, limits)
     assert all(rack[packed.devices.index(kinds[0][0])] <= 7 for rack in packed.racks)
-    assert packed.fewest <= len(packed.racks)
+    assert packed.min_racks <= len(packed.racks)
 
 
 def _check(
     devices: tuple[RackDevice, ...],
     racks: tuple[tuple[int, ...], ...],
     kinds: list[tuple[RackDevice, int]],
-    limits: Limits,
+    limits: RackLimits,
 ) -> None:
-    for k, one in enumerate(devices):
-        assert sum(rack[k] for rack in racks) == dict(kinds)[one]
+    for k, device in enumerate(devices):
+        assert sum(rack[k] for rack in racks) == dict(kinds)[device]
     for rack in racks:
         pairs = list(zip(devices, rack, strict=True))
         assert sum(d.rack_units * n for d, n in pairs) <= limits.units
@@ -96,9 +96,8 @@ def _check(
         assert sum(d.peak_watts * n for d, n in pairs) <= limits.watts + 1e-6
 
 
-def test_a_case_where_first_fit_takes_one_more() -> None:
-    # racks of 10
-    kinds = [(device("four", 4), 3), (device("three", 3), 6)]
-    packed = pack(kinds, Limits(10, 1000, 10_000))
-    assert sorted(packed.racks) == [(1, 2)] * 3  # first fit: 4+4, 4+3+3, 3+3+3, 3
-    assert packed.fewest == 3
+def test_search_beats_first_fit() -> None:
+    kinds = [(build_device("four", 4), 3), (build_device("three", 3), 6)]
+    packed = pack_racks(kinds, RackLimits(10, 1000, 10_000))
+    assert sorted(packed.racks) == [(1, 2)] * 3  # first fit in 10 U: 4+4, 4+3+3, 3+3+3, 3
+    assert packed.min_racks == 3

@@ -1,4 +1,4 @@
-"""The recorded outputs: adding a case is adding a file and its paragraph in sources.toml."""
+"""Recorded outputs of tools; a new case is a new file and its table in sources.toml."""
 
 import tomllib
 from pathlib import Path
@@ -10,11 +10,11 @@ SOURCES: dict[str, dict[str, Any]] = tomllib.loads(
 )
 
 
-def recorded(folder: str, *, bad: bool = False) -> list[str]:
-    """Names of the good, or of the broken, recordings in a folder."""
+def list_recordings(folder: str, *, bad: bool = False) -> list[str]:
+    """Return the names of the valid (or the broken) recordings in a folder."""
     names = sorted(f"{folder}/{path.name}" for path in (RECORDED / folder).iterdir())
     return [name for name in names if bool(SOURCES[name].get("bad")) == bad]
 
 
-def text_of(name: str) -> str:
+def read_recording(name: str) -> str:
     return (RECORDED / name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""This host from sysfs: trees of files as Linux shows them, laid out like the recorded machines."""
+"""Discovery of this host from sysfs trees that are laid out like the recorded machines."""
 
 import sys
 from pathlib import Path
@@ -41,37 +41,37 @@ class Sysfs:
 
 
 GEN3: dict[str, Any] = {"max_link_speed": "8.0 GT/s PCIe", "current_link_width": "16"}
-ASLEEP: dict[str, Any] = {**GEN3, "current_link_speed": "2.5 GT/s PCIe"}
+IDLE: dict[str, Any] = {**GEN3, "current_link_speed": "2.5 GT/s PCIe"}
 
 
 @pytest.fixture
 def sysfs(tmp_path: Path) -> Sysfs:
-    """The machine of lstopo/k80-4gpu-hwloc-v1.xml."""
-    made = Sysfs(tmp_path / "sys")
-    made.node(0, "0-7", 0)
-    made.node(1, "8-15", 1)
+    """A /sys of the machine in lstopo/k80-4gpu-hwloc-v1.xml."""
+    tree = Sysfs(tmp_path / "sys")
+    tree.node(0, "0-7", 0)
+    tree.node(1, "8-15", 1)
     for numa, bus, (port, up, left, right) in (
         (0, "00", ("00:03.0", "04:00.0", "05:08.0/0000:06:00.0", "05:10.0/0000:07:00.0")),
         (1, "80", ("80:03.0", "82:00.0", "83:08.0/0000:84:00.0", "83:10.0/0000:85:00.0")),
     ):
         root = f"pci0000:{bus}/0000:{port}"
-        made.function(root, "0x060400", "0x8086", numa, **GEN3)
-        made.function(f"{root}/0000:{up}", "0x060400", "0x10b5", numa, **GEN3)
+        tree.function(root, "0x060400", "0x8086", numa, **GEN3)
+        tree.function(f"{root}/0000:{up}", "0x060400", "0x10b5", numa, **GEN3)
         for side in (left, right):
             downstream, gpu = side.split("/")
-            made.function(f"{root}/0000:{up}/0000:{downstream}", "0x060400", "0x10b5", numa, **GEN3)
-            made.function(
-                f"{root}/0000:{up}/0000:{downstream}/{gpu}", "0x030200", "0x10de", numa, **ASLEEP
+            tree.function(f"{root}/0000:{up}/0000:{downstream}", "0x060400", "0x10b5", numa, **GEN3)
+            tree.function(
+                f"{root}/0000:{up}/0000:{downstream}/{gpu}", "0x030200", "0x10de", numa, **IDLE
             )
-    made.function("pci0000:80/0000:80:01.0", "0x060400", "0x8086", 1, **GEN3)
-    nic = made.function("pci0000:80/0000:80:01.0/0000:81:00.0", "0x028000", "0x15b3", 1,
+    tree.function("pci0000:80/0000:80:01.0", "0x060400", "0x8086", 1, **GEN3)
+    nic = tree.function("pci0000:80/0000:80:01.0/0000:81:00.0", "0x028000", "0x15b3", 1,
                         max_link_speed="8.0 GT/s PCIe", current_link_width="8")  # fmt: skip
     (nic / "infiniband/mlx4_0").mkdir(parents=True)
-    made.function("pci0000:00/0000:00:1c.2", "0x060400", "0x8086", 0)
-    made.function("pci0000:00/0000:00:1c.2/0000:09:00.0", "0x030000", "0x19e5", 0)
-    drive = made.function("pci0000:00/0000:00:1d.0", "0x010802", "0x144d", 0)
+    tree.function("pci0000:00/0000:00:1c.2", "0x060400", "0x8086", 0)
+    tree.function("pci0000:00/0000:00:1c.2/0000:09:00.0", "0x030000", "0x19e5", 0)
+    drive = tree.function("pci0000:00/0000:00:1d.0", "0x010802", "0x144d", 0)
     (drive / "nvme/nvme0").mkdir(parents=True)
-    return made
+    return tree
 
 
 @pytest.fixture(autouse=True)
@@ -83,40 +83,40 @@ def test_two_boards_behind_switches(sysfs: Sysfs) -> None:
     graph = discover_machine(sysfs.root)
     assert [graph.path_class("GPU0", gpu) for gpu in graph.gpus] == ["X", "PIX", "SYS", "SYS"]
     assert [graph.device(gpu).numa_node for gpu in graph.gpus] == [0, 0, 1, 1]
-    assert [socket.cpu_affinity for socket in graph.of_kind("socket")] == ["0-7", "8-15"]
-    assert len(graph.of_kind("switch")) == 2
-    assert [nic.label for nic in graph.of_kind("nic")] == ["mlx4_0"]
+    assert [socket.cpu_affinity for socket in graph.devices_of_kind("socket")] == ["0-7", "8-15"]
+    assert len(graph.devices_of_kind("switch")) == 2
+    assert [nic.label for nic in graph.devices_of_kind("nic")] == ["mlx4_0"]
     assert graph.path_class("GPU3", "NIC0") == "PHB"
-    assert [drive.label for drive in graph.of_kind("nvme")] == ["nvme0"]
+    assert [drive.label for drive in graph.devices_of_kind("nvme")] == ["nvme0"]
     slots = {wire.b: (wire.generation, wire.width) for wire in graph.wires if wire.kind == "pcie"}
     assert (slots["GPU0"], slots["NIC0"]) == ((3, 16), (3, 8))
 
 
 def test_a_slow_port_limits_a_fast_gpu(tmp_path: Path) -> None:
-    made = Sysfs(tmp_path / "sys")
-    made.node(0, "0-15")
-    made.function("pci0000:00/0000:00:01.0", "0x060400", "0x8086", **GEN3)
-    made.function("pci0000:00/0000:00:01.0/0000:01:00.0", "0x030000", "0x10de",
+    tree = Sysfs(tmp_path / "sys")
+    tree.node(0, "0-15")
+    tree.function("pci0000:00/0000:00:01.0", "0x060400", "0x8086", **GEN3)
+    tree.function("pci0000:00/0000:00:01.0/0000:01:00.0", "0x030000", "0x10de",
                   max_link_speed="16.0 GT/s PCIe", current_link_width="8")  # fmt: skip
-    slot = next(wire for wire in discover_machine(made.root).wires if wire.b == "GPU0")
+    slot = next(wire for wire in discover_machine(tree.root).wires if wire.b == "GPU0")
     assert (slot.generation, slot.width) == (3, 8)
 
 
-def test_this_host_whatever_it_is() -> None:
+def test_this_host() -> None:
     if not Path("/sys/devices").is_dir():
         pytest.skip("no sysfs here")
     graph = discover_machine()
-    assert graph.of_kind("socket")
+    assert graph.devices_of_kind("socket")
     for device in graph.devices:
-        assert graph.socket_of(device.id)
+        assert graph.find_socket(device.id)
 
 
-def test_a_container_without_pci_has_its_sockets(tmp_path: Path) -> None:
+def test_a_container_without_pci_has_a_socket(tmp_path: Path) -> None:
     (tmp_path / "devices").mkdir()
     assert [device.id for device in discover_machine(tmp_path).devices] == ["CPU0"]
 
 
-def test_without_sysfs_lstopo_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_sysfs_lstopo_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingRequirement, match="install hwloc"):
         discover_machine(tmp_path / "none")
@@ -132,7 +132,7 @@ class NvmlError(Exception):
 
 
 class Nvml:
-    """NVML of the same machine with GPU order reversed, NVLinks in pairs and one call that fails."""
+    """Stands for NVML of the same machine, with reversed GPU order, NVLink pairs, and one failing call."""
 
     NVMLError = NvmlError
     NVML_NVLINK_MAX_LINKS, NVML_FEATURE_ENABLED = 6, 1
@@ -176,7 +176,9 @@ class Nvml:
         return 0 if {a, b} == {"handle 0", "handle 1"} else 3
 
 
-def test_nvml_tells_order_links_and_peers(sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_order_links_and_peers_come_from_nvml(
+    sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", Nvml())
     graph = discover_machine(sysfs.root)
     assert [graph.device(gpu).numa_node for gpu in graph.gpus] == [1, 1, 0, 0]
@@ -186,8 +188,8 @@ def test_nvml_tells_order_links_and_peers(sysfs: Sysfs, monkeypatch: pytest.Monk
     assert graph.pcie_peers == frozenset({frozenset({"GPU0", "GPU1"})})
 
 
-def test_nvml_tells_nvswitches(sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvswitches_come_from_nvml(sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", Nvml(switched=True))
     graph = discover_machine(sysfs.root)
-    assert len(graph.of_kind("nvswitch")) == 1
+    assert len(graph.devices_of_kind("nvswitch")) == 1
     assert {graph.path_class("GPU0", gpu) for gpu in graph.gpus[1:]} == {"NV2"}

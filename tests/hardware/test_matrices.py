@@ -1,4 +1,4 @@
-"""The tables of `nvidia-smi topo` as real machines print them, and what is said about one that is not whole."""
+"""The tables of `nvidia-smi topo` as real machines print them, and errors for broken ones."""
 
 import re
 
@@ -6,31 +6,31 @@ import pytest
 
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.readers.matrices import parse_p2p_matrix, parse_topo_matrix
-from tests.hardware.recordings import RECORDED, SOURCES, recorded, text_of
+from tests.hardware.recordings import RECORDED, SOURCES, list_recordings, read_recording
 
 SMALL = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPHB\t0-7\nGPU1\tPHB\t X \t0-7\n"
 
 
-@pytest.mark.parametrize("name", recorded("topo-m"))
+@pytest.mark.parametrize("name", list_recordings("topo-m"))
 def test_recorded_matrix(name: str) -> None:
     case = SOURCES[name]
-    matrix = parse_topo_matrix(text_of(name), name)
+    matrix = parse_topo_matrix(read_recording(name), name)
     assert (len(matrix.gpus), len(matrix.nics)) == (case["gpus"], case["nics"])
     expected = case["expected"]
     for pair, printed in expected["pairs"].items():
         a, b = pair.split("-")
         assert matrix.classes[a, b] == matrix.classes[b, a] == printed
     for key, value in expected.items():
-        if found := re.fullmatch(r"(cpu_affinity|numa_affinity|gpu_numa_id)_(gpu\d+)", key):
-            assert getattr(matrix, found[1]).get(found[2].upper(), "") == value, key
+        if match := re.fullmatch(r"(cpu_affinity|numa_affinity|gpu_numa_id)_(gpu\d+)", key):
+            assert getattr(matrix, match[1]).get(match[2].upper(), "") == value, key
     assert expected.get("nic_names", {}).items() <= matrix.nic_names.items()
 
 
-@pytest.mark.parametrize("name", recorded("topo-m", bad=True))
+@pytest.mark.parametrize("name", list_recordings("topo-m", bad=True))
 def test_recorded_broken_matrix(name: str) -> None:
     expected = SOURCES[name]["expected"]
     with pytest.raises(UserMistake) as refused:
-        parse_topo_matrix(text_of(name), name)
+        parse_topo_matrix(read_recording(name), name)
     message = str(refused.value)
     assert re.match(rf"{re.escape(name)}:\d+:\d+: ", message)
     for row in [expected["error_row"]] if "error_row" in expected else expected["missing_rows"]:
@@ -43,7 +43,7 @@ def test_every_recording_has_its_source() -> None:
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "text",
     [
         SMALL.replace("\n", "\r\n"),
         "\ufeff" + SMALL,
@@ -55,10 +55,10 @@ def test_every_recording_has_its_source() -> None:
         SMALL.replace("\tGPU0\tGPU1", "\t[4mGPU0\tGPU1").replace("ity\n", "ity[0m\n"),
         SMALL.replace("\nGPU1", "\n\nGPU1"),
     ],
-    ids=["crlf", "bom", "spaces", "doubled tabs", "prompt", "prose", "colours", "lost escapes", "blank"],
+    ids=["crlf", "bom", "spaces", "doubled tabs", "prompt", "prose", "colors", "lost escapes", "blank"],
 )  # fmt: skip
-def test_the_same_table_in_other_clothes(changed: str) -> None:
-    matrix = parse_topo_matrix(changed, "topo.txt")
+def test_the_format_around_a_table_does_not_matter(text: str) -> None:
+    matrix = parse_topo_matrix(text, "topo.txt")
     assert matrix.devices == ("GPU0", "GPU1")
     assert matrix.classes["GPU1", "GPU0"] == "PHB"
     assert matrix.cpu_affinity == {"GPU0": "0-7", "GPU1": "0-7"}
@@ -86,18 +86,18 @@ THREE = (
         ("\tGPU0\tGPU1\tGPU2", "\tGPU0\tGPU1\tGPU1", "topo.txt:1:7: GPU1 appears twice in the header"),
         ("X \tSYS", "X \tSYS\tSYS", "topo.txt:3:18: row GPU1 has more than 3 cells"),
         ("8-15", "8..15", "topo.txt:4:18: expected a list of numbers like 0-7,16-23 for CPU Affinity, got '8..15'"),
-        (THREE, "nothing to see\n", "topo.txt:1:1: found no table of `nvidia-smi topo -m`"),
-        (THREE, "", "topo.txt:1:1: found no table"),
+        (THREE, "nothing to see\n", "topo.txt:1:1: table of `nvidia-smi topo -m`"),
+        (THREE, "", "topo.txt:1:1: table of `nvidia-smi topo -m`"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_and_where(old: str, new: str, message: str) -> None:
+def test_errors_name_the_position_and_the_problem(old: str, new: str, message: str) -> None:
     assert old in THREE
     with pytest.raises(UserMistake) as refused:
         parse_topo_matrix(THREE.replace(old, new), "topo.txt")
     assert str(refused.value).startswith(message)
 
 
-def test_an_empty_value_under_spaces_is_found_by_its_place() -> None:
+def test_an_empty_value_is_recognized_by_its_column() -> None:
     text = (
         "        GPU0    CPU Affinity    NUMA Affinity   GPU NUMA ID\n"
         "GPU0     X                      1               N/A\n"
@@ -106,10 +106,10 @@ def test_an_empty_value_under_spaces_is_found_by_its_place() -> None:
     assert (matrix.cpu_affinity, matrix.numa_affinity) == ({}, {"GPU0": "1"})
 
 
-@pytest.mark.parametrize("name", recorded("p2p"))
+@pytest.mark.parametrize("name", list_recordings("p2p"))
 def test_recorded_peer_statuses(name: str) -> None:
     case = SOURCES[name]
-    matrix = parse_p2p_matrix(text_of(name), name)
+    matrix = parse_p2p_matrix(read_recording(name), name)
     assert len(matrix.gpus) == case["gpus"]
     for pair, status in case["expected"]["pairs"].items():
         a, b = pair.split("-")
@@ -117,7 +117,7 @@ def test_recorded_peer_statuses(name: str) -> None:
         assert (frozenset((a, b)) in matrix.peers) == (status == "OK")
 
 
-def test_peer_access_in_one_direction_only_is_none() -> None:
+def test_peer_access_in_one_direction_does_not_count() -> None:
     matrix = parse_p2p_matrix(" \tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tTNS\tX\n", "p2p.txt")
     assert matrix.peers == frozenset()
 
@@ -129,10 +129,10 @@ def test_peer_access_in_one_direction_only_is_none() -> None:
          "p2p.txt:2:9: 'OKK' is not a peer status; did you mean 'OK'? (row GPU0, column GPU1)"),
         (" \tGPU0\tGPU1\n GPU0\tX\tOK\n",
          "p2p.txt:1:8: the header lists 2 devices, but row GPU1 is missing"),
-        ("", "p2p.txt:1:1: found no table of `nvidia-smi topo -p2p r`"),
+        ("", "p2p.txt:1:1: table of `nvidia-smi topo -p2p r`"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_peer_statuses_and_where(text: str, message: str) -> None:
+def test_errors_in_peer_tables_name_the_position(text: str, message: str) -> None:
     with pytest.raises(UserMistake) as refused:
         parse_p2p_matrix(text, "p2p.txt")
     assert str(refused.value).startswith(message)

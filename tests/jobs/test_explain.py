@@ -1,4 +1,4 @@
-"""When a job will start, why not now, and how likely it is to be in time."""
+"""Explanations: why a job waits, when it will start, and how likely it is to meet its deadline."""
 
 import json
 from dataclasses import replace
@@ -7,29 +7,29 @@ from random import Random
 import pytest
 
 from gpuyard.errors import UserMistake
-from gpuyard.jobs.curve import Curve
 from gpuyard.jobs.explain import explain
-from gpuyard.jobs.forecast import drawn_times, forecast
-from gpuyard.jobs.policies import POLICIES, JobView, Pool, policy_of
+from gpuyard.jobs.forecast import forecast, sample_times
 from gpuyard.jobs.simulate.loop import simulate
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
 from gpuyard.jobs.simulate.work import SteadyWork
+from gpuyard.policies import POLICIES, JobView, Pool, get_policy
+from gpuyard.policies.curve import Curve
 
 HOUR = 3600.0
-SURE = Curve.of_points({1: 1.0, 8: 8.0})
-UNSURE = Curve.of_points({1: 1.0, 8: 8.0}, low=0.8, high=1.1)
-FIFO = policy_of("fifo")
+CERTAIN = Curve.from_points({1: 1.0, 8: 8.0})
+UNCERTAIN = Curve.from_points({1: 1.0, 8: 8.0}, low=0.8, high=1.1)
+FIFO = get_policy("fifo")
 
 
 def job(id_: str, hours: float, gpus: int = 1, **more: object) -> JobView:
-    """That many hours on the GPUs it asks for."""
-    more = {"curve": SURE, "least_gpus": gpus, "most_gpus": gpus, **more}
+    """Create a job that takes that many hours on the GPUs it requests."""
+    more = {"curve": CERTAIN, "min_gpus": gpus, "max_gpus": gpus, **more}
     work = hours * HOUR * gpus
-    return JobView(id_, remaining_work=work, asked_gpus=gpus, **more)  # type: ignore[arg-type]
+    return JobView(id_, remaining_work=work, requested_gpus=gpus, **more)  # type: ignore[arg-type]
 
 
 def running(view: JobView) -> JobView:
-    return replace(view, allocation=((0, view.asked_gpus),), started_s=0.0)
+    return replace(view, allocation=((0, view.requested_gpus),), started_s=0.0)
 
 
 BUSY = [
@@ -41,57 +41,80 @@ BUSY = [
 EIGHT = Pool.uniform(1, 8)
 
 
-def test_a_waiting_job_is_told_who_is_in_its_way_and_when_it_starts() -> None:
-    told = explain("local://4", BUSY, EIGHT, FIFO, now_s=0.0)
-    assert told.sentences == (
+def test_the_explanation_names_the_jobs_before_this_one_and_its_start() -> None:
+    explanation = explain("local://4", BUSY, EIGHT, FIFO, now_s=0.0)
+    assert explanation.sentences == (
         "It needs 8 GPUs, and none of 8 is free.",
         "It waits for the end of local://1 of ann on 4 GPUs (in 2 h) and local://2 of bob on 4 GPUs (in 3 h).",
         "local://3 of cy starts before it.",
-        "The policy is fifo: first come, first served, with the GPUs asked for.",
+        "The policy is fifo: first come, first served, with the requested GPUs.",
         "It will start in 3 h, on 8 GPUs.",
         "It will end in 4 h.",
         "It will almost certainly meet its deadline (in 5 h).",
         "This holds if no other job is submitted.",
     )
-    assert told.start is not None
-    assert told.start.expected_s == pytest.approx(3 * HOUR)
-    assert told.deadline_probability == 1.0
-    document = told.document()
+    assert explanation.start is not None
+    assert explanation.start.expected_s == pytest.approx(3 * HOUR)
+    assert explanation.deadline_probability == 1.0
+    document = explanation.document()
     json.dumps(document)
     assert document["start"]["expected_s"] == pytest.approx(3 * HOUR)
 
 
-def test_free_gpus_that_a_policy_leaves_to_others_are_said() -> None:
+def test_the_explanation_mentions_free_gpus_that_the_policy_leaves_to_others() -> None:
     jobs = [running(job("held", 2, 4)), job("wide", 1, 8), job("small", 1, 2, submitted_s=1.0)]
-    told = explain("small", jobs, EIGHT, FIFO, now_s=10.0)
+    explanation = explain("small", jobs, EIGHT, FIFO, now_s=10.0)
     assert (
-        told.reasons[0] == "It needs 2 GPUs, and 4 of 8 are free, but fifo leaves them to others."
+        explanation.reasons[0]
+        == "It needs 2 GPUs, and 4 of 8 are free, but fifo leaves them to others."
     )
-    assert "wide starts before it." in told.reasons
+    assert "wide starts before it." in explanation.reasons
 
 
-def test_a_job_whose_turn_it_is_and_one_that_runs() -> None:
-    alone = explain("one", [job("one", 2)], EIGHT, FIFO, now_s=0.0)
+def test_a_job_that_starts_now_and_one_that_runs() -> None:
+    alone = explain("only", [job("only", 2)], EIGHT, FIFO, now_s=0.0)
     assert alone.sentences == (
         "It is its turn: it starts on 1 GPU now.",
         "It will end in 2 h.",
         "This holds if no other job is submitted.",
     )
-    told = explain("local://1", BUSY, EIGHT, FIFO, now_s=0.0, say=lambda s: f"at {s / HOUR:.0f}:00")
-    assert told.sentences[:2] == ("It runs on 4 GPUs.", "It will end at 2:00.")
-    assert told.runs
-    assert told.start is None
+    explanation = explain(
+        "local://1", BUSY, EIGHT, FIFO, now_s=0.0, format_time=lambda s: f"at {s / HOUR:.0f}:00"
+    )
+    assert explanation.sentences[:2] == ("It runs on 4 GPUs.", "It will end at 2:00.")
+    assert explanation.runs
+    assert explanation.start is None
 
 
-def test_a_job_that_can_t_start_here_is_told_so() -> None:
-    told = explain("big", [job("big", 1, 8, deadline_s=-HOUR)], Pool.uniform(1, 4), FIFO, now_s=0.0)
-    assert told.sentences == (
+def test_a_job_that_cannot_start_here() -> None:
+    explanation = explain(
+        "big", [job("big", 1, 8, deadline_s=-HOUR)], Pool.uniform(1, 4), FIFO, now_s=0.0
+    )
+    assert explanation.sentences == (
         "It needs 8 GPUs, and there are 4 here.",
         "As things are, it will not start.",
         "It will almost certainly miss its deadline (1 h ago).",
     )
-    assert told.gpus is None
-    assert told.deadline_probability == 0.0
+    assert explanation.gpus is None
+    assert explanation.deadline_probability == 0.0
+
+
+def test_an_assumed_length_makes_no_deadline_certain() -> None:
+    """Neither that of the job itself nor that of a job before it; a deadline in the past is missed in any case."""
+    for assumed in ("local://4", "local://2", "local://3"):
+        explanation = explain("local://4", BUSY, EIGHT, FIFO, now_s=0.0, assumed={assumed})
+        (deadline,) = [s for s in explanation.sentences if "deadline" in s]
+        assert "meet" in deadline and "assumed" in deadline and "certain" not in deadline
+        assert explanation.deadline_probability is None
+    late = replace(BUSY[3], deadline_s=3.5 * HOUR)
+    missed = explain("local://4", [*BUSY[:3], late], EIGHT, FIFO, now_s=0.0, assumed={"local://1"})
+    assert any("miss" in s and "assumed" in s for s in missed.sentences)
+    over = replace(BUSY[3], deadline_s=-HOUR)
+    past = explain("local://4", [*BUSY[:3], over], EIGHT, FIFO, now_s=0.0, assumed={"local://4"})
+    assert past.deadline_probability == 0.0
+    first = replace(BUSY[0], deadline_s=5 * HOUR)
+    alone = explain("local://1", [first, *BUSY[1:]], EIGHT, FIFO, now_s=0.0, assumed={"local://4"})
+    assert alone.deadline_probability == 1.0, "it runs, and nothing before it is assumed"
 
 
 def test_an_unknown_job_is_a_mistake() -> None:
@@ -102,50 +125,55 @@ def test_an_unknown_job_is_a_mistake() -> None:
 @pytest.mark.parametrize(
     ("deadline_hours", "probability"), [(10, 0.5), (10 / 0.8, 0.95), (10 / 1.1, 0.05), (20, 1.0)]
 )
-def test_the_probability_is_that_of_the_curve_s_interval(
+def test_the_probability_follows_from_the_curve_s_interval(
     deadline_hours: float, probability: float
 ) -> None:
-    one = job("one", 10, curve=UNSURE, deadline_s=deadline_hours * HOUR)
-    told = explain("one", [one], EIGHT, FIFO, now_s=0.0)
-    assert told.deadline_probability == pytest.approx(probability, abs=0.04)
-    assert told.end is not None
-    assert told.end.low_s == pytest.approx(10 * HOUR / 1.1, rel=0.03)
-    assert told.end.high_s == pytest.approx(10 * HOUR / 0.8, rel=0.03)
+    view = job("only", 10, curve=UNCERTAIN, deadline_s=deadline_hours * HOUR)
+    explanation = explain("only", [view], EIGHT, FIFO, now_s=0.0)
+    assert explanation.deadline_probability == pytest.approx(probability, abs=0.04)
+    assert explanation.end is not None
+    assert explanation.end.low_s == pytest.approx(10 * HOUR / 1.1, rel=0.03)
+    assert explanation.end.high_s == pytest.approx(10 * HOUR / 0.8, rel=0.03)
     if probability == 0.95:
-        assert any("with a probability of 9" in sentence for sentence in told.prospects)
+        assert any("with a probability of 9" in sentence for sentence in explanation.prospects)
 
 
-def test_a_job_behind_an_unsure_one_is_unsure_itself() -> None:
-    jobs = [running(job("first", 10, 8, curve=UNSURE)), job("second", 1, 8, deadline_s=11 * HOUR)]
-    told = explain("second", jobs, EIGHT, FIFO, now_s=0.0)
-    assert told.start is not None
-    assert told.start.low_s < 9.5 * HOUR < 11 * HOUR < told.start.high_s
-    assert told.deadline_probability == pytest.approx(0.5, abs=0.06)
+def test_a_job_behind_an_uncertain_one_is_uncertain_itself() -> None:
+    jobs = [
+        running(job("first", 10, 8, curve=UNCERTAIN)),
+        job("second", 1, 8, deadline_s=11 * HOUR),
+    ]
+    explanation = explain("second", jobs, EIGHT, FIFO, now_s=0.0)
+    assert explanation.start is not None
+    assert explanation.start.low_s < 9.5 * HOUR < 11 * HOUR < explanation.start.high_s
+    assert explanation.deadline_probability == pytest.approx(0.5, abs=0.06)
 
 
-def test_the_interval_of_a_job_that_is_resized_is_around_what_is_expected() -> None:
-    elastic = {"least_gpus": 1, "most_gpus": 8, "elastic": True, "restart_s": 60.0}
-    curve = Curve.of_points({1: 1.0, 2: 1.8, 4: 3.0, 8: 4.5}, low=0.8, high=1.25)
+def test_the_interval_of_a_resized_job_contains_the_expected_end() -> None:
+    elastic = {"min_gpus": 1, "max_gpus": 8, "elastic": True, "restart_s": 60.0}
+    curve = Curve.from_points({1: 1.0, 2: 1.8, 4: 3.0, 8: 4.5}, low=0.8, high=1.25)
     jobs = [job(f"job-{n}", 1 + n / 3, 4, **elastic, curve=curve) for n in range(12)]
-    told = explain("job-9", jobs, EIGHT, policy_of("min-time"), now_s=0.0)
-    found = forecast(jobs, EIGHT, policy_of("min-time"), 0.0, "job-9")
-    drawn = drawn_times(found, jobs, EIGHT, "job-9").ends_s
-    assert sum(stay.job == "job-9" for stay in found.stays) > 1, "it should be resized"
-    assert told.end is not None
-    assert float((drawn <= told.end.expected_s).mean()) == pytest.approx(0.5, abs=0.15)
+    explanation = explain("job-9", jobs, EIGHT, get_policy("min-time"), now_s=0.0)
+    outlook = forecast(jobs, EIGHT, get_policy("min-time"), 0.0, "job-9")
+    sampled = sample_times(outlook, jobs, EIGHT, "job-9").ends_s
+    assert sum(interval.job == "job-9" for interval in outlook.intervals) > 1, (
+        "it should be resized"
+    )
+    assert explanation.end is not None
+    assert float((sampled <= explanation.end.expected_s).mean()) == pytest.approx(0.5, abs=0.15)
 
 
 @pytest.mark.parametrize("name", ["fifo", "fair-share", "shortest-first", "max-jobs"])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_forecast_is_what_the_simulator_would_do(name: str, seed: int) -> None:
-    chance = Random(seed)
+def test_a_forecast_agrees_with_the_simulator(name: str, seed: int) -> None:
+    rng = Random(seed)
     views = [
         job(
             f"job-{n}",
-            chance.uniform(0.5, 5),
-            chance.choice((1, 2, 4)),
-            user=chance.choice("ab"),
-            restart_s=chance.choice((0.0, 600.0)),
+            rng.uniform(0.5, 5),
+            rng.choice((1, 2, 4)),
+            user=rng.choice("ab"),
+            restart_s=rng.choice((0.0, 600.0)),
         )
         for n in range(7)
     ]
@@ -153,29 +181,35 @@ def test_a_forecast_is_what_the_simulator_would_do(name: str, seed: int) -> None
         "now",
         tuple(
             TraceJob(
-                view.id, 0.0, SteadyWork(view.remaining_work, view.curve), view.asked_gpus,
-                view.asked_gpus, view.asked_gpus, user=view.user, restart_s=view.restart_s,
+                view.id, 0.0, SteadyWork(view.remaining_work, view.curve), view.requested_gpus,
+                view.requested_gpus, view.requested_gpus, user=view.user, restart_s=view.restart_s,
             )
             for view in views
         ),
     )  # fmt: skip
     pool = Pool.uniform(1, 4)
-    outcome = simulate(trace, policy_of(name), pool)
+    outcome = simulate(trace, get_policy(name), pool)
     last = views[int(outcome.ended_s.argmax())].id
-    found = forecast(views, pool, policy_of(name), 0.0, last)
-    assert [found.ends[view.id] for view in views] == pytest.approx(list(outcome.ended_s))
-    replayed = drawn_times(found, views, pool, last)
+    outlook = forecast(views, pool, get_policy(name), 0.0, last)
+    assert [outlook.ends[view.id] for view in views] == pytest.approx(list(outcome.ended_s))
+    replayed = sample_times(outlook, views, pool, last)
     assert replayed.ends_s == pytest.approx([outcome.ended_s.max()])
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_every_policy_can_be_forecast(name: str) -> None:
-    elastic = {"least_gpus": 1, "most_gpus": 8, "elastic": True, "restart_s": 30.0, "curve": UNSURE}
+    elastic = {"min_gpus": 1, "max_gpus": 8, "elastic": True, "restart_s": 30.0, "curve": UNCERTAIN}
     jobs = [
         running(job("a", 3, 4, **elastic)),
         job("b", 1, 4, **elastic),
         job("c", 2, 4, **elastic),
     ]
-    told = explain("c", jobs, Pool.uniform(1, 4), policy_of(name), now_s=1e9)
-    assert told.end is not None
-    assert 1e9 < told.end.low_s < told.end.expected_s < told.end.high_s < 1e9 + 12 * HOUR
+    explanation = explain("c", jobs, Pool.uniform(1, 4), get_policy(name), now_s=1e9)
+    assert explanation.end is not None
+    assert (
+        1e9
+        < explanation.end.low_s
+        < explanation.end.expected_s
+        < explanation.end.high_s
+        < 1e9 + 12 * HOUR
+    )

@@ -1,8 +1,8 @@
-"""What is added to a torchrun line, and what is left as it was said."""
+"""Options that are added to a torchrun command, and commands that stay unchanged."""
 
 import pytest
 
-from gpuyard.jobs.torchrun import torchrun_line
+from gpuyard.jobs.torchrun import complete_torchrun_command
 
 
 @pytest.mark.parametrize(
@@ -34,14 +34,14 @@ from gpuyard.jobs.torchrun import torchrun_line
     ],
 )
 def test_on_one_node(command: str, expected: str) -> None:
-    assert torchrun_line(command.split(), gpus_per_node=4) == tuple(expected.split())
+    assert complete_torchrun_command(command.split(), gpus_per_node=4) == tuple(expected.split())
 
 
-def test_on_several_nodes_they_meet_at_the_first() -> None:
-    line = torchrun_line(
+def test_several_nodes_use_the_first_as_rendezvous() -> None:
+    completed = complete_torchrun_command(
         ("torchrun", "train.py"), gpus_per_node=8, nodes=2, endpoint="n1:29500", run_id="17"
     )
-    assert line == (
+    assert completed == (
         "torchrun",
         "--nnodes=2",
         "--nproc-per-node=8",

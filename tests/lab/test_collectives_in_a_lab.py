@@ -1,4 +1,4 @@
-"""Collectives over a lab's links: right, undilated, and by the algorithm that the model reckons with."""
+"""Collectives over a lab's links: correct, undilated, and with the algorithm that the model assumes."""
 
 import json
 import os
@@ -49,8 +49,8 @@ def test_a_lab_that_is_up_can_be_used_and_stays(cli: Cli) -> None:
     assert "did you mean 'two'" in missing.stderr
 
 
-def test_gloo_moves_the_bytes_that_the_model_reckons_with(tmp_path: Path) -> None:
-    """By what each node received; a broadcast's tree does not show in that."""
+def test_gloo_moves_the_bytes_that_the_model_expects(tmp_path: Path) -> None:
+    """Compare the bytes that each node received, which don't show a broadcast's tree."""
     size, ranks = 4_000_000, 4
     with lab.temporary(lab.plan_lab(ranks, "1Gbit")) as made:
         running = [

@@ -12,8 +12,8 @@ from gpuyard.errors import UserMistake
 from gpuyard.lab import network, state
 
 
-def known(home: Path) -> lab.Lab:
-    """A lab as its file says; holding it needs no network."""
+def write_state(home: Path) -> lab.Lab:
+    """Write the state of a lab; holding it needs no network."""
     plan = lab.plan_lab(1, "1Gbit")
     namespaces = network.namespace_names(plan, "0a1b2c")
     made_at = "2026-01-02T03:04:05+00:00"
@@ -22,41 +22,42 @@ def known(home: Path) -> lab.Lab:
     return lab.Lab(plan, ())
 
 
-def test_who_looks_whether_it_is_held_does_not_keep_it_from_being_held(home: Path) -> None:
-    found = known(home)
-    looking, go_on = threading.Event(), threading.Event()
+def test_checking_whether_a_lab_is_held_does_not_prevent_holding_it(home: Path) -> None:
+    existing = write_state(home)
+    checking, proceed = threading.Event(), threading.Event()
 
-    def look() -> None:
+    def check() -> None:
         with state.changing():
-            descriptor = state.own("lab")  # as `is_held` does, for a moment
-            looking.set()
-            go_on.wait(60)
+            descriptor = state.lock_exclusively("lab")  # as `is_held` does, for a moment
+            checking.set()
+            proceed.wait(60)
             os.close(descriptor)
 
-    looker = threading.Thread(target=look)
-    looker.start()
-    assert looking.wait(60)
-    threading.Timer(0.2, go_on.set).start()
-    with found.held():
-        go_on.set()
-        looker.join()
+    checker = threading.Thread(target=check)
+    checker.start()
+    assert checking.wait(60)
+    threading.Timer(0.2, proceed.set).start()
+    with existing.held():
+        proceed.set()
+        checker.join()
         assert state.is_held("lab")
     assert not state.is_held("lab")
 
 
-def test_a_lab_that_went_in_the_meantime_is_said(home: Path) -> None:
-    found = known(home)
+def test_holding_a_removed_lab_names_it(home: Path) -> None:
+    removed = write_state(home)
     state.forget("lab")
-    with pytest.raises(UserMistake, match="there is no lab 'lab'"), found.held():
+    with pytest.raises(UserMistake, match="'lab'"), removed.held():
         pass
 
 
-def test_a_file_beside_it_is_not_taken_for_a_module(
+def test_a_file_in_the_current_directory_is_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Labs are made by root, who may stand in anybody's directory."""
+    """Root creates labs and may be in any user's directory."""
     (tmp_path / "ctypes.py").write_text("raise SystemExit('taken')")
     monkeypatch.chdir(tmp_path)
     node = lab.Node(lab.plan_lab(1, "1Gbit").nodes[0], "gpuyard-no-such-namespace")
     done = subprocess.run(node.command(["true"]), capture_output=True, text=True, check=False)
-    assert "gpuyard-no-such-namespace can't be entered" in done.stderr
+    assert "gpuyard-no-such-namespace" in done.stderr
+    assert done.returncode == 71

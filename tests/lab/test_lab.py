@@ -112,13 +112,13 @@ def test_two_labs_live_side_by_side() -> None:
     lab.down("one")
     assert reach(two.nodes[0], two.nodes[1])
     assert lab.find("two") == two
-    with pytest.raises(UserMistake, match="no lab is called 'one'"):
+    with pytest.raises(UserMistake, match="'one'"):
         lab.find("one")
 
 
 def test_a_name_is_taken_once() -> None:
     made = lab.up(lab.plan_lab(1, "1Gbit"))
-    with pytest.raises(UserMistake, match="there is a lab called 'lab' already"):
+    with pytest.raises(UserMistake, match=r"already exists.*gpuyard lab down --name lab"):
         lab.up(lab.plan_lab(2, "1Gbit"))
     assert lab.find("lab") == made
 
@@ -180,7 +180,7 @@ def test_a_temporary_lab_whose_owner_died_is_removed_by_the_next_command(
     owner.wait(timeout=20)
     owner.stdout.close()
     said = cli("lab", "status")
-    assert ("'owned' was left behind" in said.stderr) == (how == signal.SIGKILL)
+    assert ("'owned'" in said.stderr) == (how == signal.SIGKILL)
     assert namespaces() <= before
     assert foreign.exists()
     assert not state.names()
@@ -242,7 +242,7 @@ def test_what_a_reboot_took_is_forgotten(cli: Cli) -> None:
         lab.find("lab")
     for name in (known.namespaces[0], known.namespaces[2]):
         netns.remove(name)
-    assert "lost to a reboot" in cli("lab", "status").stderr
+    assert "reboot" in cli("lab", "status").stderr
     assert not state.names()
 
 

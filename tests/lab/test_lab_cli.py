@@ -23,7 +23,7 @@ def test_up_status_exec_down(cli: Cli) -> None:
     said = cli("lab", "exec", "node1", "--", "sh", "-c", "hostname; exit 3", status=3)
     assert said.stdout == "10.77.0.2\n"
     cli("lab", "exec", "1", "--", "no-such-program", status=127)
-    assert "there are: node0, node1" in cli("lab", "exec", "7", "--", "true", status=2).stderr
+    assert "node0, node1" in cli("lab", "exec", "7", "--", "true", status=2).stderr
     assert "removed" in cli("lab", "down").stderr
     assert namespaces() <= before
     assert json.loads(cli("lab", "status", "--json").stdout) == []
@@ -42,11 +42,11 @@ def test_with_several_labs_one_is_named(cli: Cli) -> None:
 
 def test_a_dry_run_makes_nothing(cli: Cli, home: Path) -> None:
     said = cli("lab", "up", "--nodes", "8", "--link", "10Gbit", "--dilation", "10", "--dry-run")
-    assert "would be made, time dilated 10 times" in said.stdout
+    assert "dilated 10 times" in said.stdout
     plan = json.loads(cli("lab", "up", "--dry-run", "--json").stdout)
     too_much = cli("lab", "up", "--dry-run", "--json", "--link", "4Tbit")
     assert json.loads(too_much.stdout)["nodes"]
-    assert "rates may not hold" in too_much.stderr
+    assert "--dilation" in too_much.stderr
     assert [node["address"] for node in plan["nodes"]] == ["10.77.0.1", "10.77.0.2"]
     assert not (home / "labs").exists()
 
@@ -85,13 +85,13 @@ def test_a_damaged_state_blocks_no_other_lab_and_can_be_put_aside(
     damaged.write_text('{"plan": ')
     said = cli("lab", "status")
     assert "good" in said.stdout
-    assert "bad.json can't be read" in said.stderr
+    assert "bad.json" in said.stderr
     assert cli("lab", "exec", "node0", "--name", "good", "--", "true").returncode == 0
     aside = cli("lab", "down", "--name", "bad", status=1)
-    assert "nothing is left to do" in aside.stderr
+    assert "bad.unreadable" in aside.stderr and "ip netns delete" not in aside.stderr
     assert not damaged.exists()
     assert damaged.with_suffix(".unreadable").read_text() == '{"plan": '
-    assert "can't be read" not in cli("lab", "status").stderr
+    assert "bad.json" not in cli("lab", "status").stderr
 
     from pyroute2 import netns
 

@@ -1,4 +1,4 @@
-"""What a lab would be: addresses, rates, racks and cores, and the sentences for what can't be."""
+"""Test the plan of a lab: addresses, rates, racks, and cores, and the errors for impossible labs."""
 
 import pytest
 from hypothesis import given
@@ -55,29 +55,29 @@ def test_a_lab_in_one_word() -> None:
     assert plan_from_text("rack-12") is None
 
 
-def test_more_than_the_cores_carry_is_said() -> None:
+def test_an_overloaded_lab_gets_a_warning() -> None:
     cores = len(usable_cores())
     assert overload(plan_lab(2, "1Gbit")) is None
-    too_much = plan_lab(2, f"{35 * cores}Gbit")  # 70 Gbit/s a core, where 3.5 are carried
+    too_much = plan_lab(2, f"{35 * cores}Gbit")  # 70 Gbit/s per core; each carries 3.5
     assert "Use --dilation 20" in str(overload(too_much))
     assert overload(plan_lab(2, f"{35 * cores}Gbit", dilation=20)) is None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "named"),
     [
         ({"nodes": 0, "link": "1Gbit"}, "1 to 250 nodes"),
         ({"nodes": 2, "link": "1Gbt"}, "did you mean"),
         ({"nodes": 2, "link": "1kbit"}, "too slow"),
-        ({"nodes": 2, "link": "1Gbit", "name": "A b"}, "is not a name for a lab"),
-        ({"nodes": 2, "link": "1Gbit", "link_of": {2: "1Gbit"}}, "there is no node 2"),
-        ({"nodes": 2, "link": "1Gbit", "racks": 3}, "expected 1 to 2 racks for 2 nodes, got 3"),
+        ({"nodes": 2, "link": "1Gbit", "name": "A b"}, "'A b'.*a-z"),
+        ({"nodes": 2, "link": "1Gbit", "link_of": {2: "1Gbit"}}, "node 2.*0 to 1"),
+        ({"nodes": 2, "link": "1Gbit", "racks": 3}, "1 to 2 racks.*3"),
         ({"nodes": 2, "link": "1Gbit", "uplink": "1Gbit"}, "--racks"),
         ({"nodes": 2, "link": "1Gbit", "dilation": 0.5}, "1 to 10,000"),
     ],
 )
-def test_what_can_not_be_is_a_sentence(arguments: dict[str, object], sentence: str) -> None:
-    with pytest.raises(UserMistake, match=sentence):
+def test_impossible_settings_name_the_limit(arguments: dict[str, object], named: str) -> None:
+    with pytest.raises(UserMistake, match=named):
         plan_lab(**arguments)  # type: ignore[arg-type]
 
 
@@ -89,5 +89,5 @@ def test_a_mistake_in_one_word_names_it(text: str) -> None:
 
 @pytest.mark.parametrize("racks", ["nan", "inf", "2.5", "two"])
 def test_racks_are_counted(racks: str) -> None:
-    with pytest.raises(UserMistake, match="expected a number for racks, got"):
+    with pytest.raises(UserMistake, match="racks"):
         plan_from_text(f"8x1Gbit,racks={racks}")

@@ -1,4 +1,4 @@
-"""Tiny workloads whose models rank processes can import, a store of their own, and links of four GPUs."""
+"""Fixtures: tiny workloads whose models rank processes can import, a store, and links of four GPUs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -36,14 +36,14 @@ def tiny() -> Build:
     def build(
         factory: str = "classifier", *, source: str = "synthetic", **more: object
     ) -> Workload:
-        given = {
+        fields = {
             "input": Tensor(shape=(16,)),
             "target": TrainingTarget(classes=4),
             "dataset": Dataset(samples=200, source=source),
             **more,
         }
         return Workload.model_validate(
-            {"name": f"tiny-{factory}", "model": f"tiny_models:{factory}", **given}
+            {"name": f"tiny-{factory}", "model": f"tiny_models:{factory}", **fields}
         )
 
     return build
@@ -51,7 +51,7 @@ def tiny() -> Build:
 
 @pytest.fixture
 def graph() -> MachineGraph:
-    """PCIe 3.0 x16 everywhere, 12 GB/s a slot, GPUs 0 and 1 under one switch, 2 and 3 under the other."""
+    """Four GPUs on PCIe 3.0 x16 with 12 GB/s per slot: 0 and 1 on one switch, 2 and 3 on the other."""
     return build_preset("single-root", gpus().get("gtx-1080-ti"), 4)
 
 
@@ -65,7 +65,7 @@ def measured() -> Measured:
     def make(
         source: str, target: str, gb_per_second: float, *, peer: bool | None = None, **more: object
     ) -> LinkMeasurement:
-        made = {
+        fields = {
             "kind": "host-gpu" if "host" in (source, target) else "gpu-gpu",
             "source": source,
             "target": target,
@@ -77,7 +77,7 @@ def measured() -> Measured:
             "spread": 0.01,
             **more,
         }
-        return LinkMeasurement.model_validate(made)
+        return LinkMeasurement.model_validate(fields)
 
     return make
 

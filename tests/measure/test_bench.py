@@ -1,4 +1,4 @@
-"""The kit: what every bench gets by being one, whatever it measures."""
+"""The behavior that all benches share."""
 
 import subprocess
 import sys
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from gpuyard.measure import LinkBench, ResultsStore
 from gpuyard.measure.bench import measure
-from gpuyard.measure.credible import ForeignLoad
-from gpuyard.measure.progress import ProgressMeter, ProgressUpdate, Tell
+from gpuyard.measure.progress import ProgressCallback, ProgressMeter, ProgressUpdate
 from gpuyard.measure.registry import RESULT_KINDS
+from gpuyard.measure.validity import OtherLoad
 from gpuyard.report.answer import Sentence, Table, Text
 from gpuyard.report.answers.results import record_answer, records_answer
 from tests.conftest import ROOT
@@ -29,36 +29,36 @@ class TinyPlan:
     def describe(self) -> dict[str, Any]:
         return {}
 
-    def listing(self) -> Table:
+    def build_table(self) -> Table:
         return Table("", [], [])
 
 
-def run(plan: TinyPlan, tell: Tell) -> LinkBench:
-    tell(ProgressUpdate("one link", 1.0, 1.0))
+def run(plan: TinyPlan, on_progress: ProgressCallback) -> LinkBench:
+    on_progress(ProgressUpdate("one link", 1.0, 1.0))
     return plan.record
 
 
 @pytest.mark.parametrize(
     ("share", "doubt"),
-    [(None, None), (0.02, None), (0.4, "other programs used 40 % of the cores")],
+    [(None, None), (0.02, None), (0.4, "other programs used 40% of the cores")],
 )
-def test_every_record_is_kept_with_the_doubt_that_it_deserves(
+def test_every_record_is_stored_with_its_doubt(
     share: float | None,
     doubt: str | None,
     store: ResultsStore,
     make_bench: MakeBench,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ForeignLoad, "share", lambda _self: share)
-    told: list[ProgressUpdate] = []
-    record = measure(TinyPlan(make_bench()), run, store, told.append)
+    monkeypatch.setattr(OtherLoad, "share", lambda _self: share)
+    updates: list[ProgressUpdate] = []
+    record = measure(TinyPlan(make_bench()), run, store, updates.append)
     assert record.doubt == doubt
     assert store.records(LinkBench) == [record]
-    assert [progress.what for progress in told] == ["one link"]
+    assert [update.description for update in updates] == ["one link"]
 
 
-def test_a_doubt_is_listed_and_shown_whatever_was_measured(make_bench: MakeBench) -> None:
-    busy = "other programs used 40 % of the cores"
+def test_a_doubt_is_listed_and_shown(make_bench: MakeBench) -> None:
+    busy = "other programs used 40% of the cores"
     benches = [make_bench(1), make_bench(2).model_copy(update={"doubt": busy})]
     (table,) = records_answer(RESULT_KINDS["links"], benches).parts
     assert isinstance(table, Table)
@@ -67,17 +67,17 @@ def test_a_doubt_is_listed_and_shown_whatever_was_measured(make_bench: MakeBench
     (plain,) = records_answer(RESULT_KINDS["links"], benches[:1]).parts
     assert isinstance(plain, Table)
     assert "doubt" not in plain.columns
-    said = record_answer(benches[1]).parts[-1]
-    assert isinstance(said, Sentence)
-    assert said.text == f"Doubtful: {busy}."
+    sentence = record_answer(benches[1]).parts[-1]
+    assert isinstance(sentence, Sentence)
+    assert busy in sentence.text
 
 
-def test_our_own_processes_are_not_foreign_even_when_they_have_ended() -> None:
+def test_own_processes_are_not_other_load_even_after_they_exit() -> None:
     burn = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass"
-    load = ForeignLoad([0])
+    load = OtherLoad([0])
     monotonic = iter((0.0, 1.0))
     cpu = iter((100.0, 100.6))
-    load._now = lambda: (next(monotonic), next(cpu), own_seconds())  # type: ignore[method-assign]
+    load._read_times = lambda: (next(monotonic), next(cpu), own_seconds())  # type: ignore[method-assign]
     load.begin()
     subprocess.run([sys.executable, "-c", burn], check=True)
     share = load.share()
@@ -86,51 +86,50 @@ def test_our_own_processes_are_not_foreign_even_when_they_have_ended() -> None:
 
 
 def own_seconds() -> float:
-    from gpuyard.measure.credible import _own_cpu_seconds
+    from gpuyard.measure.validity import _read_own_cpu_seconds
 
-    return _own_cpu_seconds()
+    return _read_own_cpu_seconds()
 
 
-def test_all_kinds_have_what_results_asks_for() -> None:
+def test_all_kinds_are_complete_and_documented() -> None:
     documented = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
     for name, kind in RESULT_KINDS.items():
         assert kind.record.model_fields["kind"].default == name
-        assert kind.listing([]).rows == []
-        assert kind.made_by.startswith("gpuyard ")
+        assert kind.build_table([]).rows == []
+        assert kind.command.startswith("gpuyard ")
         assert f"`{name}`" in documented
 
 
-def test_a_meter_with_guesses_estimates_at_once_and_then_by_its_pace(
+def test_a_meter_with_estimates_uses_them_until_a_task_has_finished(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
     monkeypatch.setattr("gpuyard.measure.progress.time.monotonic", lambda: now)
     meter = ProgressMeter({"a": 10.0, "b": 10.0, "stored": 50.0})
     meter.skip("stored")
-    assert meter.at("a", 0.5, "half of a") == ProgressUpdate("half of a", 1.5, 3, 15.0)
+    assert meter.advance("a", 0.5, "half of a") == ProgressUpdate("half of a", 1.5, 3, 15.0)
     now = 120.0
-    assert meter.at("a", 1.0, "a") == ProgressUpdate("a", 2.0, 3, 20.0)  # it took twice as long
-    assert meter.at("a", 0.0, "again").done == 1.0
+    # it took twice as long as estimated
+    assert meter.advance("a", 1.0, "a") == ProgressUpdate("a", 2.0, 3, 20.0)
+    assert meter.advance("a", 0.0, "again").done == 1.0
 
 
-def test_a_meter_without_guesses_says_nothing_before_something_is_done(
+def test_a_meter_without_estimates_has_none_before_something_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 0.0
     monkeypatch.setattr("gpuyard.measure.progress.time.monotonic", lambda: now)
     meter = ProgressMeter(range(4))
-    assert meter.at(0, 0.0, "first").left_seconds is None
+    assert meter.advance(0, 0.0, "first").remaining_seconds is None
     now = 3.0
-    assert meter.at(0, 1.0, "first") == ProgressUpdate("first", 1.0, 4, 9.0)
+    assert meter.advance(0, 1.0, "first") == ProgressUpdate("first", 1.0, 4, 9.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(0, 1)), max_size=30))
-def test_whatever_a_meter_is_told_its_time_is_not_below_zero(
-    told: list[tuple[int, float]],
-) -> None:
+def test_remaining_time_is_never_negative(updates: list[tuple[int, float]]) -> None:
     meter = ProgressMeter(dict.fromkeys(range(5), 2.0))
-    for task, fraction in told:
-        progress = meter.at(task, fraction, "")
+    for task, fraction in updates:
+        progress = meter.advance(task, fraction, "")
         assert 0 <= progress.done <= 5
-        assert progress.left_seconds is not None
-        assert progress.left_seconds >= 0
+        assert progress.remaining_seconds is not None
+        assert progress.remaining_seconds >= 0

@@ -1,4 +1,4 @@
-"""A disk that is full: a sentence, and what was there before is still there."""
+"""On a full disk, the error names the file and stored results stay readable."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="a small disk is mounted by root only"
 )
 
-# in a mount namespace of its own, so that nothing of it is seen outside or stays
+# in a separate mount namespace, so that the mount is invisible outside and removed at the end
 _SMALL_DISK = """
 mount -t tmpfs -o size=256k none "$0" || exit 77
 exec "$@"
@@ -24,18 +24,18 @@ from pathlib import Path
 import torch
 from gpuyard.errors import GpuyardError
 from gpuyard.measure.convergence import checkpoint
-from gpuyard.measure.convergence.records import EpochDone
+from gpuyard.measure.convergence.records import EpochResult
 disk = Path(sys.argv[1])
 file = disk / "c.npz"
-epoch = EpochDone(epoch=1, seconds=1, loss=1, training_accuracy=0, held_out_accuracy=0, parameter_checksum="0")
-about = checkpoint.About("one", 1, (epoch.model_dump(mode="json"),))
+epoch = EpochResult(epoch=1, seconds=1, loss=1, training_accuracy=0, held_out_accuracy=0, parameter_checksum="0")
+header = checkpoint.CheckpointHeader("one", 1, (epoch.model_dump(mode="json"),))
 small, large = torch.nn.Linear(10, 10), torch.nn.Linear(500, 500)
-checkpoint.save(file, about, small, torch.optim.SGD(small.parameters()))
+checkpoint.save(file, header, small, torch.optim.SGD(small.parameters()))
 try:
-    checkpoint.save(file, about, large, torch.optim.SGD(large.parameters()))
+    checkpoint.save(file, header, large, torch.optim.SGD(large.parameters()))
 except GpuyardError as error:
     print(error)
-assert checkpoint.read_about(file) == about
+assert checkpoint.read_header(file) == header
 assert [path.name for path in disk.iterdir()] == ["c.npz"]
 """
 _STORE = """
@@ -85,13 +85,14 @@ def on_a_small_disk(tmp_path: Path, program: str, *arguments: str) -> str:
 
 
 def test_a_checkpoint_that_does_not_fit_leaves_the_last_one(tmp_path: Path) -> None:
-    assert "c.npz can't be written: No space left on device" in on_a_small_disk(
+    assert "c.npz cannot be written: No space left on device" in on_a_small_disk(
         tmp_path, _CHECKPOINT
     )
 
 
 def test_a_full_store_keeps_what_it_has(tmp_path: Path, make_measurement: MakeMeasurement) -> None:
-    said = on_a_small_disk(tmp_path, _STORE, make_measurement().model_dump_json())
-    stored, exported = said.splitlines()
-    assert "is the disk full" in stored
-    assert "export.jsonl can't be written: No space left on device" in exported
+    output = on_a_small_disk(tmp_path, _STORE, make_measurement().model_dump_json())
+    stored, exported = output.splitlines()
+    assert "results.sqlite" in stored
+    assert "disk" in stored
+    assert "export.jsonl cannot be written: No space left on device" in exported

@@ -8,13 +8,13 @@ import pytest
 
 from gpuyard.errors import GpuyardError
 from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
-from gpuyard.measure.machine_lock import only_one_measures
+from gpuyard.measure.machine_lock import hold_measurement_lock
 from tests.measure.conftest import Build
 
 HOLDER = """
 import sys
-from gpuyard.measure.machine_lock import only_one_measures
-with only_one_measures():
+from gpuyard.measure.machine_lock import hold_measurement_lock
+with hold_measurement_lock():
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -35,5 +35,5 @@ def test_a_second_measurement_is_refused_until_the_first_is_gone(
         holder.kill()
         holder.wait()
     assert len(run_sweep(sweep, store)) == 1
-    with only_one_measures():
+    with hold_measurement_lock():
         assert len(run_sweep(sweep, store)) == 1  # already stored: nothing to measure

@@ -1,4 +1,4 @@
-"""A store and its exports as gpuyard 0.1 wrote them: whoever has measured then can still read everything."""
+"""A store that gpuyard 0.1 wrote, and its exports, can still be read completely."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ def _recorded_home(_home: None) -> None:
 
 
 def holds(now: Any, then: Any) -> bool:
-    """Whether everything that was said then is still said; keys may have been added."""
+    """Return whether all recorded values are still there; keys may have been added."""
     if isinstance(then, dict):
         return all(key in now and holds(now[key], value) for key, value in then.items())
     if isinstance(then, list):
@@ -43,7 +43,7 @@ def test_a_recorded_store_is_listed_shown_and_exported_as_it_was(kind: str, cli:
 
 
 @pytest.mark.parametrize("kind", ["train", "links", "collectives", "rejected"])
-def test_flat_rows_are_the_same(kind: str, cli: Cli) -> None:
+def test_csv_rows_are_the_same(kind: str, cli: Cli) -> None:
     exported = cli("results", "export", "--kind", kind, "--format", "csv").stdout
     assert exported == (RECORDED / f"{kind}.csv").read_text()
 

@@ -1,4 +1,4 @@
-"""Runs of several GPUs in the store are figures that predictions stand on, with where they are from."""
+"""Stored multi-GPU runs become figures that predictions use, with their source."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from gpuyard.catalog import models
 from gpuyard.deploy.bench.plan import DeployedHosts
 from gpuyard.measure import Measurement, ResultsStore
-from gpuyard.measure.calibration import calibration_rows
+from gpuyard.measure.calibration import build_calibration_rows
 from gpuyard.measure.stored_figures import StoredRuns
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions, KnownThroughput, Workload
@@ -37,46 +37,51 @@ def run(
 
 
 def figures(*runs: Measurement, workload: Workload = WORKLOAD) -> tuple[KnownThroughput, ...]:
-    return StoredRuns(runs).added_to(workload, PROFILE).measured
+    return StoredRuns(runs).add_figures(workload, PROFILE).measured
 
 
-def test_a_run_is_a_figure_and_says_where_it_is_from(make_measurement: MakeMeasurement) -> None:
-    (found,) = figures(run(make_measurement))
-    assert (found.gpu, found.gpus, found.nodes, found.batch_per_gpu) == ("v100-sxm2-16gb", 8, 1, 64)
-    assert (found.samples_per_second, found.precision) == (6000.0, "fp16")
-    assert found.source == "run 00000000 of 2026-01-02 on here"
+def test_a_run_becomes_a_figure_with_its_source(make_measurement: MakeMeasurement) -> None:
+    (figure,) = figures(run(make_measurement))
+    assert (figure.gpu, figure.gpus, figure.nodes, figure.batch_per_gpu) == (
+        "v100-sxm2-16gb",
+        8,
+        1,
+        64,
+    )
+    assert (figure.samples_per_second, figure.precision) == (6000.0, "fp16")
+    assert figure.source == "run 00000000 of 2026-01-02 on here"
 
 
-def test_a_run_on_deployed_machines_counts_with_their_gpus_not_with_those_here(
+def test_a_run_on_deployed_machines_is_stored_with_their_gpus(
     make_measurement: MakeMeasurement,
 ) -> None:
     deployed = DeployedHosts(
         ("head", "gpu1"),
-        room=(8, 8),
+        slots=(8, 8),
         gpus=(("Tesla V100-SXM2-16GB",) * 8,) * 2,
         link_bytes_per_second=1.25e9,
     )
     laptop = run(make_measurement).provenance.model_copy(update={"gpus": ()})
-    (found,) = figures(
+    (figure,) = figures(
         run(make_measurement, place=deployed.record(16), workers=16, provenance=laptop)
     )
-    assert (found.gpu, found.gpus, found.nodes) == ("v100-sxm2-16gb", 16, 2)
-    assert found.network == 1.25e9
-    assert found.source == "run 00000000 of 2026-01-02 on head, gpu1"
+    assert (figure.gpu, figure.gpus, figure.nodes) == ("v100-sxm2-16gb", 16, 2)
+    assert figure.network == 1.25e9
+    assert figure.source == "run 00000000 of 2026-01-02 on head, gpu1"
 
 
 def test_runs_of_one_configuration_are_one_figure_and_the_workloads_own_comes_first(
     make_measurement: MakeMeasurement,
 ) -> None:
     runs = [run(make_measurement, n, rate) for n, rate in ((1, 6000.0), (2, 5800.0), (3, 6050.0))]
-    (found,) = figures(*runs)
-    assert found.samples_per_second == 6000.0
-    assert str(found.source).startswith("the median of 3 runs, the last run ")
+    (figure,) = figures(*runs)
+    assert figure.samples_per_second == 6000.0
+    assert str(figure.source).startswith("the median of 3 runs, the last run ")
     own = KnownThroughput(gpu="v100-sxm2-16gb", gpus=8, batch_per_gpu=64, samples_per_second=5000.0)
     assert figures(*runs, workload=WORKLOAD.model_copy(update={"measured": (own,)})) == (own,)
 
 
-def test_what_is_another_training_or_not_plain_does_not_count(
+def test_runs_that_differ_or_are_doubtful_are_ignored(
     make_measurement: MakeMeasurement, tmp_path: Path
 ) -> None:
     others = [
@@ -89,16 +94,16 @@ def test_what_is_another_training_or_not_plain_does_not_count(
         run(make_measurement, 7, workers=1),
     ]
     store = ResultsStore(tmp_path / "results.sqlite")
-    for one in (*others, run(make_measurement, 9)):
-        store.add(one)
-    assert len(StoredRuns.read(store.path).added_to(WORKLOAD, PROFILE).measured) == 1
+    for record in (*others, run(make_measurement, 9)):
+        store.add(record)
+    assert len(StoredRuns.read(store.path).add_figures(WORKLOAD, PROFILE).measured) == 1
     assert figures(*others[:1]) == ()
 
 
 def test_several_machines_keep_their_network(make_measurement: MakeMeasurement) -> None:
     place = RunPlace(kind="hosts", nodes=("a", "b"), link_bytes_per_second=1.25e9)
-    (found,) = figures(run(make_measurement, place=place, workers=16))
-    assert (found.gpus, found.nodes, found.network) == (16, 2, 1.25e9)
+    (figure,) = figures(run(make_measurement, place=place, workers=16))
+    assert (figure.gpus, figure.nodes, figure.network) == (16, 2, 1.25e9)
 
 
 def test_predictions_and_plans_use_them_and_can_leave_them_out(
@@ -107,42 +112,40 @@ def test_predictions_and_plans_use_them_and_can_leave_them_out(
     spec = tmp_path / "mine.workload.yaml"
     spec.write_text("name: mine\nmodel: resnet50\nprecision: fp16\nbatch_per_gpu: 64\n")
     ResultsStore(tmp_path / "home" / "results.sqlite").add(run(make_measurement))
-    asked = ("predict", str(spec), "--on", "1x8xv100-sxm2-16gb", "--gpus", "8")
-    found = json.loads(cli(*asked, "--json").stdout)
-    assert found["predictions"][0]["samples_per_second"] == pytest.approx(6000, rel=1e-3)
-    assert found["point_sources"] == ["run 00000000 of 2026-01-02 on here"]
-    assert "run 00000000" in " ".join(cli(*asked).stdout.split())
-    without = json.loads(cli(*asked, "--results", "none", "--json").stdout)
+    arguments = ("predict", str(spec), "--on", "1x8xv100-sxm2-16gb", "--gpus", "8")
+    answer = json.loads(cli(*arguments, "--json").stdout)
+    assert answer["predictions"][0]["samples_per_second"] == pytest.approx(6000, rel=1e-3)
+    assert answer["point_sources"] == ["run 00000000 of 2026-01-02 on here"]
+    assert "run 00000000" in " ".join(cli(*arguments).stdout.split())
+    without = json.loads(cli(*arguments, "--results", "none", "--json").stdout)
     assert (without["points"], without["predictions"][0]["before"]) == (0, None)
-    refused = cli(*asked, "--results", str(spec), status=2)
+    refused = cli(*arguments, "--results", str(spec), status=2)
     assert "--results none" in refused.stderr
-    asked_plan = tmp_path / "p.plan.yaml"
-    asked_plan.write_text(
+    plan_file = tmp_path / "p.plan.yaml"
+    plan_file.write_text(
         "name: p\nruns_per_month: 10\nhorizon: 1 year\n"
         "workload: {name: mine, model: resnet50, precision: fp16, batch_per_gpu: 64, dataset: {samples: 1000000}}\n"
         "offers: [{name: eight, gpu: v100-sxm2-16gb, gpus: 8, topology: nvlink-hybrid-cube-mesh, rent: $3/h}]\n"
         "search: {offers: [eight], ways: [on-demand], nodes: [1], batch: [64], remedies: [none]}\n"
     )
-    found = json.loads(cli("plan", str(asked_plan), "--json").stdout)
-    assert found["winner"]["samples_per_second"] == pytest.approx(6000, rel=1e-3)
-    assert any(
-        "1 figure of several GPUs that were measured" in said for said in found["assumptions"]
-    )
-    without = json.loads(cli("plan", str(asked_plan), "--results", "none", "--json").stdout)
+    answer = json.loads(cli("plan", str(plan_file), "--json").stdout)
+    assert answer["winner"]["samples_per_second"] == pytest.approx(6000, rel=1e-3)
+    assert any("1 figure" in assumption for assumption in answer["assumptions"])
+    without = json.loads(cli("plan", str(plan_file), "--results", "none", "--json").stdout)
     assert abs(without["winner"]["samples_per_second"] / 6000 - 1) > 1e-3
 
 
-def test_a_calibration_takes_runs_of_one_machine_elsewhere_that_said_which_gpus_it_has(
+def test_a_calibration_uses_runs_of_one_other_machine_with_recorded_gpus(
     make_measurement: MakeMeasurement,
 ) -> None:
     names = ("Tesla V100-SXM2-16GB",) * 8
-    deployed = DeployedHosts(("head", "gpu1"), room=(8, 8), gpus=(names, names))
+    deployed = DeployedHosts(("head", "gpu1"), slots=(8, 8), gpus=(names, names))
     laptop = run(make_measurement).provenance.model_copy(update={"gpus": ()})
     one, two = (
         run(make_measurement, n, place=deployed.record(n * 8), workers=n * 8, provenance=laptop)
         for n in (1, 2)
     )
-    rows = calibration_rows([one, two], [])
+    rows = build_calibration_rows([one, two], [])
     assert [m.id for m in rows.measurements] == [one.id]
     assert rows.rows[0].hardware.processor == "v100-sxm2-16gb"
     assert "several machines" in " ".join(rows.notes)

@@ -78,7 +78,7 @@ class Hanging(nn.Module):
 
 
 class FirstHangsSecondCrashes(Hanging):
-    """In ranks; profiling it is fine."""
+    """Hangs or crashes in ranks only; profiling it works."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         if not torch.distributed.is_initialized():
@@ -124,6 +124,6 @@ def learnable() -> TensorDataset:
 
 
 def forgetful() -> Task:
-    """With dropout and running statistics, so that all that a checkpoint must restore is there."""
+    """A model with dropout and running statistics, which a checkpoint must restore as well."""
     layers = (nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 4))
     return Task(nn.Sequential(*layers), classifier().batch, cross_entropy, "16 numbers")

@@ -25,8 +25,8 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_has_every_file_of_the_package(unpacked: Path) -> None:
     def files(directory: Path) -> set[str]:
-        found = (path for path in directory.rglob("*") if path.is_file())
-        return {path.relative_to(directory).as_posix() for path in found if path.suffix != ".pyc"}
+        paths = (path for path in directory.rglob("*") if path.is_file())
+        return {path.relative_to(directory).as_posix() for path in paths if path.suffix != ".pyc"}
 
     assert files(unpacked / "gpuyard") == files(ROOT / "src" / "gpuyard")
     (about,) = unpacked.glob("gpuyard-*.dist-info")

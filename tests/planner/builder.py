@@ -13,7 +13,7 @@ RUN_SAMPLES = 36_000_000  # ten hours on one GPU of SAMPLES_PER_SECOND
 
 
 def workload(**changes: Any) -> Workload:
-    """One V100 does 1,000 samples a second at any batch, so a run on one takes ten hours."""
+    """One V100 does 1,000 samples per second at any batch, so a run on one takes ten hours."""
     return Workload.model_validate(
         {
             "name": "known",
@@ -37,7 +37,7 @@ def offer(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def plan(*offers: dict[str, Any], **changes: Any) -> Plan:
-    """Only the given offers, at one batch and without remedies, unless said otherwise."""
+    """Only the given offers, at one batch and without remedies, unless changed."""
     search_changes = changes.pop("search", {})
     return Plan.model_validate(
         {
@@ -58,6 +58,6 @@ def plan(*offers: dict[str, Any], **changes: Any) -> Plan:
     )
 
 
-def candidates(asked: Plan) -> Candidates:
-    assert isinstance(asked.workload, Workload)
-    return search(asked, asked.workload, models().get("resnet50"))
+def candidates(spec: Plan) -> Candidates:
+    assert isinstance(spec.workload, Workload)
+    return search(spec, spec.workload, models().get("resnet50"))

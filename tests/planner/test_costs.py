@@ -1,20 +1,20 @@
-"""Costs by hand: a run takes ten hours on one V100, and there are ten a month for three years."""
+"""Costs by hand: a run takes ten hours on one V100, and there are ten per month for three years."""
 
 import pytest
 
-from gpuyard.facility.fabric import HostPorts, TypicalFloor, bill_of, cheapest_fabric
+from gpuyard.facility.fabric import HostPorts, TypicalFloor, find_cheapest_fabric
 from gpuyard.planner import Choice
-from gpuyard.planner.search import plan_result
+from gpuyard.planner.search import build_result
 from gpuyard.specs.plan import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 
 HOURS_PER_YEAR = 8766.0
 
 
-def winner(asked: Plan) -> Choice:
-    found = plan_result(candidates(asked), workload())
-    assert found.winner is not None
-    return found.winner
+def winner(spec: Plan) -> Choice:
+    result = build_result(candidates(spec), workload())
+    assert result.winner is not None
+    return result.winner
 
 
 def test_on_demand_pays_for_the_hours_of_the_run() -> None:
@@ -26,50 +26,50 @@ def test_on_demand_pays_for_the_hours_of_the_run() -> None:
 
 
 def test_rented_machines_are_paid_while_they_start() -> None:
-    asked = plan(
+    spec = plan(
         offer("a", rent="$3/h"),
         renting={"start": "30 min", "data": "0 B", "results": "0 B"},
         search={"ways": ["on-demand"]},
     )
-    assert winner(asked).usd_per_run == pytest.approx(31.5)
-    assert winner(asked).run_seconds == pytest.approx(36_000 + 1800)
+    assert winner(spec).usd_per_run == pytest.approx(31.5)
+    assert winner(spec).run_seconds == pytest.approx(36_000 + 1800)
 
 
 def test_reserved_pays_for_every_hour() -> None:
-    asked = plan(
+    spec = plan(
         offer("a", rent="$3/h"),
-        prices={"reserved_1_year": "40 %"},
+        prices={"reserved_1_year": "40%"},
         search={"ways": ["reserved-1-year"]},
     )
-    chosen = winner(asked)
+    chosen = winner(spec)
     assert chosen.total_usd == pytest.approx(3 * HOURS_PER_YEAR * 3 * 0.6)
     assert chosen.usd_per_run == pytest.approx(chosen.total_usd / 360)
-    assert chosen.utilisation == pytest.approx(100 / 730.5)
+    assert chosen.utilization == pytest.approx(100 / 730.5)
     assert not chosen.price_is_assumed  # the plan says it
 
 
 def test_spot_takes_longer_and_is_paid_for_longer() -> None:
-    asked = plan(
+    spec = plan(
         offer("a", spot="$1/h"),
         spot={"interruptions_per_hour": 0.5, "checkpoint": "1 min", "restart": "10 min"},
         search={"ways": ["spot"]},
     )
-    chosen = winner(asked)
+    chosen = winner(spec)
     assert chosen.run_seconds > 36_000
     assert chosen.usd_per_run == pytest.approx(chosen.run_seconds / 3600)
-    calm = winner(asked.model_copy(update={"spot": asked.spot.model_copy(
+    calm = winner(spec.model_copy(update={"spot": spec.spot.model_copy(
         update={"interruptions_per_hour": 0.0})}))  # fmt: skip
     assert calm.usd_per_run == pytest.approx(10.0)
 
 
 def test_bought_pays_hardware_power_and_staff() -> None:
-    asked = plan(
+    spec = plan(
         offer("a", buy="$7200", power="1 kW"),
         site={"electricity": "$0.10/kWh", "pue": 1.5},
         owning={"staff_hours_per_month": 1, "staff": "$50/h"},
         search={"ways": ["buy"]},
     )
-    chosen = winner(asked)
+    chosen = winner(spec)
     energy = 360 * 10 * 1.0 * 1.5 * 0.10  # only while it runs
     assert chosen.total_usd == pytest.approx(7200 + energy + 36 * 50)
     assert chosen.watts == pytest.approx(1500)
@@ -77,7 +77,7 @@ def test_bought_pays_hardware_power_and_staff() -> None:
 
 
 def test_a_bought_machine_that_waits_draws_power_and_fails() -> None:
-    def asked(**owning: object) -> Plan:
+    def create_plan(**owning: object) -> Plan:
         return plan(
             offer("a", buy="$7200", power="1 kW"),
             site={"electricity": "$0.10/kWh", "pue": 1.5},
@@ -85,10 +85,10 @@ def test_a_bought_machine_that_waits_draws_power_and_fails() -> None:
             search={"ways": ["buy"]},
         )
 
-    plain, idle = winner(asked()), winner(asked(idle_power="30 %"))
+    plain, idle = winner(create_plan()), winner(create_plan(idle_power="30%"))
     waiting_hours = 36 * 730.5 - 360 * 10
     assert idle.total_usd - plain.total_usd == pytest.approx(waiting_hours * 0.3 * 1.5 * 0.10)
-    failing = winner(asked(failure="$5000"))
+    failing = winner(create_plan(failure="$5000"))
     assert failing.total_usd > plain.total_usd
 
 
@@ -104,42 +104,46 @@ def test_colocation_comes_on_top() -> None:
 
 
 def test_more_runs_than_one_machine_can_do_need_more_machines() -> None:
-    asked = plan(offer("a", buy="$1000"), runs_per_month=200, search={"ways": ["buy"]})
-    chosen = winner(asked)
-    assert chosen.clusters == 4  # 2,000 h a month on machines that work 80 % of 730.5 h
-    assert chosen.utilisation == pytest.approx(2000 / (4 * 730.5))
+    spec = plan(offer("a", buy="$1000"), runs_per_month=200, search={"ways": ["buy"]})
+    chosen = winner(spec)
+    assert chosen.clusters == 4  # 2,000 h a month on machines that work 80% of 730.5 h
+    assert chosen.utilization == pytest.approx(2000 / (4 * 730.5))
 
 
 def test_runs_grow_with_the_people() -> None:
-    asked = plan(
+    spec = plan(
         offer("a", rent="$1/h"),
         people={"researchers": 12, "hires_per_year": 4},
         search={"ways": ["on-demand"]},
     )
-    found = plan_result(candidates(asked), workload())
-    assert found.goal.runs_per_month_at_end == pytest.approx(20)
-    assert found.goal.runs == pytest.approx(36 * 15)
+    result = build_result(candidates(spec), workload())
+    assert result.goal.runs_per_month_at_end == pytest.approx(20)
+    assert result.goal.runs == pytest.approx(36 * 15)
 
 
 @pytest.mark.parametrize("machines", [2, 4, 12])
-def test_a_network_costs_what_facility_designs(machines: int) -> None:
+def test_a_network_costs_as_much_as_the_facility_design(machines: int) -> None:
     several = offer("a", buy="$1000", network={"link": "ethernet-10g"})
     free = {"owning": {"staff": "$0/h"}, "site": {"electricity": "$0/kWh"}}
     bought = winner(plan(several, **free, search={"ways": ["buy"], "nodes": [machines]}))
-    design = cheapest_fabric(HostPorts(10, "ethernet"), machines, TypicalFloor.of(machines))
-    assert bought.total_usd - 1000 * machines == pytest.approx(bill_of(design).total_usd)
-    assert bought.network_usd == pytest.approx(bill_of(design).total_usd)
+    design = find_cheapest_fabric(
+        HostPorts(10, "ethernet"), machines, TypicalFloor.from_node_count(machines)
+    )
+    assert bought.total_usd - 1000 * machines == pytest.approx(design.bill.total_usd)
+    assert bought.network_usd == pytest.approx(design.bill.total_usd)
     assert design.kind == "direct" or design.switch.name in bought.network_price_source
     assert "2026" in bought.network_price_source
 
 
 def test_a_machine_that_brings_its_cards_pays_for_switches_and_cables_only() -> None:
     free = {"owning": {"staff": "$0/h"}, "site": {"electricity": "$0/kWh"}}
-    asked = plan(prices={"servers": [{"machine": "dgx-1-v100", "price": "$1000"}]}, **free,
+    spec = plan(prices={"servers": [{"machine": "dgx-1-v100", "price": "$1000"}]}, **free,
                  search={"offers": ["dgx-1-v100"], "ways": ["buy"], "nodes": [4]})  # fmt: skip
-    bought = winner(asked)
-    design = cheapest_fabric(HostPorts(100, "infiniband", 4), 4, TypicalFloor.of(4))
-    bill = bill_of(design)
+    bought = winner(spec)
+    design = find_cheapest_fabric(
+        HostPorts(100, "infiniband", 4), 4, TypicalFloor.from_node_count(4)
+    )
+    bill = design.bill
     assert bought.network_usd == pytest.approx((bill.total_usd or 0) - bill.cards_usd)
 
 

@@ -1,4 +1,4 @@
-"""The answer first: what the choice is, what comes next to it, and what would change it."""
+"""The choice, its runners-up, and what would change the decision."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_plan
 from gpuyard.planner import PlanResult, make_plan
-from gpuyard.planner.search import plan_result
+from gpuyard.planner.search import build_result
 from gpuyard.specs import KnownThroughput
 from tests.planner.builder import candidates, offer, plan, workload
 
@@ -16,24 +16,24 @@ FREE = {"owning": {"staff": "$0/h"}, "site": {"electricity": "$0/kWh"}}
 
 
 @pytest.fixture(scope="module")
-def found() -> PlanResult:
+def result() -> PlanResult:
     return make_plan(read_plan(EXAMPLE))
 
 
-def test_the_plans_choice_stands_beside_the_choice_alone() -> None:
+def test_only_the_chosen_size_is_called_the_choice() -> None:
     # the same server in three sizes: only the size that is chosen is the choice
     several = offer("a", buy="$1000", power="100 W", network={"link": "ethernet-10g"})
-    asked = plan(several, **FREE, search={"ways": ["buy"], "nodes": [1, 2, 4]})
-    result = plan_result(candidates(asked), workload())
+    spec = plan(several, **FREE, search={"ways": ["buy"], "nodes": [1, 2, 4]})
+    result = build_result(candidates(spec), workload())
     assert result.winner is not None and result.winner.nodes == 1
-    said = [a for a in result.alternatives if a.sentence.startswith("This is the plan's choice")]
-    assert all(a.choice is not None and a.choice.nodes == 1 for a in said)
-    told = {a.name: a.sentence for a in result.alternatives}
-    assert "but a finished run costs" in told["several bought machines on a 10 Gbit/s network"]
+    chosen = [a for a in result.alternatives if a.sentence.startswith("This is the plan's choice")]
+    assert all(a.choice is not None and a.choice.nodes == 1 for a in chosen)
+    sentences = {a.name: a.sentence for a in result.alternatives}
+    assert "but a finished run costs" in sentences["several bought machines on a 10 Gbit/s network"]
 
 
-def test_the_choice_costs_the_same_wherever_it_stands() -> None:
-    # a batch of 128 is 2 % cheaper than the workload's own of 64, which is taken
+def test_the_choice_costs_the_same_in_every_table() -> None:
+    # a batch of 128 is 2% cheaper than the workload's own of 64, which is used
     known = workload(
         measured=[
             {"gpu": "v100-sxm2-16gb", "batch_per_gpu": batch, "samples_per_second": speed}
@@ -41,26 +41,26 @@ def test_the_choice_costs_the_same_wherever_it_stands() -> None:
         ]
     )
     search = {"ways": ["on-demand"], "nodes": [1], "batch": [64, 128]}
-    made = plan(offer("ours", rent="$1/h"), workload=known, search=search)
-    result = plan_result(candidates(made), known)
+    spec = plan(offer("ours", rent="$1/h"), workload=known, search=search)
+    result = build_result(candidates(spec), known)
     assert result.winner is not None and result.winner.batch_per_gpu == 64
     (same,) = (o for o in result.alternatives if o.sentence.startswith("This is the plan's choice"))
     assert same.choice == result.winner
 
 
-def test_the_front_is_short_and_keeps_the_budget(found: PlanResult) -> None:
-    assert 1 < len(found.front) <= 12
-    assert all(choice.in_budget for choice in found.front)
+def test_the_front_is_short_and_keeps_the_budget(result: PlanResult) -> None:
+    assert 1 < len(result.front) <= 12
+    assert all(choice.in_budget for choice in result.front)
 
 
-def test_the_cheapest_of_a_kind_is_named(found: PlanResult) -> None:
-    for other in found.alternatives:
+def test_the_cheapest_of_a_kind_is_named(result: PlanResult) -> None:
+    for other in result.alternatives:
         if other.choice is not None and "anywhere" in other.name:
             assert other.choice.name in other.sentence
 
 
 def test_up_to_three_alternatives_none_of_which_is_the_choice() -> None:
-    asked = plan(
+    spec = plan(
         offer("ours", buy="$9000"),
         offer("cloud", rent="$3/h"),
         offer("fast cloud", rent="$30/h", gpus=8, topology="nvlink-hybrid-cube-mesh"),
@@ -69,7 +69,7 @@ def test_up_to_three_alternatives_none_of_which_is_the_choice() -> None:
         time_per_run="12 h",
         search={"ways": ["buy", "on-demand"], "nodes": [1]},
     )
-    result = plan_result(candidates(asked), workload())
+    result = build_result(candidates(spec), workload())
     assert result.winner is not None and result.winner.offer == "ours"
     assert [(a.name, a.choice.offer if a.choice else "") for a in result.runners_up] == [
         ("the best when rented on demand", "cloud"),
@@ -79,33 +79,33 @@ def test_up_to_three_alternatives_none_of_which_is_the_choice() -> None:
     assert all(a.sentence for a in result.runners_up)
 
 
-def test_it_says_at_how_many_runs_renting_wins() -> None:
+def test_the_number_of_runs_at_which_renting_wins_is_shown() -> None:
     # $9,000 over 360 runs are $25; rented they are $30. With half of the runs it is $50 against $30
-    asked = plan(offer("ours", buy="$9000"), offer("cloud", rent="$3/h"), **FREE,
+    spec = plan(offer("ours", buy="$9000"), offer("cloud", rent="$3/h"), **FREE,
                  search={"ways": ["buy", "on-demand"], "nodes": [1]})  # fmt: skip
-    result = plan_result(candidates(asked), workload())
+    result = build_result(candidates(spec), workload())
     assert result.winner is not None and result.winner.offer == "ours"
     (words,) = [w for w in result.would_change if "half as many runs" in w]
     assert "cloud, rented on demand" in words and "$30.00" in words and "$50.00" in words
-    (near,) = [w for w in result.would_change if "20 %" in w]
+    (near,) = [w for w in result.would_change if "20%" in w]
     assert "cloud" in near
 
 
-def test_where_two_costs_overlap_it_says_which_run_would_settle_it() -> None:
-    def asked(other: str) -> PlanResult:
+def test_if_two_costs_overlap_the_answer_names_the_deciding_run() -> None:
+    def solve(other: str) -> PlanResult:
         two = (offer("ours", rent="$3/h", gpus=2), offer("theirs", rent=other, gpus=2))
-        made = plan(*two, **FREE, search={"ways": ["on-demand"], "nodes": [1]})
-        return plan_result(candidates(made), workload())
+        spec = plan(*two, **FREE, search={"ways": ["on-demand"], "nodes": [1]})
+        return build_result(candidates(spec), workload())
 
-    near = asked("$3.20/h")
+    near = solve("$3.20/h")
     assert near.winner is not None and near.winner.offer == "ours"
     (words,) = [w for w in near.would_change if "the choice is open" in w]
     assert "theirs, rented on demand" in words and "would settle it: below" in words
-    assert not any("the choice is open" in w for w in asked("$30/h").would_change)
+    assert not any("the choice is open" in w for w in solve("$30/h").would_change)
 
 
 def test_it_names_the_smaller_run_that_tells_most_of_an_open_choice() -> None:
-    def asked(*figures: dict[str, object]) -> str:
+    def solve(*figures: dict[str, object]) -> str:
         several = {
             "gpus": 8,
             "topology": "nvlink-hybrid-cube-mesh",
@@ -116,32 +116,32 @@ def test_it_names_the_smaller_run_that_tells_most_of_an_open_choice() -> None:
         trained = trained.model_copy(
             update={"measured": (*trained.measured, *map(KnownThroughput.model_validate, figures))}
         )
-        made = plan(*two, **FREE, workload=trained, time_per_run="45 min",
+        spec = plan(*two, **FREE, workload=trained, time_per_run="45 min",
                     search={"ways": ["on-demand"], "nodes": [1, 2, 4]})  # fmt: skip
-        result = plan_result(candidates(made), trained)
+        result = build_result(candidates(spec), trained)
         assert result.winner is not None and result.winner.nodes > 1
         return next(w for w in result.would_change if "the choice is open" in w)
 
-    assert re.search(
-        r"A smaller run tells much of it: \d+ GPUs on \d nodes? with .* ±\d+ % → ±\d+ %", asked()
-    )
+    assert re.search(r"smaller run.*\d+ GPUs on \d nodes? with .* ±\d+% → ±\d+%", solve())
     known = {"gpu": "v100-sxm2-16gb", "batch_per_gpu": 64}
     once = known | {"gpus": 8, "samples_per_second": 7700}
     again = known | {"gpus": 16, "nodes": 2, "network": "100 Gbit/s", "samples_per_second": 15200}
-    assert "Less tells" not in asked(once, again)
+    assert "smaller run" not in solve(once, again)
 
 
-def test_it_says_what_the_deadline_costs_and_which_price_is_old(found: PlanResult) -> None:
-    assert any("The time limit costs" in words for words in found.would_change)
-    assert any("2019-12-31" in words for words in found.would_change)
-    assert not any("The time limit costs" in words for words in found.reasons)
+def test_the_cost_of_the_deadline_and_old_prices_are_shown(result: PlanResult) -> None:
+    assert any("The time limit costs" in words for words in result.would_change)
+    assert any("2019-12-31" in words for words in result.would_change)
+    assert not any("The time limit costs" in words for words in result.reasons)
 
 
 def test_nothing_that_meets_the_goal_is_both_cheaper_and_faster_than_the_choice() -> None:
     result = make_plan(read_plan(EXAMPLE.with_name("owned.plan.yaml")))
     chosen = result.winner
     assert chosen is not None and chosen.rest is not None
-    others = [one for one in (*result.runners_up, *result.alternatives) if one.choice is not None]
+    others = [
+        other for other in (*result.runners_up, *result.alternatives) if other.choice is not None
+    ]
     for other in others:
         assert other.choice is not None
         if other.choice.allowed and other.choice.meets_goal:
@@ -149,6 +149,8 @@ def test_nothing_that_meets_the_goal_is_both_cheaper_and_faster_than_the_choice(
         if other.choice.run_seconds < chosen.run_seconds:
             assert "no faster" not in other.sentence, other.sentence
     # the row of the choice is on the front, and so is what costs hardly more and is twice as fast
-    assert [c.same_machines(chosen) for c in result.front].count(True) == 1
-    bought = next(one.choice for one in result.runners_up if one.name == "the best when bought")
-    assert bought is not None and any(c.same_machines(bought) for c in result.front)
+    assert [c.has_same_machines(chosen) for c in result.front].count(True) == 1
+    bought = next(
+        other.choice for other in result.runners_up if other.name == "the best when bought"
+    )
+    assert bought is not None and any(c.has_same_machines(bought) for c in result.front)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from gpuyard.catalog.prices import chassis, gpu_prices
 from gpuyard.catalog.specfiles import read_plan
 from gpuyard.catalog.tiers import tiers
-from gpuyard.planner.playbook import Team, advise, team_of
-from gpuyard.planner.playbook.rulebook import rulebook
+from gpuyard.planner.playbook import Team, advise, read_team
+from gpuyard.planner.rulebook import load_rulebook
 from tests.docs.test_docs import COMMANDS
 from tests.planner.builder import offer, plan
 
@@ -46,11 +46,11 @@ def test_every_team_gets_an_answer(team: Team) -> None:
 
 
 @given(team=TEAMS)
-def test_who_may_not_let_data_out_is_never_sent_to_a_colocation(team: Team) -> None:
+def test_teams_whose_data_must_stay_are_never_sent_to_a_colocation(team: Team) -> None:
     advice = advise(team)
     named = {advice.stage, advice.next.stage if advice.next else ""}
     assert not (team.data_stays and "colocation" in named)
-    assert team.data_stays or "a data centre of your own" not in named | {advice.stage_name}
+    assert team.data_stays or "your own data center" not in named | {advice.stage_name}
 
 
 def test_commands_are_for_this_team() -> None:
@@ -63,7 +63,7 @@ def test_commands_are_for_this_team() -> None:
 def test_a_larger_team_is_never_at_an_earlier_stage(team: Team, more: int) -> None:
     from dataclasses import replace
 
-    order = [stage.id for stage in rulebook().stage]
+    order = [stage.id for stage in load_rulebook().stage]
     larger = replace(team, researchers=team.researchers + more, gpus=team.gpus + more)
     assert order.index(advise(larger).stage) >= order.index(advise(team).stage)
 
@@ -83,12 +83,12 @@ def test_a_larger_team_is_never_at_an_earlier_stage(team: Team, more: int) -> No
         (Team(researchers=200, gpus=2000), "colocation", "hybrid"),
     ],
 )  # fmt: skip
-def test_teams_that_people_know(team: Team, stage: str, where: str) -> None:
+def test_typical_teams(team: Team, stage: str, where: str) -> None:
     advice = advise(team)
     assert (advice.stage, advice.where) == (stage, where)
 
 
-def test_growth_says_when_the_next_step_comes() -> None:
+def test_growth_shows_when_the_next_stage_begins() -> None:
     advice = advise(Team(researchers=2, hires_per_year=4, gpus=4))
     assert advice.stage == "workstation-each"
     assert advice.next is not None
@@ -97,14 +97,14 @@ def test_growth_says_when_the_next_step_comes() -> None:
 
 
 def test_a_plan_file_answers_all_questions() -> None:
-    asked = read_plan(EXAMPLE)
-    answer = team_of(asked, EXAMPLE.parent)
+    spec = read_plan(EXAMPLE)
+    answer = read_team(spec, EXAMPLE.parent)
     team, source, figures = answer.team, answer.gpus_from, answer.figures
     assert figures is not None and figures.source.startswith("the plan: ")
     assert (team.researchers, team.hires_per_year, team.data_stays) == (12, 4, True)
     assert team.gpus >= 1 and source.startswith("the plan's choice")
-    own = asked.playbook.model_copy(update={"gpus_now": 30})
-    answer = team_of(asked.model_copy(update={"playbook": own}), EXAMPLE.parent)
+    own = spec.playbook.model_copy(update={"gpus_now": 30})
+    answer = read_team(spec.model_copy(update={"playbook": own}), EXAMPLE.parent)
     assert (answer.team.gpus, answer.gpus_from) == (30, "the plan's file")
 
 
@@ -119,26 +119,26 @@ def test_a_plan_file_answers_all_questions() -> None:
 def test_the_playbook_is_where_the_plan_is(
     prices: dict[str, str], ways: list[str], where: str
 ) -> None:
-    asked = plan(offer("a", **prices), search={"ways": ways})
-    steady_and_big = asked.playbook.model_copy(update={"data": 5e13, "load": "spiky"})
-    answer = team_of(asked.model_copy(update={"playbook": steady_and_big}), EXAMPLE.parent)
+    spec = plan(offer("a", **prices), search={"ways": ways})
+    steady_and_big = spec.playbook.model_copy(update={"data": 5e13, "load": "spiky"})
+    answer = read_team(spec.model_copy(update={"playbook": steady_and_big}), EXAMPLE.parent)
     assert answer.where == where
     advice = advise(answer.team, answer=answer)
     assert advice.where == where
     assert advice.reasons[0].startswith("The plan's choice: a, ")
-    # big data speaks for own machines, a spiky load for a cloud: one of them against the choice
+    # big data favors owning, a spiky load favors a cloud, so one of them is against the choice
     assert sum(words.startswith("A rule of thumb against it") for words in advice.reasons) == 1
 
 
 def test_a_plan_without_a_choice_leaves_it_to_the_rules() -> None:
-    asked = plan(offer("a", rent="$1/h"), time_per_run="1 min", search={"ways": ["on-demand"]})
-    answer = team_of(asked, EXAMPLE.parent)
+    spec = plan(offer("a", rent="$1/h"), time_per_run="1 min", search={"ways": ["on-demand"]})
+    answer = read_team(spec, EXAMPLE.parent)
     advice = advise(answer.team, answer=answer)
     assert (answer.where, advice.where) == (None, "on-premises")
-    assert advice.reasons[0].startswith("The plan finds no option that meets its goal")
+    assert advice.reasons[0].startswith("No option of the plan")
 
 
-COMMAND_LINES = sorted({line for stage in rulebook().stage for line in stage.commands})
+COMMAND_LINES = sorted({line for stage in load_rulebook().stage for line in stage.commands})
 
 
 def test_commands_have_the_numbers_of_the_team() -> None:
@@ -157,29 +157,29 @@ def test_every_command_of_the_table_exists_with_its_options(line: str) -> None:
     assert options <= COMMANDS[command]
 
 
-def test_on_a_terminal_it_asks() -> None:
+def test_it_asks_questions_on_a_terminal() -> None:
     host, inner = pty.openpty()
-    asking = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "gpuyard", "playbook", "--load", "steady"],
         stdin=inner, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     os.close(inner)
     os.write(host, b"8\n2\n8\n5 TB\nn\nn\n")
-    out, err = asking.communicate(timeout=120)
+    out, err = process.communicate(timeout=120)
     os.close(host)
     assert "How many people train models?" in err
     assert "Is the load" not in err  # answered by an option
-    assert asking.returncode == 0, err
+    assert process.returncode == 0, err
     assert "Stage: a shared server" in out
     assert "8 researchers, 8 GPUs (your answer)" in out
 
 
-def test_commands_carry_the_plans_own_prices() -> None:
-    asked = plan(
+def test_commands_use_the_plans_own_prices() -> None:
+    spec = plan(
         offer("own", buy="$7777"), offer("cloud", rent="$2.50/h"), runs_per_month=60,
         people={"researchers": 3}, playbook={"gpus_now": 6}, search={"ways": ["buy", "on-demand"]},
     )  # fmt: skip
-    answer = team_of(asked, EXAMPLE.parent)
+    answer = read_team(spec, EXAMPLE.parent)
     assert answer.figures is not None
     advice = advise(answer.team, plan_file="x.plan.yaml", answer=answer)
     (growth,) = [line for line in advice.commands if "cost growth" in line]
@@ -188,7 +188,7 @@ def test_commands_carry_the_plans_own_prices() -> None:
     assert advice.prices_from == "the plan: own as given, cloud as given"
 
 
-def test_without_a_plan_they_carry_the_catalogs() -> None:
+def test_commands_without_a_plan_use_catalog_prices() -> None:
     advice = advise(Team(researchers=3, gpus=8))
     assert advice.prices_from is not None and "lambda/gpu_4x_a6000 of 20" in advice.prices_from
     (growth,) = [line for line in advice.commands if "cost growth" in line]
@@ -197,14 +197,14 @@ def test_without_a_plan_they_carry_the_catalogs() -> None:
 
 
 def test_every_stage_names_software_and_what_its_machines_cost() -> None:
-    for stage in rulebook().stage:
-        assert rulebook().tools_of(stage)
+    for stage in load_rulebook().stage:
+        assert load_rulebook().select_tools(stage)
         assert stage.tier in tiers()
     advice = advise(Team(researchers=30, gpus=200))
     names = {tool.name for tool in advice.tools}
     assert {"Slurm", "Kubeflow", "NGC catalog", "MLflow", "Seldon Core"} <= names
     assert all(tool.purpose and tool.url.startswith("https://") for tool in advice.tools)
-    assert 0 < advice.machines.least_usd < advice.machines.most_usd
+    assert 0 < advice.machines.min_usd < advice.machines.max_usd
 
 
 def test_tiers_cost_more_the_larger_they_are() -> None:

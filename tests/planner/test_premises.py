@@ -8,9 +8,9 @@ from gpuyard.catalog import models
 from gpuyard.catalog.specfiles import read_site
 from gpuyard.errors import SpecError
 from gpuyard.planner import make_plan
-from gpuyard.planner.costs import premises_of
+from gpuyard.planner.costs import create_premises
 from gpuyard.planner.result import PlanResult
-from gpuyard.planner.search import plan_result, search
+from gpuyard.planner.search import build_result, search
 from gpuyard.specs.plan import Plan
 from gpuyard.specs.site import Site
 from tests.planner.builder import offer, plan, workload
@@ -19,10 +19,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 ROOM = EXAMPLES / "machine-room.site.yaml"
 
 
-def found(asked: Plan, site: Site) -> PlanResult:
-    known = workload()
-    premises = premises_of(asked, site)
-    return plan_result(search(asked, known, models().get("resnet50"), None, premises), known)
+def solve(spec: Plan, site: Site) -> PlanResult:
+    trained = workload()
+    premises = create_premises(spec, site)
+    return build_result(search(spec, trained, models().get("resnet50"), None, premises), trained)
 
 
 def owning(*ways: str, power: str = "1 kW", runs: int = 10) -> Plan:
@@ -34,7 +34,7 @@ def owning(*ways: str, power: str = "1 kW", runs: int = 10) -> Plan:
 
 def test_a_room_by_hand() -> None:
     # PUE 1.58 is assumed, $0.1278/kWh and $11,000 a kW are the file's; ten years of the room, three here
-    result = found(owning("buy"), read_site(ROOM))
+    result = solve(owning("buy"), read_site(ROOM))
     assert result.winner is not None
     energy = 360 * 10 * 1.58 * 0.1278
     assert result.winner.total_usd == pytest.approx(7200 + energy + 11_000 * 3 / 10)
@@ -53,18 +53,18 @@ def test_a_room_by_hand() -> None:
 
 def test_the_room_holds_so_much() -> None:
     # one rack of 17 kW, though a feed of 208 V, 60 A has √3 × 208 × 60 × 0.8 × 0.98 = 16.9 kW
-    limit = premises_of(owning("buy"), read_site(ROOM)).power
+    limit = create_premises(owning("buy"), read_site(ROOM)).power
     assert limit is not None
     assert limit.watts == pytest.approx(3**0.5 * 208 * 60 * 0.8 * 0.98)
-    result = found(owning("buy", power="6 kW", runs=200), read_site(ROOM))
+    result = solve(owning("buy", power="6 kW", runs=200), read_site(ROOM))
     assert result.winner is None
     assert "draws more than the 16.9 kW that the circuits of Small machine room" in result.verdict
-    result = found(owning("buy", power="17.5 kW"), read_site(ROOM))
+    result = solve(owning("buy", power="17.5 kW"), read_site(ROOM))
     assert "a machine draws more than the 17 kW of a rack there" in result.verdict
 
 
 def test_a_colocation_by_hand() -> None:
-    result = found(owning("buy", "colocate"), read_site(EXAMPLES / "colocation.site.yaml"))
+    result = solve(owning("buy", "colocate"), read_site(EXAMPLES / "colocation.site.yaml"))
     away = next(place for place in result.places if place.way == "colocate")
     assert away.total_usd == pytest.approx(7200 + 360 * 10 * 1.3 * 0.15 + 36 * 184)
     here = next(place for place in result.places if place.way == "buy")
@@ -73,23 +73,23 @@ def test_a_colocation_by_hand() -> None:
 
 def test_a_plan_names_its_site(tmp_path: Path) -> None:
     (tmp_path / "room.site.yaml").write_text(ROOM.read_text(encoding="utf-8"), encoding="utf-8")
-    asked = owning("buy").model_copy(update={"site": "room.site.yaml"})
-    named = make_plan(asked, tmp_path)
-    assert named.winner == found(owning("buy"), read_site(ROOM)).winner
-    with pytest.raises(SpecError, match="there is no such file"):
-        make_plan(asked.model_copy(update={"site": "none.site.yaml"}), tmp_path)
+    spec = owning("buy").model_copy(update={"site": "room.site.yaml"})
+    named = make_plan(spec, tmp_path)
+    assert named.winner == solve(owning("buy"), read_site(ROOM)).winner
+    with pytest.raises(SpecError, match="not found"):
+        make_plan(spec.model_copy(update={"site": "none.site.yaml"}), tmp_path)
 
 
 def test_in_the_building_colocation_is_shown_as_ruled_out() -> None:
-    asked = owning("buy").model_copy(
+    spec = owning("buy").model_copy(
         update={"policy": Plan.model_fields["policy"].default.model_copy(update={"data_stays": True})}
     )  # fmt: skip
-    result = found(asked, read_site(ROOM))
+    result = solve(spec, read_site(ROOM))
     assert result.places[1].broken_rules == ("data may not leave the building",)
 
 
 @pytest.mark.parametrize(
-    ("site", "usd", "place", "said"),
+    ("site", "usd", "place", "text"),
     [
         ({}, 0.149, "US", "the default, as no country is given"),
         ({"country": "DE"}, 0.2571, "DE", "Germany"),
@@ -98,15 +98,15 @@ def test_in_the_building_colocation_is_shown_as_ruled_out() -> None:
     ],
 )
 def test_the_price_of_electricity_is_that_of_the_country(
-    site: dict[str, str], usd: float, place: str | None, said: str
+    site: dict[str, str], usd: float, place: str | None, text: str
 ) -> None:
-    asked = plan(
+    spec = plan(
         offer("a", buy="$7200", power="1 kW"), owning={"staff": "$0/h"}, site=site,
         search={"ways": ["buy"]},
     )  # fmt: skip
-    known = workload()
-    result = plan_result(search(asked, known, models().get("resnet50")), known)
+    trained = workload()
+    result = build_result(search(spec, trained, models().get("resnet50")), trained)
     assert result.winner is not None and result.electricity is not None
     assert result.winner.total_usd == pytest.approx(7200 + 360 * 10 * 1.58 * usd)
     assert result.electricity.place == place
-    assert any(words.startswith("Electricity:") and said in words for words in result.assumptions)
+    assert any(words.startswith("Electricity:") and text in words for words in result.assumptions)

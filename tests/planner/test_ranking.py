@@ -1,4 +1,4 @@
-"""What ranking promises: nothing beats the front, the cheapest that meets the goal wins."""
+"""Ranking: no candidate beats the front, and the cheapest one that meets the goal wins."""
 
 import itertools
 
@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.planner.ranking import HARDLY_WORSE, pareto_front, plainest, rank
-from gpuyard.planner.search import plan_result
+from gpuyard.planner.ranking import SIMPLICITY_TOLERANCE, find_simplest_setting, pareto_front, rank
+from gpuyard.planner.search import build_result
 from gpuyard.specs.plan import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 
@@ -15,7 +15,7 @@ POINTS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=40)
 
 
 @given(points=POINTS, drop=st.sets(st.integers(0, 39)))
-def test_the_front_is_exactly_what_nobody_beats(
+def test_the_front_is_exactly_the_undominated_points(
     points: list[tuple[int, int]], drop: set[int]
 ) -> None:
     first = np.array([p[0] for p in points], dtype=float)
@@ -32,7 +32,7 @@ def test_the_front_is_exactly_what_nobody_beats(
     assert all(first[a] < first[b] for a, b in itertools.pairwise(front))
 
 
-def asked(prices: list[float], limit_hours: float = 20.0) -> Plan:
+def create_plan(prices: list[float], limit_hours: float = 20.0) -> Plan:
     offers = [
         offer(f"o{i}", rent=f"${p:.4f}/h", gpus=2 ** (i % 4), network={"link": "ethernet-100g"})
         for i, p in enumerate(prices)
@@ -50,17 +50,17 @@ PRICES = st.lists(st.floats(0.01, 50), min_size=1, max_size=6)
 @settings(max_examples=25, deadline=None)
 @given(prices=PRICES, limit=st.floats(0.5, 20))
 def test_the_winner_is_the_cheapest_that_meets_the_goal(prices: list[float], limit: float) -> None:
-    table = candidates(asked(prices, limit))
+    table = candidates(create_plan(prices, limit))
     ranking = rank(table)
     usd, seconds = table.costs.usd_per_run, table.costs.run_seconds
     meets = [i for i in range(len(table)) if seconds[i] <= limit * 3600]
     assert (ranking.winner is None) == (not meets)
     if ranking.winner is not None:
         assert usd[ranking.winner] == min(usd[i] for i in meets)
-        told = plainest(table, ranking, ranking.winner)
-        assert usd[told] <= usd[ranking.winner] * (1 + HARDLY_WORSE)
-        assert told in meets
-        assert table.offer[told] == table.offer[ranking.winner]
+        simple = find_simplest_setting(table, ranking, ranking.winner)
+        assert usd[simple] <= usd[ranking.winner] * (1 + SIMPLICITY_TOLERANCE)
+        assert simple in meets
+        assert table.offer[simple] == table.offer[ranking.winner]
 
 
 @settings(max_examples=25, deadline=None)
@@ -68,8 +68,8 @@ def test_the_winner_is_the_cheapest_that_meets_the_goal(prices: list[float], lim
 def test_a_higher_price_never_makes_the_plan_cheaper(
     prices: list[float], which: int, factor: float
 ) -> None:
-    dearer = [p * factor if i == which else p for i, p in enumerate(prices)]
-    before, after = (candidates(asked(these)) for these in (prices, dearer))
+    raised = [p * factor if i == which else p for i, p in enumerate(prices)]
+    before, after = (candidates(create_plan(these)) for these in (prices, raised))
     rank_before, rank_after = rank(before), rank(after)
     assert rank_before.winner is not None and rank_after.winner is not None
     cost_before = before.costs.usd_per_run[rank_before.winner]
@@ -82,14 +82,14 @@ def test_a_higher_price_never_makes_the_plan_cheaper(
 def test_a_free_machine_always_wins(prices: list[float], which: int) -> None:
     which %= len(prices)
     free = [0.0 if i == which else p for i, p in enumerate(prices)]
-    found = plan_result(candidates(asked(free)), workload())
-    assert found.winner is not None
-    assert found.winner.offer == f"o{which}"
-    assert found.winner.usd_per_run == 0
+    result = build_result(candidates(create_plan(free)), workload())
+    assert result.winner is not None
+    assert result.winner.offer == f"o{which}"
+    assert result.winner.usd_per_run == 0
 
 
-def test_a_machine_that_is_given_beats_one_that_is_sold() -> None:
-    found = plan_result(
+def test_a_free_machine_beats_one_with_a_price() -> None:
+    result = build_result(
         candidates(
             plan(
                 offer("given", buy="$0", power="500 W"),
@@ -99,30 +99,30 @@ def test_a_machine_that_is_given_beats_one_that_is_sold() -> None:
         ),
         workload(),
     )
-    assert found.winner is not None and found.winner.offer == "given"
+    assert result.winner is not None and result.winner.offer == "given"
 
 
 def test_no_remedy_for_one_percent() -> None:
     fast = offer("a", rent="$1/h", gpus=8, topology="nvlink-hybrid-cube-mesh")
-    asked = plan(fast, search={"ways": ["on-demand"], "nodes": [1],
+    spec = plan(fast, search={"ways": ["on-demand"], "nodes": [1],
                                "remedies": ["none", "fp16-gradients", "accumulation"]})  # fmt: skip
-    found = plan_result(candidates(asked), workload())
-    assert found.winner is not None and found.winner.remedy == "none"
+    result = build_result(candidates(spec), workload())
+    assert result.winner is not None and result.winner.remedy == "none"
 
 
 def test_a_remedy_where_it_pays() -> None:
     slow = offer("a", rent="$1/h", gpus=8, topology="nvlink-hybrid-cube-mesh",
                  network={"link": "ethernet-1g"})  # fmt: skip
-    asked = plan(
+    spec = plan(
         slow, search={"ways": ["on-demand"], "nodes": [4], "remedies": ["none", "powersgd"]}
     )
-    found = plan_result(candidates(asked), workload())
-    assert found.winner is not None and found.winner.remedy == "powersgd"
-    assert found.winner.effective_gpus < 32
+    result = build_result(candidates(spec), workload())
+    assert result.winner is not None and result.winner.remedy == "powersgd"
+    assert result.winner.effective_gpus < 32
 
 
-def test_a_plain_setting_never_makes_the_choice_dearer_than_other_machines() -> None:
-    # a batch of 128 is 2 % cheaper than the workload's own of 64, and other machines are in between
+def test_a_simple_setting_never_costs_more_than_other_machines() -> None:
+    # a batch of 128 is 2% cheaper than the workload's own of 64, and other machines are in between
     known = workload(
         measured=[
             {"gpu": gpu, "batch_per_gpu": batch, "samples_per_second": speed}
@@ -134,7 +134,7 @@ def test_a_plain_setting_never_makes_the_choice_dearer_than_other_machines() -> 
     search = {"ways": ["on-demand"], "nodes": [1], "batch": [64, 128]}
     alone = plan(ours, workload=known, search=search)
     both = plan(ours, other, workload=known, search=search)
-    plain, chosen = (plan_result(candidates(one), known).winner for one in (alone, both))
+    plain, chosen = (build_result(candidates(spec), known).winner for spec in (alone, both))
     assert plain is not None and (plain.offer, plain.batch_per_gpu) == ("ours", 64)
     assert chosen is not None and (chosen.offer, chosen.batch_per_gpu) == ("ours", 128)
     assert chosen.usd_per_run < 9.9  # of the other machines

@@ -3,21 +3,21 @@
 import pytest
 
 from gpuyard.catalog import models
-from gpuyard.planner.offers import cloud_data_of
-from gpuyard.planner.search import plan_result
+from gpuyard.planner.offers import estimate_cloud_data
+from gpuyard.planner.search import build_result
 from tests.planner.builder import candidates, offer, plan, workload
 
 
 def total(way: str, **renting: str) -> float:
-    asked = plan(
+    spec = plan(
         offer("a", rent="$3/h", buy="$7200"),
         renting={"start": "0 s", **renting},
-        prices={"reserved_1_year": "40 %"},
+        prices={"reserved_1_year": "40%"},
         search={"ways": [way]},
     )
-    found = plan_result(candidates(asked), workload())
-    assert found.winner is not None
-    return found.winner.total_usd
+    result = build_result(candidates(spec), workload())
+    assert result.winner is not None
+    return result.winner.total_usd
 
 
 def test_by_hand() -> None:
@@ -39,9 +39,9 @@ def test_reserved_has_it_too_and_bought_does_not() -> None:
 
 def test_without_sizes_they_follow_from_the_workload() -> None:
     profile = models().get("resnet50")
-    known = workload(dataset={"samples": 1000, "bytes_per_sample": "110 kB"})
-    data = cloud_data_of(plan(renting={}), known, profile)
+    trained = workload(dataset={"samples": 1000, "bytes_per_sample": "110 kB"})
+    data = estimate_cloud_data(plan(renting={}), trained, profile)
     assert data.stored_gb == pytest.approx(0.11)
     assert data.out_gb_per_run == pytest.approx(12 * profile.parameters / 1e9)
-    plain = cloud_data_of(plan(renting={}), workload(dataset={"samples": 1000}), profile)
+    plain = estimate_cloud_data(plan(renting={}), workload(dataset={"samples": 1000}), profile)
     assert plain.stored_gb == pytest.approx(profile.input_bytes * 1000 / 1e9)

@@ -8,13 +8,13 @@ from gpuyard.planner.throughput import (
     Grid,
     MachineShape,
     Throughputs,
-    _inside_like,
-    inside_of,
+    _compute_rates_once,
+    compute_machine_rates,
+    find_compute_lines,
     predict_shapes,
-    usable_lines,
 )
-from gpuyard.predict import predict, predict_cluster, scenario_of
-from gpuyard.predict.explain.remedies import proposals
+from gpuyard.predict import create_scenario, predict, predict_cluster
+from gpuyard.predict.explain.remedies import list_proposals
 from gpuyard.predict.table import Placement
 from gpuyard.specs import Cluster, MachineSpec, Network, Precision, Workload
 from gpuyard.specs.plan import RemedyName
@@ -33,8 +33,8 @@ SHAPES = [
 ]  # fmt: skip
 
 
-def found(remedies: tuple[RemedyName, ...] = ("none",)) -> Throughputs:
-    lines = usable_lines(WORKLOAD, PROFILE, [shape.gpu for shape in SHAPES])
+def predict_all(remedies: tuple[RemedyName, ...] = ("none",)) -> Throughputs:
+    lines = find_compute_lines(WORKLOAD, PROFILE, [shape.gpu for shape in SHAPES])
     return predict_shapes(WORKLOAD, PROFILE, SHAPES, lines, Grid((1, 2, 5), (32, 64), remedies))
 
 
@@ -43,8 +43,8 @@ def cluster(shape: MachineShape, nodes: int) -> Cluster:
     return Cluster(name="c", nodes=nodes, machine=machine, network=shape.network)
 
 
-def test_every_row_is_what_predict_says() -> None:
-    table = found()
+def test_every_row_equals_a_prediction() -> None:
+    table = predict_all()
     assert table.rows == 2 + 4 + 4 + 2 + 4
     for i in range(table.rows):
         shape = SHAPES[table.shape[i]]
@@ -64,22 +64,24 @@ def test_every_row_is_what_predict_says() -> None:
     [("fp16-gradients", "16-bit"), ("accumulation", "accumulation"), ("powersgd", "PowerSGD")],
 )
 def test_remedies_are_those_of_relief(remedy: RemedyName, words: str) -> None:
-    table = found(("none", remedy))
+    table = predict_all(("none", remedy))
     checked = 0
     for i in np.flatnonzero((table.remedy == 1) & (table.batch_per_gpu == 64)):
         shape, nodes = SHAPES[table.shape[i]], int(table.nodes[i])
         here = Placement(nodes * shape.gpus, nodes, shape.gpus)
-        scenario = scenario_of(WORKLOAD, PROFILE, cluster(shape, nodes))
-        (proposal,) = [p for p in proposals(scenario, here) if words in p.what]
+        scenario = create_scenario(WORKLOAD, PROFILE, cluster(shape, nodes))
+        (proposal,) = [p for p in list_proposals(scenario, here) if words in p.change]
         assert table.samples_per_second[i] == pytest.approx(proposal.rate(here))
         checked += 1
     assert checked == 7
 
 
-def test_each_precision_is_a_row_and_what_predict_says() -> None:
+def test_each_precision_is_a_row_that_equals_a_prediction() -> None:
     spec = WORKLOAD.model_copy(update={"precision": None})
-    asked: tuple[Precision, ...] = ("tf32", "fp32", "bf16")
-    lines = usable_lines(spec, PROFILE, [shape.gpu for shape in SHAPES], precisions=asked)
+    precisions: tuple[Precision, ...] = ("tf32", "fp32", "bf16")
+    lines = find_compute_lines(
+        spec, PROFILE, [shape.gpu for shape in SHAPES], precisions=precisions
+    )
     assert list(lines["v100-sxm2-16gb"]) == ["fp32", "bf16"]
     assert list(lines["h100-sxm5-80gb"]) == ["tf32", "fp32", "bf16"]
     table = predict_shapes(spec, PROFILE, SHAPES, lines, Grid((1, 2), (64,), ("none", "powersgd")))
@@ -97,20 +99,20 @@ def test_each_precision_is_a_row_and_what_predict_says() -> None:
         assert table.memory_bytes[i] == pytest.approx(p.memory_bytes)
 
 
-def test_no_shape_is_no_row() -> None:
+def test_an_empty_list_of_shapes_gives_no_rows() -> None:
     assert predict_shapes(WORKLOAD, PROFILE, [], {}, Grid((1, 2), (32,), ("none",))).rows == 0
 
 
 def test_a_long_table_is_predicted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = found(("none", "powersgd"))
+    whole = predict_all(("none", "powersgd"))
     monkeypatch.setattr("gpuyard.predict.table.CHUNK_ROWS", 5)
-    parts = found(("none", "powersgd"))
+    parts = predict_all(("none", "powersgd"))
     assert np.array_equal(parts.samples_per_second, whole.samples_per_second)
     assert np.array_equal(parts.low, whole.low)
 
 
-def test_the_strategy_is_one_of_what_is_combined() -> None:
-    lines = usable_lines(WORKLOAD, PROFILE, [shape.gpu for shape in SHAPES])
+def test_strategies_are_part_of_the_combinations() -> None:
+    lines = find_compute_lines(WORKLOAD, PROFILE, [shape.gpu for shape in SHAPES])
     grid = Grid((1, 2), (64,), ("none",), strategy="parameter-server")
     table = predict_shapes(WORKLOAD, PROFILE, SHAPES, lines, grid)
     row = int(np.flatnonzero((table.shape == 1) & (table.nodes == 2))[0])
@@ -121,38 +123,41 @@ def test_the_strategy_is_one_of_what_is_combined() -> None:
 
 
 def test_accumulation_sees_more_samples_an_update() -> None:
-    table = found(("none", "accumulation"))
+    table = predict_all(("none", "accumulation"))
     plain, gathered = (table.update_samples[table.remedy == code] for code in (0, 1))
     assert plain.max() * 4 == gathered.max()
 
 
 def test_one_gpu_needs_no_remedy() -> None:
-    table = found(("none", "fp16-gradients", "powersgd"))
+    table = predict_all(("none", "fp16-gradients", "powersgd"))
     assert set(table.remedy[table.gpus == 1]) == {0}
 
 
 @pytest.mark.parametrize("gpu", ["h100-sxm5-80gb", "rtx-5090", "p100-pcie-16gb", "l40s", "mi300x"])
-def test_gpus_that_are_wired_alike_have_the_same_links(gpu: str) -> None:
-    shared = inside_of(gpus().get(gpu), 4, "dual-root")
-    assert shared == _inside_like(gpu, 4, "dual-root")
+def test_gpus_with_the_same_wiring_have_the_same_links(gpu: str) -> None:
+    shared = compute_machine_rates(gpus().get(gpu), 4, "dual-root")
+    assert shared == _compute_rates_once(gpu, 4, "dual-root")
 
 
-def test_a_gpu_without_any_rate_is_left_out_and_one_that_is_slow_in_it_is_not() -> None:
-    there = [gpus().get(name) for name in ("gtx-1080-ti", "t4", "tpu-v4")]
-    assert set(usable_lines(WORKLOAD, PROFILE, there)) == {"gtx-1080-ti", "t4"}
+def test_only_gpus_without_any_rate_are_left_out() -> None:
+    gpu_list = [gpus().get(name) for name in ("gtx-1080-ti", "t4", "tpu-v4")]
+    assert set(find_compute_lines(WORKLOAD, PROFILE, gpu_list)) == {"gtx-1080-ti", "t4"}
 
 
 def test_a_calibration_gives_the_speed_of_one_gpu(make_calibration: MakeCalibration) -> None:
     calibration = make_calibration("v100-sxm2-16gb", "fp16")
-    there = [gpus().get("v100-sxm2-16gb"), gpus().get("h100-sxm5-80gb")]
-    lines = usable_lines(WORKLOAD, PROFILE, there, calibration)
+    gpu_list = [gpus().get("v100-sxm2-16gb"), gpus().get("h100-sxm5-80gb")]
+    lines = find_compute_lines(WORKLOAD, PROFILE, gpu_list, calibration)
     assert lines["v100-sxm2-16gb"]["fp16"].basis == "measured"
     assert lines["v100-sxm2-16gb"]["fp16"].seconds_per_sample == 0.001
     assert lines["h100-sxm5-80gb"]["fp16"].basis == "scaled"
-    assert usable_lines(WORKLOAD, PROFILE, there)["v100-sxm2-16gb"]["fp16"].basis == "roofline"
+    assert (
+        find_compute_lines(WORKLOAD, PROFILE, gpu_list)["v100-sxm2-16gb"]["fp16"].basis
+        == "roofline"
+    )
 
 
-def test_figures_of_several_gpus_and_the_framework_count_as_they_do_in_predict() -> None:
+def test_figures_of_several_gpus_and_the_framework_are_used_as_in_predict() -> None:
     figures = [
         *({"gpu": "v100-sxm2-16gb", "batch_per_gpu": b, "samples_per_second": 1000} for b in (32, 64)),
         {"gpu": "v100-sxm2-16gb", "gpus": 8, "batch_per_gpu": 64, "samples_per_second": 6000},
@@ -163,31 +168,37 @@ def test_figures_of_several_gpus_and_the_framework_count_as_they_do_in_predict()
     ]  # fmt: skip
     kinds: list[dict[str, object]] = [{"measured": figures}]
     kinds += [{"framework": name} for name in ("tf-distribute", "apex", "jax")]
-    for known in kinds:
-        trained = workload(**known)
-        asked = plan(
+    for changes in kinds:
+        trained = workload(**changes)
+        spec = plan(
             offer("eight", rent="$3/h", gpus=8, topology="nvlink-hybrid-cube-mesh", network={"rate": "100 Gbit/s"}),
             offer("slow", rent="$3/h", gpus=8, topology="nvlink-hybrid-cube-mesh", network={"rate": "10 Gbit/s"}),
             workload=trained,
             search={"ways": ["on-demand"], "nodes": [1, 2, 4], "batch": [64], "remedies": ["none", "fp16-gradients"]},
         )  # fmt: skip
-        made = candidates(asked)
-        for number in range(len(made)):
-            row, one = made.row[number], made.offers[made.offer[number]]
-            remedy = made.grid.remedies[made.throughputs.remedy[row]]
-            scenario = made.trained.on(one.shape, made.precision(number), remedy)
-            nodes = int(made.throughputs.nodes[row])
+        table = candidates(spec)
+        for number in range(len(table)):
+            row, offered = table.row[number], table.offers[table.offer[number]]
+            remedy = table.grid.remedies[table.throughputs.remedy[row]]
+            scenario = table.training.create_scenario(
+                offered.shape, table.precision(number), remedy
+            )
+            nodes = int(table.throughputs.nodes[row])
             (same,) = predict(scenario, scenario.platform.placements([8 * nodes]), [64]).predictions
-            for mine, theirs in (
-                (made.throughputs.samples_per_second, same.samples_per_second),
-                (made.throughputs.low, same.low),
-                (made.throughputs.high, same.high),
-                (made.throughputs.scaling_efficiency, same.scaling_efficiency),
+            for actual, expected in (
+                (table.throughputs.samples_per_second, same.samples_per_second),
+                (table.throughputs.low, same.low),
+                (table.throughputs.high, same.high),
+                (table.throughputs.scaling_efficiency, same.scaling_efficiency),
             ):
-                assert mine[row] == pytest.approx(theirs, rel=1e-6), (known, one.server.id, nodes)
-            assert (same.before is None) == (known.get("framework") == "jax")
-            if "measured" in known and remedy == "none" and nodes == 1:
+                assert actual[row] == pytest.approx(expected, rel=1e-6), (
+                    changes,
+                    offered.server.id,
+                    nodes,
+                )
+            assert (same.before is None) == (changes.get("framework") == "jax")
+            if "measured" in changes and remedy == "none" and nodes == 1:
                 assert same.samples_per_second == pytest.approx(6000, rel=1e-3)
-            if "measured" in known and remedy == "none" and nodes == 2:
-                same_network = one.server.id.endswith("eight")
+            if "measured" in changes and remedy == "none" and nodes == 2:
+                same_network = offered.server.id.endswith("eight")
                 assert (abs(same.samples_per_second / 9000 - 1) < 1e-3) == same_network

@@ -1,4 +1,4 @@
-"""How gradients are packed."""
+"""Packing of gradients into buckets."""
 
 import datetime
 from typing import get_args
@@ -45,7 +45,7 @@ def test_ddp_closes_a_small_first_bucket_and_then_25_mib_ones() -> None:
     assert list(buckets.ready_share) == pytest.approx([2 / 6, 5 / 6, 1])
 
 
-def test_a_layer_larger_than_the_cap_is_a_bucket_of_its_own() -> None:
+def test_a_layer_larger_than_the_cap_is_a_separate_bucket() -> None:
     assert list(pack(model(40, 40), "ddp").size_bytes / MIB) == [40, 40]
 
 

@@ -1,4 +1,4 @@
-"""Constants that are known are found again, what the runs say nothing about stays, and it must help."""
+"""Fits recover known constants, keep what the runs do not determine, and must improve predictions."""
 
 from dataclasses import replace
 
@@ -19,15 +19,15 @@ from gpuyard.predict import (
     Platform,
     PlatformScenario,
     calibration_from_json,
+    create_scenario,
     predict,
     predict_cluster,
-    scenario_of,
 )
-from gpuyard.predict.calibration.calibrate import calibrate, errors
+from gpuyard.predict.calibration.calibrate import calibrate, fit_errors
 from gpuyard.predict.calibration.document import HardwareCalibration
 from gpuyard.predict.calibration.fit import fit
 from gpuyard.predict.calibration.rows import Hardware, LinkRates, TrainingRow
-from gpuyard.predict.explain.remedies import relieve
+from gpuyard.predict.explain.remedies import find_remedies
 from gpuyard.predict.explain.why import explain
 from gpuyard.predict.strategies.ddp import all_reduce
 from gpuyard.specs import Cluster, MachineSpec, Network, StrategyName, Workload
@@ -67,17 +67,17 @@ def simulated(
         host_to_gpu_bytes_per_second=None,
         storage_bytes_per_second=None,
         memory_bytes=None,
-        own=tuple(Constant(name, value, "", "measured", "") for name, value in true.items()),
+        measured=tuple(Constant(name, value, "", "measured", "") for name, value in true.items()),
     )
     rows = []
-    for model, known in lines.items():
+    for model, figures in lines.items():
         workload, profile = Workload(name=model, model=model), models().get(model)
-        line = ComputeLine(*known, "measured", "true")
+        line = ComputeLine(*figures, "measured", "true")
         scenario = PlatformScenario(workload, profile, platform, line, STRATEGIES[strategy])
-        made = predict(scenario, [Placement(k, 1, k) for k in workers], batches)
-        for p in made.predictions:
+        result = predict(scenario, [Placement(k, 1, k) for k in workers], batches)
+        for p in result.predictions:
             factor = float(np.exp(noise * random.standard_normal()))
-            table = scenario.at([p.placement])
+            table = scenario.build_placement_table([p.placement])
             size = np.asarray(float(profile.gradient_bytes))
             bare = float(all_reduce(table, table.traffic.launch_seconds)(size)[0])
             rows.append(
@@ -129,12 +129,12 @@ def v100s() -> Calibration:
 
 
 @pytest.mark.parametrize("hardware", [V100S, CPU], ids=lambda h: h.label)
-def test_known_constants_are_found_again(hardware: Hardware) -> None:
-    found = fit(hardware, simulated(hardware, TRUE, noise=0.01))
-    assert found.values["link_inside"] == pytest.approx(TRUE["link_inside"], rel=0.05)
-    assert found.values["step_variation"] == pytest.approx(TRUE["step_variation"], rel=0.3)
-    assert found.values["overlap"] == pytest.approx(TRUE["overlap"], abs=0.15)
-    for line in found.lines:
+def test_a_fit_recovers_known_constants(hardware: Hardware) -> None:
+    result = fit(hardware, simulated(hardware, TRUE, noise=0.01))
+    assert result.values["link_inside"] == pytest.approx(TRUE["link_inside"], rel=0.05)
+    assert result.values["step_variation"] == pytest.approx(TRUE["step_variation"], rel=0.3)
+    assert result.values["overlap"] == pytest.approx(TRUE["overlap"], abs=0.15)
+    for line in result.lines:
         fixed, per_sample = MODELS[line.key.model]
         assert line.seconds_per_sample == pytest.approx(per_sample, rel=0.05)
         assert line.fixed_seconds == pytest.approx(fixed, rel=0.2)
@@ -156,31 +156,31 @@ def test_whatever_the_machine_is_a_fit_stays_in_its_bounds_and_meets_the_runs(
     rows = simulated(
         V100S, true, workers=(1, 2, 8), batches=(8, 32), noise=0.02, seed=seed, lines=two
     )
-    found = fit(V100S, rows)
-    for constant in found.constants:
+    result = fit(V100S, rows)
+    for constant in result.constants:
         assert constant.free.low <= constant.value <= constant.free.high
         assert 0 < constant.doubt <= 0.5
-    assert np.mean(np.abs(errors(V100S, found, rows))) < 0.1
+    assert np.mean(np.abs(fit_errors(V100S, result, rows))) < 0.1
 
 
 def test_one_worker_says_nothing_about_an_exchange() -> None:
-    found = fit(V100S, simulated(V100S, TRUE, workers=(1,)))
-    assert found.constants == ()
-    assert len(found.lines) == 3
+    result = fit(V100S, simulated(V100S, TRUE, workers=(1,)))
+    assert result.constants == ()
+    assert len(result.lines) == 3
 
 
 def test_one_batch_size_says_nothing_about_the_fixed_part() -> None:
-    found = fit(V100S, simulated(V100S, TRUE, workers=(1,), batches=(16,)))
-    assert not any(line.fixed_measured for line in found.lines)
-    for line in found.lines:
+    result = fit(V100S, simulated(V100S, TRUE, workers=(1,), batches=(16,)))
+    assert not any(line.fixed_measured for line in result.lines)
+    for line in result.lines:
         fixed, per_sample = MODELS[line.key.model]
         at_16 = line.fixed_seconds + 16 * line.seconds_per_sample
         assert at_16 == pytest.approx(fixed + 16 * per_sample, rel=0.06)
 
 
-def test_two_workers_can_not_tell_a_hop_from_a_launch() -> None:
-    found = fit(V100S, simulated(V100S, TRUE, workers=(1, 2)))
-    assert not {"hop_latency", "collective_launch"} <= set(found.values)
+def test_two_workers_cannot_separate_hop_and_launch() -> None:
+    result = fit(V100S, simulated(V100S, TRUE, workers=(1, 2)))
+    assert not {"hop_latency", "collective_launch"} <= set(result.values)
 
 
 def test_a_single_noisy_run_moves_a_constant_less_than_many() -> None:
@@ -201,7 +201,7 @@ def test_one_absurd_run_does_not_bend_the_link() -> None:
     assert fit(V100S, rows).values["link_inside"] == pytest.approx(TRUE["link_inside"], rel=0.1)
 
 
-def test_a_bench_of_links_is_where_the_link_starts() -> None:
+def test_a_link_benchmark_is_the_start_of_the_fit() -> None:
     rows = simulated(CPU, TRUE, workers=(1, 2), lines={"alexnet": MODELS["alexnet"]})
     (link,) = (
         c for c in fit(CPU, rows, LinkRates(4e9, "a bench")).constants
@@ -219,31 +219,31 @@ def test_a_bench_of_links_is_where_the_link_starts() -> None:
         (
             [*simulated(CPU, TRUE, workers=(1,), batches=(8,)),
              *simulated(CPU, TRUE, workers=(1,), batches=(8,))],
-            "of no workload more than one configuration",
+            "only one configuration per workload",
         ),
     ],
 )  # fmt: skip
-def test_too_few_runs_are_refused(rows: list[TrainingRow], sentence: str) -> None:
+def test_too_few_runs_are_rejected(rows: list[TrainingRow], sentence: str) -> None:
     done, (refused,) = calibrate(rows, {})
     assert done == []
-    assert sentence in refused.sentence
+    assert sentence in refused.reason
 
 
-def test_kinds_of_hardware_are_fitted_apart() -> None:
+def test_kinds_of_hardware_are_fitted_separately() -> None:
     slow = TRUE | {"link_inside": 1e9}
-    one = {"alexnet": MODELS["alexnet"]}
+    entry = {"alexnet": MODELS["alexnet"]}
     few = (1, 4)
     rows = [
-        *simulated(V100S, TRUE, workers=few, lines=one),
-        *simulated(CPU, slow, workers=few, lines=one),
+        *simulated(V100S, TRUE, workers=few, lines=entry),
+        *simulated(CPU, slow, workers=few, lines=entry),
     ]
-    by_label = {one.hardware: one for one in calibrate(rows, {})[0]}
-    found = {
-        hardware: next(c.value for c in one.constants if c.name == "link_inside")
-        for hardware, one in by_label.items()
+    by_label = {entry.hardware: entry for entry in calibrate(rows, {})[0]}
+    result = {
+        hardware: next(c.value for c in entry.constants if c.name == "link_inside")
+        for hardware, entry in by_label.items()
     }
-    assert found[V100S] == pytest.approx(6e9, rel=0.1)
-    assert found[CPU] == pytest.approx(1e9, rel=0.1)
+    assert result[V100S] == pytest.approx(6e9, rel=0.1)
+    assert result[CPU] == pytest.approx(1e9, rel=0.1)
 
 
 def test_a_fit_to_noise_is_called_worse() -> None:
@@ -253,7 +253,7 @@ def test_a_fit_to_noise_is_called_worse() -> None:
         lines={"resnet50": (0.0055, 0.00285)},
     )  # fmt: skip
     ((done,), _) = calibrate(rows, {})
-    assert done.worse
+    assert done.is_worse
     assert done.errors.mean_fitted < done.errors.mean_after
 
 
@@ -279,32 +279,36 @@ def test_a_calibrated_prediction_is_that_of_the_true_machine(v100s: Calibration)
     )  # fmt: skip
     measured = 8 * 16 / truth.step_seconds
     plain = predict_cluster(workload, profile, cluster(), [8], batches=[16])
-    made = predict_cluster(workload, profile, cluster(), [8], batches=[16], calibration=v100s)
-    assert made.predictions[0].samples_per_second == pytest.approx(measured, rel=0.05)
+    result = predict_cluster(workload, profile, cluster(), [8], batches=[16], calibration=v100s)
+    assert result.predictions[0].samples_per_second == pytest.approx(measured, rel=0.05)
     assert plain.predictions[0].samples_per_second != pytest.approx(measured, rel=0.2)
-    assert made.predictions[0].low < measured < made.predictions[0].high
-    assert made.compute_basis.startswith("measured: calibrated with 36 runs on 8 × v100-sxm2-16gb")
-    assert {"link_inside", "overlap", "step_variation"} <= names("measured", made.constants)
+    assert result.predictions[0].low < measured < result.predictions[0].high
+    assert result.compute_basis.startswith(
+        "measured: calibrated with 36 runs on 8 × v100-sxm2-16gb"
+    )
+    assert {"link_inside", "overlap", "step_variation"} <= names("measured", result.constants)
     assert not {"link_inside", "overlap", "step_variation"} & (
-        names("elsewhere", made.constants)
-        | names("catalog", made.constants)
-        | names("fitted", made.constants)
+        names("elsewhere", result.constants)
+        | names("catalog", result.constants)
+        | names("fitted", result.constants)
     )
     assert names("measured", plain.constants) == set()
 
 
 def test_another_number_of_gpus_keeps_its_own_links(v100s: Calibration) -> None:
     workload, profile = Workload(name="mine", model="vgg16"), models().get("vgg16")
-    made = predict_cluster(workload, profile, cluster(count=4), [4], calibration=v100s)
-    assert "link_inside" in names("catalog", made.constants)
-    assert "overlap" in names("measured", made.constants)
+    result = predict_cluster(workload, profile, cluster(count=4), [4], calibration=v100s)
+    assert "link_inside" in names("catalog", result.constants)
+    assert "overlap" in names("measured", result.constants)
 
 
 def test_another_gpu_gets_the_compute_line_scaled_and_no_constant(v100s: Calibration) -> None:
     workload, profile = Workload(name="mine", model="vgg16"), models().get("vgg16")
-    made = predict_cluster(workload, profile, cluster("a100-sxm4-40gb"), [1, 8], calibration=v100s)
-    assert made.compute_basis.startswith("scaled: calibrated with 36 runs on 8 × v100")
-    assert names("measured", made.constants) == set()
+    result = predict_cluster(
+        workload, profile, cluster("a100-sxm4-40gb"), [1, 8], calibration=v100s
+    )
+    assert result.compute_basis.startswith("scaled: calibrated with 36 runs on 8 × v100")
+    assert names("measured", result.constants) == set()
     unknown = predict_cluster(
         Workload(name="other", model="gnmt"), models().get("gnmt"), cluster(), [1],
         calibration=v100s,
@@ -313,42 +317,43 @@ def test_another_gpu_gets_the_compute_line_scaled_and_no_constant(v100s: Calibra
 
 
 def test_figures_in_the_workload_come_before_a_calibration(v100s: Calibration) -> None:
-    known = [{"gpu": "v100-sxm2-16gb", "batch_per_gpu": 32, "samples_per_second": 300}]
-    workload = Workload.model_validate({"name": "mine", "model": "vgg16", "measured": known})
-    made = predict_cluster(workload, models().get("vgg16"), cluster(), [1], calibration=v100s)
-    assert made.compute_basis == "measured: figures for v100-sxm2-16gb in the workload"
-    assert made.predictions[0].samples_per_second == pytest.approx(300, rel=0.01)
+    figures = [{"gpu": "v100-sxm2-16gb", "batch_per_gpu": 32, "samples_per_second": 300}]
+    workload = Workload.model_validate({"name": "mine", "model": "vgg16", "measured": figures})
+    result = predict_cluster(workload, models().get("vgg16"), cluster(), [1], calibration=v100s)
+    assert result.compute_basis.startswith("measured: ")
+    assert "v100-sxm2-16gb in the workload" in result.compute_basis
+    assert result.predictions[0].samples_per_second == pytest.approx(300, rel=0.01)
 
 
-def test_only_rings_take_the_measured_overlap(v100s: Calibration) -> None:
+def test_only_rings_use_the_measured_overlap(v100s: Calibration) -> None:
     workload, profile = Workload(name="mine", model="vgg16"), models().get("vgg16")
     for strategy in ("dataparallel", "parameter-server"):
-        made = predict_cluster(
+        result = predict_cluster(
             workload, profile, cluster(), [8], strategy=strategy, calibration=v100s
         )
-        assert "overlap" not in names("measured", made.constants)
+        assert "overlap" not in names("measured", result.constants)
 
 
-def test_reasons_and_remedies_stand_on_the_same_constants(v100s: Calibration) -> None:
+def test_explanations_and_remedies_use_the_same_constants(v100s: Calibration) -> None:
     workload, profile = Workload(name="mine", model="vgg16"), models().get("vgg16")
     here = cluster()
-    made = predict_cluster(workload, profile, here, [8], batches=[4], calibration=v100s)
-    prediction = made.predictions[0]
-    scenario = scenario_of(workload, profile, here, calibration=v100s)
+    result = predict_cluster(workload, profile, here, [8], batches=[4], calibration=v100s)
+    prediction = result.predictions[0]
+    scenario = create_scenario(workload, profile, here, calibration=v100s)
     why = explain(scenario, prediction)
     assert why.timeline.step_seconds == pytest.approx(prediction.step.seconds, rel=1e-6)
     # another layout of the machine is not the one whose links were measured
-    remedies = relieve(scenario, prediction)
-    assert any("nvlink" in relief.what or "nvswitch" in relief.what for relief in remedies)
+    remedies = find_remedies(scenario, prediction)
+    assert any("nvlink" in relief.change or "nvswitch" in relief.change for relief in remedies)
 
 
 def test_a_network_between_machines_is_still_the_catalogs(v100s: Calibration) -> None:
     workload, profile = Workload(name="mine", model="vgg16"), models().get("vgg16")
-    made = predict_cluster(workload, profile, cluster(nodes=2), [16], calibration=v100s)
-    assert "link_between" in names("given", made.constants)
-    assert "overlap_between" in names("fitted", made.constants)
-    # so it is no more certain than that: 21 % of what is exposed, one σ
-    (there,) = made.predictions
+    result = predict_cluster(workload, profile, cluster(nodes=2), [16], calibration=v100s)
+    assert "link_between" in names("given", result.constants)
+    assert "overlap_between" in names("fitted", result.constants)
+    # so it is no more certain than that: 21% of what is exposed, one σ
+    (there,) = result.predictions
     assert there.step.exposed_communication_seconds > 0.5 * there.step.seconds
     assert there.samples_per_second / there.low > 1.2
 
@@ -366,14 +371,14 @@ def test_a_calibration_survives_its_file(v100s: Calibration) -> None:
         ("[1, 2", "file is not a calibration"),
     ],
 )
-def test_what_is_no_calibration_gets_a_sentence(text: str, sentence: str) -> None:
+def test_an_invalid_calibration_file_is_an_error(text: str, sentence: str) -> None:
     with pytest.raises(UserMistake) as caught:
         calibration_from_json(text, "file")
     assert sentence in str(caught.value)
     assert "gpuyard calibrate --remove" in str(caught.value)
 
 
-def test_a_constant_below_zero_and_a_newer_version_are_refused(v100s: Calibration) -> None:
+def test_a_negative_constant_and_a_newer_version_are_errors(v100s: Calibration) -> None:
     text = v100s.model_dump_json()
     with pytest.raises(UserMistake, match="newer gpuyard"):
         calibration_from_json(text.replace('"version":1', '"version":2'), "file")

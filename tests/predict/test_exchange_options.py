@@ -1,4 +1,4 @@
-"""What a training script chooses about its exchange: how often, how many bytes, in which packs."""
+"""Exchange options of a training script: how often, how many bytes, and in which buckets."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,17 +13,17 @@ from gpuyard.predict import (
     PlatformScenario,
     Prediction,
     Remedy,
+    create_scenario,
     predict,
-    scenario_of,
 )
-from gpuyard.predict.explain.remedies import relieve
+from gpuyard.predict.explain.remedies import find_remedies
 from gpuyard.predict.explain.why import Why, explain
 from gpuyard.predict.strategies.base import powersgd_seconds
 from gpuyard.predict.strategies.ddp import hierarchical
 from gpuyard.predict.strategies.horovod import wait_seconds
-from gpuyard.predict.table import Buckets, Paths, StepTable, Traffic, step_parts
+from gpuyard.predict.table import Buckets, Paths, StepTable, Traffic, compute_step_parts
 from gpuyard.specs import Cluster, ExchangeOptions, MachineSpec, Network, StrategyName
-from gpuyard.workloads import profile_of
+from gpuyard.workloads import profile_model
 
 ONE_EACH = Cluster(
     name="one GPU each",
@@ -44,23 +44,25 @@ def scenario(
 ) -> PlatformScenario:
     spec = read_workload("vgg16")
     exchange = ExchangeOptions.model_validate(chosen)
-    return scenario_of(spec, profile_of(spec), cluster, strategy=strategy, exchange=exchange)
+    return create_scenario(spec, profile_model(spec), cluster, strategy=strategy, exchange=exchange)
 
 
-def predicted(*, gpus: int = 8, **asked: Any) -> Prediction:
-    one = scenario(**asked)
-    (made,) = predict(one, one.platform.placements([gpus])).predictions
-    return made
+def predicted(*, gpus: int = 8, **options: Any) -> Prediction:
+    chosen_scenario = scenario(**options)
+    (prediction,) = predict(
+        chosen_scenario, chosen_scenario.platform.placements([gpus])
+    ).predictions
+    return prediction
 
 
-def remedies(*, gpus: int = 8, **asked: Any) -> tuple[Remedy, ...]:
-    one = scenario(**asked)
-    return relieve(one, predicted(gpus=gpus, **asked))
+def remedies(*, gpus: int = 8, **options: Any) -> tuple[Remedy, ...]:
+    chosen_scenario = scenario(**options)
+    return find_remedies(chosen_scenario, predicted(gpus=gpus, **options))
 
 
-def explained(*, gpus: int = 8, **asked: Any) -> Why:
-    one = scenario(**asked)
-    return explain(one, predicted(gpus=gpus, **asked))
+def explained(*, gpus: int = 8, **options: Any) -> Why:
+    chosen_scenario = scenario(**options)
+    return explain(chosen_scenario, predicted(gpus=gpus, **options))
 
 
 def exposed(**chosen: Any) -> float:
@@ -116,7 +118,7 @@ def test_the_core_takes_them_as_columns() -> None:
         local_sgd=column(1, 1, 8, 2),
         sent_share=column(1, 1, 1, 0.5),
     )
-    parts = step_parts(many)
+    parts = compute_step_parts(many)
     # 2 · 1/2 · 0.8 GB over 1 GB/s, once in 1, 4, 8 and 4 passes, half of it in the last
     assert parts.exposed_communication_seconds == pytest.approx([0.8, 0.2, 0.1, 0.1])
     assert parts.step_seconds == pytest.approx([1.8, 1.2, 1.1, 1.1])
@@ -126,10 +128,12 @@ def test_local_sgd_hides_nothing_and_accumulation_does() -> None:
     hides = replace(TRAFFIC, overlap_between=1.0, buckets=Buckets(np.array([8e8]), np.array([0.5])))
     many = replace(table(2), traffic=hides, accumulate=column(4, 1), local_sgd=column(1, 4))
     # ready half-way through a backward of 0.6 s: 0.3 s of the 0.8 hide
-    assert step_parts(many).exposed_communication_seconds == pytest.approx([0.5 / 4, 0.8 / 4])
+    assert compute_step_parts(many).exposed_communication_seconds == pytest.approx(
+        [0.5 / 4, 0.8 / 4]
+    )
 
 
-def test_defaults_are_today() -> None:
+def test_defaults_change_nothing() -> None:
     assert predicted() == predicted(accumulate=1, local_sgd=1, hierarchical=False)
 
 
@@ -154,15 +158,15 @@ def test_samples_a_second_are_those_of_the_mean_step() -> None:
         ({"local_sgd": 4}, "local SGD"),
     ],
 )
-def test_what_is_chosen_is_what_the_remedy_promised(chosen: dict[str, Any], remedy: str) -> None:
-    (promised,) = [r for r in remedies() if remedy in r.what]
+def test_a_chosen_remedy_keeps_its_promise(chosen: dict[str, Any], remedy: str) -> None:
+    (promised,) = [r for r in remedies() if remedy in r.change]
     with_it = predicted(**chosen)
     assert with_it.samples_per_second == pytest.approx(promised.samples_per_second)
-    assert promised.what not in [r.what for r in remedies(**chosen)]
+    assert promised.change not in [r.change for r in remedies(**chosen)]
 
 
 def test_powersgd_costs_memory_and_compute_but_not_on_one_gpu() -> None:
-    profile = profile_of(read_workload("vgg16"))
+    profile = profile_model(read_workload("vgg16"))
     lossy, plain = predicted(compress="powersgd:4"), predicted()
     assert lossy.memory_bytes - plain.memory_bytes == profile.gradient_bytes
     cost = float(powersgd_seconds(profile, np.array(484e9)))  # a GTX 1080 Ti's memory
@@ -186,21 +190,21 @@ def test_power_sgd_costs_a_gpu_only_where_it_exchanges() -> None:
 def test_local_sgd_may_send_half_of_the_bytes_as_it_is_measured() -> None:
     halved = exposed(local_sgd=4, compress="fp16")
     assert 0.45 < halved / exposed(local_sgd=4) < 0.55
-    found = remedies(local_sgd=4)
-    (relief,) = [r for r in found if r.what == "parameters sent as 16-bit numbers"]
+    seconds = remedies(local_sgd=4)
+    (relief,) = [r for r in seconds if r.change == "parameters sent as 16-bit numbers"]
     chosen = predicted(local_sgd=4, compress="fp16")
     assert chosen.samples_per_second == pytest.approx(relief.samples_per_second)
-    assert not any("bucket_cap_mb" in r.what for r in found)
+    assert not any("bucket_cap_mb" in r.change for r in seconds)
 
 
 def test_a_larger_rank_sends_more() -> None:
     assert exposed(compress="powersgd:1") < exposed(compress="powersgd:64")
 
 
-def test_bucket_sizes_are_those_asked_for() -> None:
+def test_requested_bucket_sizes_are_used() -> None:
     drawn = explained(bucket=2.0**30).timeline.lane("exchange")
     assert len(drawn) == 2  # the first of 1 MiB, closed by a layer, then all the rest
-    profile = profile_of(read_workload("vgg16"))
+    profile = profile_model(read_workload("vgg16"))
     assert sum(bar.size_bytes or 0 for bar in drawn) == profile.gradient_bytes
 
 
@@ -213,7 +217,7 @@ def test_a_time_line_shows_the_step_that_exchanges() -> None:
     assert "one step in 4" in why.timeline.note
     assert any("one exchange in 4 steps" in sentence for sentence in why.sentences)
     sent = sum(bar.size_bytes or 0 for bar in why.timeline.lane("exchange"))
-    assert sent == pytest.approx(profile_of(read_workload("vgg16")).gradient_bytes / 2)
+    assert sent == pytest.approx(profile_model(read_workload("vgg16")).gradient_bytes / 2)
 
 
 @pytest.mark.parametrize(
@@ -221,10 +225,10 @@ def test_a_time_line_shows_the_step_that_exchanges() -> None:
     [
         ("dataparallel", {"accumulate": 2}, "accumulate needs ddp or horovod"),
         ("parameter-server", {"bucket": 1e6}, "bucket_mb needs ddp or horovod"),
-        ("parameter-server", {"compress": "powersgd:2"}, "PowerSGD is a hook"),
+        ("parameter-server", {"compress": "powersgd:2"}, "PowerSGD is an all-reduce hook"),
     ],
 )
-def test_what_a_strategy_cannot_do(
+def test_unsupported_options_are_errors(
     strategy: StrategyName, chosen: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(UserMistake, match=says):
@@ -241,10 +245,10 @@ def test_two_levels_by_hand() -> None:
         between_bytes_per_second=column(1e9, np.inf),
         between_latency_seconds=column(1e-2, 0.0),
     )
-    found = hierarchical(paths, 1e-4)(np.array(1e9))
+    seconds = hierarchical(paths, 1e-4)(np.array(1e9))
     # 3 launches, 2·3 hops inside, 2·1 between, then the bytes
-    assert found[0] == pytest.approx(3e-4 + 6e-3 + 2e-2 + 2 * 3 / 4 * 0.1 + 2 * 1 / 2 * 1.0)
-    assert np.isinf(found[1])
+    assert seconds[0] == pytest.approx(3e-4 + 6e-3 + 2e-2 + 2 * 3 / 4 * 0.1 + 2 * 1 / 2 * 1.0)
+    assert np.isinf(seconds[1])
 
 
 def test_two_levels_save_most_between_two_machines() -> None:
@@ -255,7 +259,7 @@ def test_two_levels_save_most_between_two_machines() -> None:
         return flat / levels
 
     assert gain(2) > gain(4) > 1
-    (relief,) = [r for r in remedies(cluster=FULL, gpus=16) if "hierarchical" in r.what]
+    (relief,) = [r for r in remedies(cluster=FULL, gpus=16) if "hierarchical" in r.change]
     chosen = predicted(cluster=FULL, gpus=16, hierarchical=True)
     assert chosen.samples_per_second == pytest.approx(relief.samples_per_second)
 

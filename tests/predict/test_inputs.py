@@ -3,9 +3,9 @@
 import pytest
 
 from gpuyard.catalog.specfiles import read_workload
-from gpuyard.predict import ClusterPrediction, Prediction, predict_cluster, scenario_of
+from gpuyard.predict import ClusterPrediction, Prediction, create_scenario, predict_cluster
 from gpuyard.predict.constants import SLOWDOWN, SLOWDOWN_BETWEEN
-from gpuyard.predict.explain.remedies import relieve
+from gpuyard.predict.explain.remedies import find_remedies
 from gpuyard.specs import (
     Cluster,
     Dataset,
@@ -16,14 +16,16 @@ from gpuyard.specs import (
     StrategyName,
     Workload,
 )
-from gpuyard.workloads import profile_of
+from gpuyard.workloads import profile_model
 
 
 def fed(**dataset: object) -> Workload:
     """ResNet-50 that one V100 does 400 of a second."""
-    known = KnownThroughput(gpu="v100-sxm2-16gb", batch_per_gpu=32, samples_per_second=400)
+    figure = KnownThroughput(gpu="v100-sxm2-16gb", batch_per_gpu=32, samples_per_second=400)
     described = Dataset.model_validate({"samples": 1000, "bytes_per_sample": "100 kB", **dataset})
-    return read_workload("resnet50").model_copy(update={"dataset": described, "measured": (known,)})
+    return read_workload("resnet50").model_copy(
+        update={"dataset": described, "measured": (figure,)}
+    )
 
 
 def machine(cores: int | None = None, storage: str | None = None) -> Cluster:
@@ -37,7 +39,7 @@ def machine(cores: int | None = None, storage: str | None = None) -> Cluster:
 
 
 def asked(workload: Workload, cluster: Cluster, gpus: int = 1) -> ClusterPrediction:
-    return predict_cluster(workload, profile_of(workload), cluster, [gpus])
+    return predict_cluster(workload, profile_model(workload), cluster, [gpus])
 
 
 def one(workload: Workload, cluster: Cluster, gpus: int = 1) -> Prediction:
@@ -62,7 +64,7 @@ def test_the_cores_of_a_machine_are_shared_by_its_gpus() -> None:
     spec = fed(preprocess="8 ms", input_workers=4)
     assert one(spec, machine(cores=16), 4).step.input_seconds == 0
     starved = one(spec, machine(cores=16), 8)
-    # two cores a GPU, whatever was asked for
+    # two cores per GPU, whatever the option
     assert starved.samples_per_second == pytest.approx(16 / 8e-3)
     assert starved.choke == "host"
 
@@ -93,19 +95,21 @@ def test_storage_is_the_choke_where_it_is_slower_than_the_cores() -> None:
 def test_more_workers_or_more_cores_are_a_remedy() -> None:
     def remedies(workload: Workload, cluster: Cluster, gpus: int) -> dict[str, float]:
         p = one(workload, cluster, gpus)
-        found = relieve(scenario_of(workload, profile_of(workload), cluster), p)
-        return {r.what: r.gain for r in found if "input workers" in r.what}
+        remedies_found = find_remedies(
+            create_scenario(workload, profile_model(workload), cluster), p
+        )
+        return {r.change: r.gain for r in remedies_found if "input workers" in r.change}
 
     spec = fed(preprocess="8 ms", input_workers=2)
     # 400 a second of 8 ms each keep 3.2 cores busy
-    assert remedies(spec, machine(), 1) == {"4 input workers a GPU": pytest.approx(1.6)}
+    assert remedies(spec, machine(), 1) == {"4 input workers per GPU": pytest.approx(1.6)}
     (what,) = remedies(spec, machine(cores=16), 8)
-    assert what == "4 input workers a GPU, on machines of 32 free cores"
+    assert what == "4 input workers per GPU, on machines with 32 free cores"
     assert remedies(fed(preprocess="8 ms", input_workers=8), machine(cores=64), 8) == {}
 
 
 def test_samples_of_different_size_make_workers_wait() -> None:
-    even, varied = (one(fed(variation=v), machine(), 8) for v in ("0 %", "20 %"))
+    even, varied = (one(fed(variation=v), machine(), 8) for v in ("0%", "20%"))
     assert even.step.straggler_seconds == pytest.approx(
         SLOWDOWN.value * even.step.compute_seconds, rel=1e-6
     )
@@ -129,9 +133,9 @@ def test_workers_lose_compute_among_others_and_ddp_more_over_machines(
     two = machine().model_copy(
         update={"nodes": 2, "network": Network.model_validate({"rate": "100 Gbit/s"})}
     )
-    spec = fed(variation="0 %")
-    made = predict_cluster(spec, profile_of(spec), two, [gpus], strategy=strategy)
-    step = made.predictions[0].step
+    spec = fed(variation="0%")
+    result = predict_cluster(spec, profile_model(spec), two, [gpus], strategy=strategy)
+    step = result.predictions[0].step
     assert step.straggler_seconds == pytest.approx(lost * step.compute_seconds, rel=1e-6)
-    named = {constant.name for constant in made.constants}
+    named = {constant.name for constant in result.constants}
     assert ("slowdown_between" in named) == (strategy == "ddp")

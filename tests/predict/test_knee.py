@@ -1,4 +1,4 @@
-"""How many GPUs are worth it."""
+"""The knee: how many GPUs are worth adding."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.hardware.clusters import read_cluster
-from gpuyard.predict import PlatformScenario, predict, scenario_of
-from gpuyard.predict.explain.knee import find_knee, placements_to_try
-from gpuyard.predict.explain.remedies import Knees, relieve_with_knees
-from gpuyard.workloads import profile_of
+from gpuyard.predict import PlatformScenario, create_scenario, predict
+from gpuyard.predict.explain.knee import find_knee, list_knee_placements
+from gpuyard.predict.explain.remedies import Knees, find_remedies_and_knees
+from gpuyard.workloads import profile_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CURVES = st.lists(st.floats(1.0, 1e6), min_size=1, max_size=40).map(np.array)
@@ -20,12 +20,12 @@ CURVES = st.lists(st.floats(1.0, 1e6), min_size=1, max_size=40).map(np.array)
 
 def knees(workload: str, cluster: str, gpus: int, threshold: float = 0.5) -> Knees:
     spec, place = read_workload(workload, EXAMPLES), read_cluster(cluster, EXAMPLES)
-    return knees_of(scenario_of(spec, profile_of(spec), place), gpus, threshold)
+    return knees_of(create_scenario(spec, profile_model(spec), place), gpus, threshold)
 
 
 def knees_of(scenario: PlatformScenario, gpus: int, threshold: float = 0.5) -> Knees:
     (prediction,) = predict(scenario, scenario.platform.placements([gpus])).predictions
-    return relieve_with_knees(scenario, prediction, threshold)[1]
+    return find_remedies_and_knees(scenario, prediction, threshold)[1]
 
 
 @given(CURVES, st.floats(0, 1))
@@ -50,7 +50,7 @@ def test_from_every_smaller_number_the_added_gpus_bring_the_threshold(
 
 
 @given(CURVES, st.floats(0, 1), st.floats(0, 1))
-def test_who_asks_for_more_gets_no_more_gpus(
+def test_a_higher_threshold_never_gives_more_gpus(
     curve: "np.ndarray[tuple[int], np.dtype[np.float64]]", a: float, b: float
 ) -> None:
     counts = list(range(1, len(curve) + 1))
@@ -58,9 +58,9 @@ def test_who_asks_for_more_gets_no_more_gpus(
     assert strict.gpus <= lenient.gpus
 
 
-def test_a_recovery_after_a_dip_is_no_reason_to_go_through_it() -> None:
+def test_a_recovery_after_a_dip_does_not_move_the_knee() -> None:
     """8 GPUs of one machine do 8; out of it every GPU is worth 0.55: 16 → 8.8, 32 → 17.6. The last
-    doubling brings 55 %, but all 24 added GPUs together bring 40 %."""
+    doubling brings 55%, but all 24 added GPUs together bring 40%."""
     counts = [1, 2, 4, 8, 16, 32]
     curve = np.array([1, 2, 4, 8, 8.8, 17.6])
     assert find_knee(counts, curve, 0.5).gpus == 8
@@ -71,7 +71,7 @@ def test_a_recovery_after_a_dip_is_no_reason_to_go_through_it() -> None:
 def test_perfect_scaling_has_no_knee() -> None:
     knee = find_knee([1, 2, 4], np.array([10.0, 20.0, 40.0]), 1.0)
     assert knee.gpus == 4
-    assert not knee.is_past(knee.most_gpus)
+    assert not knee.is_past(knee.max_gpus)
     assert knee.beyond is None
 
 
@@ -81,10 +81,10 @@ def test_a_curve_without_one_gpu_has_nothing_to_compare_with() -> None:
 
 
 @given(st.integers(1, 100_000), st.integers(1, 16))
-def test_what_is_tried_starts_at_one_gpu_and_ends_with_the_cluster(
+def test_tried_sizes_start_at_one_gpu_and_end_with_the_cluster(
     nodes: int, gpus_in_machine: int
 ) -> None:
-    tried = placements_to_try(nodes, gpus_in_machine)
+    tried = list_knee_placements(nodes, gpus_in_machine)
     counts = [placement.gpus for placement in tried]
     assert counts[0] == 1
     assert counts[-1] == nodes * gpus_in_machine
@@ -92,27 +92,27 @@ def test_what_is_tried_starts_at_one_gpu_and_ends_with_the_cluster(
     assert len(counts) <= 272
 
 
-def test_placements_keep_to_the_gpus_asked_for_of_each_machine() -> None:
-    assert [(p.gpus, p.nodes, p.gpus_per_node) for p in placements_to_try(3, 8, 2)] == [
+def test_placements_use_the_requested_gpus_per_machine() -> None:
+    assert [(p.gpus, p.nodes, p.gpus_per_node) for p in list_knee_placements(3, 8, 2)] == [
         (1, 1, 1), (2, 1, 2), (4, 2, 2), (6, 3, 2),
     ]  # fmt: skip
 
 
 def test_a_choked_network_has_an_early_knee_that_a_remedy_moves() -> None:
-    found = knees("vgg16", "ethernet.cluster.yaml", 8)
-    assert found.as_it_is.gpus < 8
-    assert found.relieved is not None
-    assert found.relieved.gpus == 8
-    assert found.remedy
+    knees_found = knees("vgg16", "ethernet.cluster.yaml", 8)
+    assert knees_found.current.gpus < 8
+    assert knees_found.with_remedy is not None
+    assert knees_found.with_remedy.gpus == 8
+    assert knees_found.remedy
 
 
-def test_the_knee_does_not_depend_on_how_many_gpus_were_asked_about() -> None:
-    assert knees("vgg16", "apollo.cluster.yaml", 8).as_it_is == (
-        knees("vgg16", "apollo.cluster.yaml", 32).as_it_is
+def test_the_knee_does_not_depend_on_the_requested_gpus() -> None:
+    assert knees("vgg16", "apollo.cluster.yaml", 8).current == (
+        knees("vgg16", "apollo.cluster.yaml", 32).current
     )
 
 
 def test_dataparallel_has_its_knee_inside_one_machine() -> None:
     spec, place = read_workload("vgg16"), read_cluster("apollo.cluster.yaml", EXAMPLES)
-    scenario = scenario_of(spec, profile_of(spec), place, strategy="dataparallel")
-    assert knees_of(scenario, 8).as_it_is.most_gpus == 8
+    scenario = create_scenario(spec, profile_model(spec), place, strategy="dataparallel")
+    assert knees_of(scenario, 8).current.max_gpus == 8

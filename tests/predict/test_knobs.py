@@ -7,7 +7,7 @@ import pytest
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.predict import Prediction, predict_cluster
 from gpuyard.specs import Cluster, KnownThroughput, MachineSpec, Network, StrategyName
-from gpuyard.workloads import profile_of
+from gpuyard.workloads import profile_model
 
 
 def predicted(
@@ -29,12 +29,12 @@ def predicted(
     )
     spec = read_workload(model).model_copy(update={"precision": precision})
     if measured:
-        known = KnownThroughput(gpu="gtx-1080-ti", batch_per_gpu=batch, samples_per_second=120.0)
-        spec = spec.model_copy(update={"measured": (known,)})
-    made = predict_cluster(
-        spec, profile_of(spec), cluster, [gpus], batches=(batch,), strategy=strategy
+        figure = KnownThroughput(gpu="gtx-1080-ti", batch_per_gpu=batch, samples_per_second=120.0)
+        spec = spec.model_copy(update={"measured": (figure,)})
+    result = predict_cluster(
+        spec, profile_model(spec), cluster, [gpus], batches=(batch,), strategy=strategy
     )
-    return made.predictions[0]
+    return result.predictions[0]
 
 
 def exposed(network: Mapping[str, object]) -> float:
@@ -57,7 +57,7 @@ def test_more_flows_lift_a_cap_on_one() -> None:
     assert exposed({**capped, "flows": 4}) < exposed(capped) / 2
 
 
-def test_a_slow_hop_costs_more_where_there_are_many_buckets() -> None:
+def test_a_slow_hop_costs_more_with_many_buckets() -> None:
     fast, slow = ({"rate": "10 Gbit/s", "latency": latency} for latency in ("1 us", "5 ms"))
     assert exposed(slow) > exposed(fast)
 
@@ -70,7 +70,7 @@ def test_rdma_beats_tcp_on_the_same_wire() -> None:
 def test_dataparallel_pays_for_inputs_and_for_its_one_process() -> None:
     few = predicted(gpus=4, strategy="dataparallel", batch=1, model="resnet152")
     many = predicted(gpus=4, strategy="dataparallel", batch=256, model="resnet152")
-    profile = profile_of(read_workload("resnet152"))
+    profile = profile_model(read_workload("resnet152"))
     # three of four GPUs get their images over a link of 12 GB/s
     inputs = 3 * 255 * profile.input_bytes / 12e9
     more = many.step.exposed_communication_seconds - few.step.exposed_communication_seconds

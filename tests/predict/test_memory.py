@@ -1,4 +1,4 @@
-"""What a training step takes of a GPU's memory, and that nothing is proposed that has no room."""
+"""The GPU memory of a training step; no remedy may exceed it."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ import pytest
 from gpuyard.catalog import models
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.hardware.clusters import read_cluster
-from gpuyard.predict import Placement, predict, scenario_of
+from gpuyard.predict import Placement, create_scenario, predict
 from gpuyard.predict.explain.why import Why, explain
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.strategies.base import activation_bytes, model_bytes
 from gpuyard.specs import Cluster, Workload
-from gpuyard.workloads import profile_of
+from gpuyard.workloads import profile_model
 
 RTX_3090 = Cluster.model_validate(
     {
@@ -31,29 +31,29 @@ def workload(model: str, **changes: object) -> Workload:
 
 
 def scenario(spec: Workload, cluster: Cluster = RTX_3090) -> PlatformScenario:
-    return scenario_of(spec, profile_of(spec), cluster)
+    return create_scenario(spec, profile_model(spec), cluster)
 
 
 def explained(spec: Workload, gpus: int, cluster: Cluster = RTX_3090) -> Why:
-    made = scenario(spec, cluster)
-    (prediction,) = predict(made, made.platform.placements([gpus])).predictions
-    return explain(made, prediction)
+    base_scenario = scenario(spec, cluster)
+    (prediction,) = predict(base_scenario, base_scenario.platform.placements([gpus])).predictions
+    return explain(base_scenario, prediction)
 
 
 def test_gpt2_in_bf16_at_48_samples_does_not_fit_into_24_gb() -> None:
-    made = scenario(workload("gpt2", precision="bf16", batch_per_gpu=48))
-    assert made.memory_bytes(1) == pytest.approx(49.9e9, rel=0.01)
-    assert not made.fits(1)
-    most = made.largest_batch(1)
+    base_scenario = scenario(workload("gpt2", precision="bf16", batch_per_gpu=48))
+    assert base_scenario.memory_bytes(1) == pytest.approx(49.9e9, rel=0.01)
+    assert not base_scenario.fits(1)
+    most = base_scenario.largest_batch(1)
     assert most == 23
-    assert made.with_batch(most).fits(1)
-    assert not made.with_batch(most + 1).fits(1)
+    assert base_scenario.change_batch(most).fits(1)
+    assert not base_scenario.change_batch(most + 1).fits(1)
 
 
 def test_mixed_precision_saves_less_than_half_of_a_transformers_activations() -> None:
     def of_a_sample(model: str, precision: str) -> float:
         spec = workload(model, precision=precision)
-        return float(activation_bytes(spec, profile_of(spec), np.array(1.0)))
+        return float(activation_bytes(spec, profile_model(spec), np.array(1.0)))
 
     assert of_a_sample("gpt2", "tf32") == of_a_sample("gpt2", "fp32")
     assert of_a_sample("gpt2", "fp16") == of_a_sample("gpt2", "bf16")
@@ -76,7 +76,7 @@ def test_optimizers_differ_in_what_they_keep(optimizer: str, bytes_per_parameter
     assert model_bytes(bf16, profile) == (bytes_per_parameter + 2) * GPT2_PARAMETERS
 
 
-def test_a_workload_that_does_not_say_trains_with_momentum() -> None:
+def test_a_workload_without_an_optimizer_trains_with_momentum() -> None:
     assert workload("gpt2").optimizer == "momentum"
     adam = scenario(workload("gpt2", optimizer="adam")).memory_bytes(1)
     assert adam - scenario(workload("gpt2")).memory_bytes(1) == 4 * GPT2_PARAMETERS
@@ -90,30 +90,32 @@ def test_frozen_parameters_have_neither_gradient_nor_momentum() -> None:
     assert model_bytes(spec, frozen) == 4 * whole.parameters + 12 * trained
 
 
-def test_a_remedy_that_does_not_fit_is_in_no_table_and_in_no_sentence() -> None:
+def test_a_remedy_that_does_not_fit_is_never_shown() -> None:
     why = explained(workload("gpt2-xl"), 8)
     assert not why.fits
     assert why.remedies
     assert all(remedy.makes_fit for remedy in why.remedies)
     room = 24 * 2**30
     assert all(r.memory_bytes is not None and r.memory_bytes <= room for r in why.remedies)
-    said = [why.knee.remedy, *why.sentences, *(r.what for r in why.remedies)]
-    assert not any("PowerSGD" in words for words in said if words)
-    assert "a batch of 1 a GPU" in [remedy.what for remedy in why.remedies]
+    texts = [why.knee.remedy, *why.sentences, *(r.change for r in why.remedies)]
+    assert not any("PowerSGD" in words for words in texts if words)
+    assert "a batch of 1 per GPU" in [remedy.change for remedy in why.remedies]
 
 
 def test_powersgd_is_not_proposed_where_its_error_has_no_room() -> None:
     spec = workload("gpt2-xl", batch_per_gpu=1)
-    made = scenario(spec)
-    assert made.fits(8)  # 24.8 of 25.8 GB; PowerSGD needs as much again as the gradients' 6.2 GB
-    assert not made.exchanging(compress="powersgd:2").fits(8)
+    base_scenario = scenario(spec)
+    assert base_scenario.fits(
+        8
+    )  # 24.8 of 25.8 GB; PowerSGD needs as much again as the gradients' 6.2 GB
+    assert not base_scenario.change_exchange(compress="powersgd:2").fits(8)
     why = explained(spec, 8)
     assert why.remedies
-    assert not any("PowerSGD" in remedy.what for remedy in why.remedies)
+    assert not any("PowerSGD" in remedy.change for remedy in why.remedies)
     assert "PowerSGD" not in (why.knee.remedy or "")
 
 
-def test_what_fits_nowhere_is_helped_by_nothing() -> None:
+def test_no_remedy_is_proposed_if_nothing_fits() -> None:
     cluster = read_cluster(str(Path("examples") / "workstation.cluster.yaml"))
     why = explained(read_workload("gpt2-xl"), 4, cluster)
     assert not why.fits
@@ -122,8 +124,8 @@ def test_what_fits_nowhere_is_helped_by_nothing() -> None:
 
 
 def test_one_gpu_is_a_placement_too() -> None:
-    made = scenario(workload("gpt2-large", batch_per_gpu=64))
-    assert not made.fits(1)
-    (prediction,) = predict(made, [Placement(1, 1, 1)]).predictions
+    base_scenario = scenario(workload("gpt2-large", batch_per_gpu=64))
+    assert not base_scenario.fits(1)
+    (prediction,) = predict(base_scenario, [Placement(1, 1, 1)]).predictions
     assert prediction.fits is False
-    assert prediction.memory_bytes == made.memory_bytes(1)
+    assert prediction.memory_bytes == base_scenario.memory_bytes(1)

@@ -1,4 +1,4 @@
-"""What moves over a GPU's link, and a sweep over batches that draws it."""
+"""Transfers over a GPU's link, and the chart of a sweep over batches."""
 
 import json
 from pathlib import Path
@@ -17,14 +17,14 @@ SWEEP = ("predict", LINEAR, "--on", "4xgtx-1080-ti", "--gpus", "4", "--batch", "
 
 def test_dataparallel_moves_all_parameters_and_gradients_at_every_step() -> None:
     profile = models().get("spoken-digits-linear")
-    moves = STRATEGIES["dataparallel"].moves(profile, 4, 5, profile.gradient_bytes)
-    assert {move.what: move.size_bytes for move in moves} == {
+    moves = STRATEGIES["dataparallel"].list_moves(profile, 4, 5, profile.gradient_bytes)
+    assert {move.name: move.size_bytes for move in moves} == {
         "samples out": 15 * 48_000,
         "parameters out": 4 * 12_102_220,
         "outputs back": 15 * 4 * 10,
         "gradients back": 4 * 12_102_220,
     }
-    assert STRATEGIES["dataparallel"].moves(profile, 1, 5, profile.gradient_bytes) == ()
+    assert STRATEGIES["dataparallel"].list_moves(profile, 1, 5, profile.gradient_bytes) == ()
 
 
 def test_fifty_megabytes_each_way_are_ten_gigabytes_an_epoch() -> None:
@@ -35,8 +35,8 @@ def test_fifty_megabytes_each_way_are_ten_gigabytes_an_epoch() -> None:
         update={"parameters": first.parameters + 12_500_000 - linear.parameters}
     )
     larger = linear.model_copy(update={"parameters": 12_500_000, "layers": (*others, wider)})
-    moves = STRATEGIES["dataparallel"].moves(larger, 4, 5, larger.gradient_bytes)
-    sizes = {move.what: 100 * move.size_bytes for move in moves}
+    moves = STRATEGIES["dataparallel"].list_moves(larger, 4, 5, larger.gradient_bytes)
+    sizes = {move.name: 100 * move.size_bytes for move in moves}
     assert sizes["parameters out"] + sizes["gradients back"] == 10.0e9
     # ours has 12.1 million parameters, and none of its counts comes to that
     both, clip = 100 * 2 * 4 * linear.parameters, 100 * linear.input_bytes
@@ -48,13 +48,13 @@ def test_fifty_megabytes_each_way_are_ten_gigabytes_an_epoch() -> None:
     ("model", "outputs"),
     [("resnet50", 1000), ("bert-large", 2 * 384), ("gnmt", 32_320 * 30), ("gpt2", None)],
 )
-def test_outputs_are_those_of_every_token_and_left_out_where_they_are_not_known(
+def test_outputs_include_every_token_and_are_omitted_if_unknown(
     model: str, outputs: int | None
 ) -> None:
     profile = models().get(model)
-    moves = STRATEGIES["dataparallel"].moves(profile, 2, 1, profile.gradient_bytes)
-    found = {move.what: move.size_bytes for move in moves}
-    assert found.get("outputs back") == (None if outputs is None else 4 * outputs)
+    moves = STRATEGIES["dataparallel"].list_moves(profile, 2, 1, profile.gradient_bytes)
+    sizes = {move.name: move.size_bytes for move in moves}
+    assert sizes.get("outputs back") == (None if outputs is None else 4 * outputs)
 
 
 @pytest.mark.parametrize(
@@ -72,23 +72,24 @@ def test_a_ring_sends_nearly_twice_the_gradients(
 ) -> None:
     profile = models().get("resnet50")
     trained = {"name": "r", "model": "resnet50", "gradient_dtype": gradient_dtype}
-    found = predict_cluster(
+    result = predict_cluster(
         Workload.model_validate(trained), profile, read_cluster("4xv100-sxm2-16gb"), [4],
         exchange=ExchangeOptions.model_validate(exchange),
     )  # fmt: skip
-    (only,) = found.predictions[0].moves
-    assert only.size_bytes == pytest.approx(1.5 * profile.gradient_bytes * share)
+    (move,) = result.predictions[0].moves
+    assert move.size_bytes == pytest.approx(1.5 * profile.gradient_bytes * share)
 
 
-def test_a_sweep_names_what_an_epoch_moves_and_where_a_gpu_is_saturated(cli: Cli) -> None:
-    found = json.loads(cli(*SWEEP, "--strategy", "dataparallel", "--json").stdout)
-    first = found["predictions"][0]
+def test_a_sweep_shows_the_bytes_of_an_epoch_and_the_saturating_batch(cli: Cli) -> None:
+    document = json.loads(cli(*SWEEP, "--strategy", "dataparallel", "--json").stdout)
+    first = document["predictions"][0]
     assert first["epoch_bytes"] == pytest.approx(9.75e9, rel=0.01)  # 100 steps
     assert first["epoch_bytes"] == 100 * sum(move["size_bytes"] for move in first["moves"])
-    assert found["saturating_batch"] > 150
-    said = " ".join(cli(*SWEEP, "--strategy", "dataparallel").stdout.split())
-    assert "A GPU is saturated" in said and "none of these is that large" in said
-    assert "What moves over the first GPU's link" in said
+    batch = document["saturating_batch"]
+    assert batch > 150
+    shown = " ".join(cli(*SWEEP, "--strategy", "dataparallel").stdout.split())
+    assert f"saturated (90% of its maximum rate) at a batch of {batch:,}" in shown
+    assert "over the first GPU's link" in shown
 
 
 def test_the_chart_of_a_sweep_is_written_as_a_picture(cli: Cli, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a user relies on in a prediction, and the founding results in kind."""
+"""Properties of predictions that users rely on, and the founding results in kind."""
 
 import json
 import subprocess
@@ -15,11 +15,11 @@ from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predict import (
     CPU_VARIATION,
+    GLOO_HOP,
+    GLOO_LINK,
     GLOO_OVERLAP,
-    HOP_HERE,
-    LINK_HERE,
     ClusterPrediction,
-    compute_line,
+    estimate_compute_line,
     fit_line,
     place,
     predict_cluster,
@@ -35,7 +35,7 @@ from gpuyard.specs import (
     StrategyName,
     Workload,
 )
-from gpuyard.workloads import profile_of
+from gpuyard.workloads import profile_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -50,7 +50,7 @@ def predicted(
     spec = workload(name)
     place = read_cluster(cluster, EXAMPLES) if isinstance(cluster, str) else cluster
     return predict_cluster(
-        spec, profile_of(spec), place, counts, batches=(batch,), strategy=strategy
+        spec, profile_model(spec), place, counts, batches=(batch,), strategy=strategy
     )
 
 
@@ -95,8 +95,8 @@ def test_a_parameter_server_scales_worse_than_all_reduce() -> None:
 def test_spreading_over_machines_is_slower_than_filling_one() -> None:
     spec = workload("resnet50")
     cluster = read_cluster("apollo.cluster.yaml", EXAMPLES)
-    wide = predict_cluster(spec, profile_of(spec), cluster, [4], gpus_per_node=2).predictions[0]
-    dense = predict_cluster(spec, profile_of(spec), cluster, [4]).predictions[0]
+    wide = predict_cluster(spec, profile_model(spec), cluster, [4], gpus_per_node=2).predictions[0]
+    dense = predict_cluster(spec, profile_model(spec), cluster, [4]).predictions[0]
     assert (wide.nodes, dense.nodes) == (2, 1)
     assert wide.samples_per_second < dense.samples_per_second
 
@@ -134,18 +134,18 @@ def test_known_throughput_is_reproduced() -> None:
         measured=(KnownThroughput(gpu="v100-sxm2-16gb", batch_per_gpu=64, samples_per_second=369),),
     )
     cluster = read_cluster("apollo.cluster.yaml", EXAMPLES)
-    result = predict_cluster(spec, profile_of(spec), cluster, [1], batches=(64,))
+    result = predict_cluster(spec, profile_model(spec), cluster, [1], batches=(64,))
     assert result.predictions[0].samples_per_second == pytest.approx(369)
     assert result.compute_basis.startswith("measured")
 
 
-def test_known_throughput_is_scaled_to_another_gpu_and_says_so() -> None:
+def test_known_throughput_is_scaled_to_another_gpu() -> None:
     spec = Workload(
         name="known",
         model="resnet50",
         measured=(KnownThroughput(gpu="v100-sxm2-16gb", batch_per_gpu=64, samples_per_second=369),),
     )
-    line = compute_line(spec, models().get("resnet50"), gpus().get("a100-sxm4-40gb"))
+    line = estimate_compute_line(spec, models().get("resnet50"), gpus().get("a100-sxm4-40gb"))
     assert line.basis == "scaled"
     assert line.relative_uncertainty == UNCERTAINTY["scaled"]
 
@@ -171,10 +171,10 @@ def test_line_never_has_negative_parts() -> None:
     [
         ((33,), None, "need 5 nodes; the cluster has 4 × 8 GPUs"),
         ((16,), 9, "each machine has 8"),
-        ((6,), 4, "6 GPUs can't be spread as 4 per node"),
+        ((6,), 4, "6 GPUs cannot be spread as 4 per node"),
     ],
 )
-def test_impossible_placements_are_sentences(
+def test_impossible_placements_are_errors(
     counts: tuple[int, ...], per_node: int | None, sentence: str
 ) -> None:
     with pytest.raises(UserMistake, match=sentence):
@@ -227,17 +227,17 @@ def test_more_network_never_hurts_and_nothing_is_superlinear(
     assert slow.low <= slow.samples_per_second <= slow.high
 
 
-def test_what_is_taken_for_cpu_ranks_is_what_the_script_measured() -> None:
+def test_cpu_constants_match_the_measurement_script() -> None:
     text = (Path(__file__).parents[1] / "data" / "cpu_constants.json").read_text(encoding="utf-8")
     measured = json.loads(text)
-    assert LINK_HERE.value == measured["link_bytes_per_second"]
-    assert HOP_HERE.value == measured["hop_seconds"]
+    assert GLOO_LINK.value == measured["link_bytes_per_second"]
+    assert GLOO_HOP.value == measured["hop_seconds"]
     assert GLOO_OVERLAP.value == measured["overlap"]
     assert CPU_VARIATION.value == measured["variation"]
     assert dataparallel.HOST.value == measured["data_parallel_host_seconds"]
 
 
-def test_how_far_measurements_differ_is_what_the_script_measured() -> None:
+def test_measurement_spread_matches_the_script() -> None:
     root = Path(__file__).parents[2]
     path = root / "scripts" / "measure_spread.py"
     done = subprocess.run([sys.executable, str(path), "--check"], check=False)

@@ -13,22 +13,22 @@ import pytest
 import gpuyard.catalog
 from gpuyard.catalog import gpus
 from gpuyard.catalog.published import (
-    JUDGE_TABLES,
+    HELD_OUT_TABLES,
     LAB_TABLE,
     SIZING_TABLES,
     TRAINING_TABLES,
     all_reduce_rows,
-    published,
     published_profile,
     published_sources,
+    published_table,
     single_gpu_rows,
 )
 from gpuyard.errors import UnknownName
-from gpuyard.predict.constants import fitted
-from gpuyard.predict.validation.cases import SYNTHETIC_BACKWARD, compiled
+from gpuyard.predict.constants import load_tuning
+from gpuyard.predict.validation.cases import SYNTHETIC_BACKWARD, compile_cases
 from gpuyard.workloads.synthetic import FORWARD_SHARE
 
-EVERY_TABLE = [*TRAINING_TABLES, *SIZING_TABLES, *JUDGE_TABLES]
+EVERY_TABLE = [*TRAINING_TABLES, *SIZING_TABLES, *HELD_OUT_TABLES]
 DATA = Path(gpuyard.catalog.__file__).parent / "data" / "published"
 # rows that can be predicted; a change of the data or of a rule has to be meant
 COUNTS = {
@@ -57,26 +57,28 @@ def cells(table: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("table", TRAINING_TABLES)
 def test_every_row_is_predicted_an_anchor_or_left_out_with_a_reason(table: str) -> None:
-    found = published(table)
-    assert len(found.rows) == COUNTS[table]
-    left_out = sum(rows for _, rows in found.skipped)
-    assert len(found.rows) + found.anchors + left_out == len(cells(table))
-    assert all(reason for reason, _ in found.skipped)
+    table_rows = published_table(table)
+    assert len(table_rows.rows) == COUNTS[table]
+    left_out = sum(rows for _, rows in table_rows.skipped)
+    assert len(table_rows.rows) + table_rows.anchors + left_out == len(cells(table))
+    assert all(reason for reason, _ in table_rows.skipped)
 
 
-def test_sources_that_judge_have_no_part_in_what_they_judge() -> None:
-    rows = Counter(row.source for table in JUDGE_TABLES for row in published(table).rows)
+def test_held_out_sources_are_in_no_fit() -> None:
+    rows = Counter(row.source for table in HELD_OUT_TABLES for row in published_table(table).rows)
     assert rows == JUDGES
-    known = (*TRAINING_TABLES, *SIZING_TABLES)
-    assert not {row.source for table in known for row in published(table).rows} & set(rows)
-    for table in JUDGE_TABLES:
-        found = published(table)
-        left_out = sum(count for _, count in found.skipped)
-        assert len(found.rows) + found.anchors + left_out == len(cells(table))
+    all_tables = (*TRAINING_TABLES, *SIZING_TABLES)
+    assert not {row.source for table in all_tables for row in published_table(table).rows} & set(
+        rows
+    )
+    for table in HELD_OUT_TABLES:
+        table_rows = published_table(table)
+        left_out = sum(count for _, count in table_rows.skipped)
+        assert len(table_rows.rows) + table_rows.anchors + left_out == len(cells(table))
 
 
 def test_a_thousand_rows_and_more_can_be_predicted() -> None:
-    assert sum(len(published(table).rows) for table in TRAINING_TABLES) >= 1000
+    assert sum(len(published_table(table).rows) for table in TRAINING_TABLES) >= 1000
 
 
 @pytest.mark.parametrize("table", EVERY_TABLE)
@@ -86,22 +88,22 @@ def test_an_anchor_is_the_smallest_system_of_its_series(table: str) -> None:
         if not row.get("skip"):
             key = (row["series"], row["model"], row["precision"], row["strategy"])
             least[key] = min(least[key], int(row["gpus"]))
-    for published_row in published(table).rows:
+    for published_row in published_table(table).rows:
         of = published_row
         key = (of.series, of.model, of.precision, of.strategy)
         assert of.anchor.gpus == least[key] < of.gpus
 
 
 @pytest.mark.parametrize("table", ["tf_benchmarks_2017", "pollux_t4", "lambda", "horovod"])
-def test_where_one_gpu_was_published_it_is_the_anchor(table: str) -> None:
-    for row in published(table).rows:
+def test_a_published_one_gpu_figure_is_the_anchor(table: str) -> None:
+    for row in published_table(table).rows:
         assert (row.anchor.gpus, row.anchor.nodes) == (1, 1)
         assert row.anchor.batch_per_gpu == row.batch_per_gpu
 
 
 @pytest.mark.parametrize("table", EVERY_TABLE)
-def test_rows_name_what_the_catalog_has(table: str) -> None:
-    for row in published(table).rows:
+def test_rows_use_catalog_names(table: str) -> None:
+    for row in published_table(table).rows:
         assert row.machines.gpu in gpus()
         profile = published_profile(row.model)
         assert profile.source
@@ -109,11 +111,11 @@ def test_rows_name_what_the_catalog_has(table: str) -> None:
         assert row.machines.network is not None or row.nodes == 1
 
 
-def test_every_table_names_its_source_and_what_is_not_known() -> None:
+def test_every_table_names_its_source_and_its_unknowns() -> None:
     assert set(published_sources()) == {
         *TRAINING_TABLES,
         *SIZING_TABLES,
-        *JUDGE_TABLES,
+        *HELD_OUT_TABLES,
         "allreduce",
         "lab",
     }
@@ -130,20 +132,21 @@ def test_the_tables_beside_the_training_tables() -> None:
 
 def test_an_unknown_table_gets_the_closest_name() -> None:
     with pytest.raises(UnknownName, match="lambda"):
-        published("lamda")
+        published_table("lamda")
 
 
-def test_the_lab_is_what_was_recorded() -> None:
+def test_lab_rows_match_the_recorded_results() -> None:
     script = Path(__file__).parents[2] / "scripts" / "import_lab.py"
     done = subprocess.run([sys.executable, script, "--check"], check=False)
     assert done.returncode == 0, "run: python scripts/import_lab.py"
 
 
-def test_a_synthetic_gpu_is_predicted_as_it_works() -> None:
+def test_the_prediction_of_a_synthetic_gpu_matches_its_behavior() -> None:
     assert pytest.approx(1 - FORWARD_SHARE) == SYNTHETIC_BACKWARD
-    lab = [row for row in published(LAB_TABLE).rows if row.strategy == "ddp-synthetic"]
-    for cases in compiled(lab):
-        with_more_hosts = replace(fitted(), tcp_host_bytes_per_second=1e9, slowdown=0.5)
+    lab = [row for row in published_table(LAB_TABLE).rows if row.strategy == "ddp-synthetic"]
+    for cases in compile_cases(lab):
+        with_more_hosts = replace(load_tuning(), tcp_host_bytes_per_second=1e9, slowdown=0.5)
         assert np.array_equal(
-            cases.predicted(fitted()).step_seconds, cases.predicted(with_more_hosts).step_seconds
+            cases.predict(load_tuning()).step_seconds,
+            cases.predict(with_more_hosts).step_seconds,
         )

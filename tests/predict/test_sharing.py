@@ -1,16 +1,16 @@
-"""Equal jobs on the same machines take each other's share of ports, PCIe, storage and cores."""
+"""Identical jobs on the same machines share ports, PCIe, storage, and cores."""
 
 import pytest
 
 from gpuyard.catalog import gpus
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.errors import UserMistake
-from gpuyard.hardware import build_preset, side_by_side
+from gpuyard.hardware import build_preset, plan_concurrent_jobs
 from gpuyard.hardware.rings import STAGED_BOTH_WAYS_SHARE
-from gpuyard.predict import Prediction, predict_cluster, scenario_of
+from gpuyard.predict import Prediction, create_scenario, predict_cluster
 from gpuyard.predict.explain.why import explain
 from gpuyard.specs import Cluster, Dataset, MachineSpec, Network, Storage, Workload
-from gpuyard.workloads import profile_of
+from gpuyard.workloads import profile_model
 
 
 def cluster(nodes: int = 1, **described: object) -> Cluster:
@@ -25,13 +25,13 @@ def cluster(nodes: int = 1, **described: object) -> Cluster:
 
 
 def predicted(
-    place: Cluster, count: int, beside: int, *, per_node: int | None = None, **dataset: object
+    place: Cluster, count: int, other_jobs: int, *, per_node: int | None = None, **dataset: object
 ) -> Prediction:
     spec = workload(**dataset)
-    made = predict_cluster(
-        spec, profile_of(spec), place, [count], gpus_per_node=per_node, other_jobs=beside
+    result = predict_cluster(
+        spec, profile_model(spec), place, [count], gpus_per_node=per_node, other_jobs=other_jobs
     )
-    return made.predictions[0]
+    return result.predictions[0]
 
 
 def workload(**dataset: object) -> Workload:
@@ -61,16 +61,16 @@ def test_storage_is_shared() -> None:
 
 def test_cores_are_shared() -> None:
     place = cluster(cores=8).model_copy(update={"storage": None})
-    for beside, rate in ((0, 80), (7, 10)):
-        p = predicted(place, 1, beside, preprocess="100 ms", input_workers=8)
+    for other_jobs, rate in ((0, 80), (7, 10)):
+        p = predicted(place, 1, other_jobs, preprocess="100 ms", input_workers=8)
         assert p.samples_per_second == pytest.approx(rate)
 
 
 def test_rings_share_the_uplink_that_all_cross() -> None:
     # without peer access each of eight GPUs sends up and down through one uplink of 12 GB/s
     graph = build_preset("cascaded", gpus().get("rtx-2080-ti"), 8)
-    (alone,) = side_by_side(graph, 2, 1)
-    four = side_by_side(graph, 2, 4)
+    (alone,) = plan_concurrent_jobs(graph, 2, 1)
+    four = plan_concurrent_jobs(graph, 2, 4)
     assert alone.bytes_per_second == pytest.approx(12e9 / 2 * STAGED_BOTH_WAYS_SHARE)
     assert [job.bytes_per_second for job in four] == pytest.approx(
         [12e9 / 8 * STAGED_BOTH_WAYS_SHARE] * 4
@@ -78,25 +78,25 @@ def test_rings_share_the_uplink_that_all_cross() -> None:
     assert len({gpu for job in four for gpu in job.gpus}) == 8
 
 
-def test_nvlinks_are_nobody_elses() -> None:
+def test_nvlinks_are_not_shared() -> None:
     graph = build_preset("nvswitch", gpus().get("a100-sxm4-80gb"), 8)
-    assert [job.bytes_per_second for job in side_by_side(graph, 4, 2)] == [
-        side_by_side(graph, 4, 1)[0].bytes_per_second
+    assert [job.bytes_per_second for job in plan_concurrent_jobs(graph, 4, 2)] == [
+        plan_concurrent_jobs(graph, 4, 1)[0].bytes_per_second
     ] * 2
 
 
-def test_jobs_that_do_not_fit_beside_each_other() -> None:
-    with pytest.raises(UserMistake, match="3 jobs of 4 GPUs a machine need 12; each machine has 8"):
+def test_too_many_jobs_for_a_machine_are_an_error() -> None:
+    with pytest.raises(UserMistake, match=r"3 jobs with 4 GPUs .* need 12 .*each machine has 8"):
         predicted(cluster(), 4, 2)
     graph = build_preset("nvswitch", gpus().get("a100-sxm4-80gb"), 8)
     with pytest.raises(UserMistake, match="3 jobs of 4 GPUs need 12"):
-        side_by_side(graph, 4, 3)
+        plan_concurrent_jobs(graph, 4, 3)
 
 
-def test_why_says_who_else_is_there() -> None:
+def test_the_explanation_names_other_jobs() -> None:
     spec, place = workload(), cluster()
     p = predicted(place, 2, 3)
-    why = explain(scenario_of(spec, profile_of(spec), place, other_jobs=3), p)
+    why = explain(create_scenario(spec, profile_model(spec), place, other_jobs=3), p)
     assert any("shared with 3 identical jobs" in sentence for sentence in why.sentences)
     # the knee is sought among the GPUs that others leave
-    assert why.knee.as_it_is.most_gpus == 2
+    assert why.knee.current.max_gpus == 2

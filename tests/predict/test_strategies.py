@@ -1,4 +1,4 @@
-"""A strategy is an object: the table, the explanation and the knee ask it, and never which one it is."""
+"""A strategy is an object: the table, the explanation, and the knee never check which one it is."""
 
 from dataclasses import replace
 from typing import get_args
@@ -8,11 +8,11 @@ import pytest
 
 from gpuyard.catalog import ModelProfile, models
 from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.predict import STRATEGIES, PlatformScenario, predict, scenario_of
-from gpuyard.predict.constants import fitted
+from gpuyard.predict import STRATEGIES, PlatformScenario, create_scenario, predict
+from gpuyard.predict.constants import load_tuning
 from gpuyard.predict.explain.why import explain
 from gpuyard.predict.strategies.ddp import Ddp
-from gpuyard.predict.strategies.remedies import accumulation
+from gpuyard.predict.strategies.remedies import propose_accumulation
 from gpuyard.predict.table import Floats
 from gpuyard.specs import Cluster, ExchangeOptions, MachineSpec, Network, StrategyName, Workload
 
@@ -27,14 +27,14 @@ CLUSTER = Cluster(
 
 
 class Sharded(Ddp):
-    """What a stranger would write: every GPU keeps its share of parameters, gradients and momentum."""
+    """A new strategy: every GPU keeps its share of parameters, gradients, and momentum."""
 
     name = "sharded"
-    most_machines = 1
-    why_no_more_machines = "this one stays in a machine"
+    max_machines = 1
+    machine_limit_reason = "this one stays in a machine"
     options = frozenset({"accumulate"})
-    no_other_option = "sharded training has no {}"
-    remedies = (accumulation,)
+    unsupported_option = "sharded training has no {}"
+    remedies = (propose_accumulation,)
 
     def memory_bytes(
         self,
@@ -50,19 +50,19 @@ class Sharded(Ddp):
 
 
 def sharded(**chosen: object) -> PlatformScenario:
-    whole = scenario_of(WORKLOAD, VGG, CLUSTER)
+    whole = create_scenario(WORKLOAD, VGG, CLUSTER)
     return replace(whole, strategy=Sharded(), exchange=ExchangeOptions.model_validate(chosen))
 
 
-def test_users_may_name_what_is_there() -> None:
+def test_users_can_name_every_strategy() -> None:
     assert set(get_args(StrategyName)) <= set(STRATEGIES)
     assert all(STRATEGIES[name].name == name for name in STRATEGIES)
     with pytest.raises(UnknownName, match="did you mean 'horovod'"):
         STRATEGIES["horovo"]
 
 
-def test_memory_is_that_of_one_of_so_many_gpus() -> None:
-    whole = scenario_of(WORKLOAD, VGG, CLUSTER)
+def test_memory_is_per_gpu() -> None:
+    whole = create_scenario(WORKLOAD, VGG, CLUSTER)
     assert whole.memory_bytes(1) == whole.memory_bytes(16)
     parts = predict(sharded(), sharded().platform.placements([1, 2, 8])).predictions
     needed = [p.memory_bytes for p in parts]
@@ -71,15 +71,15 @@ def test_memory_is_that_of_one_of_so_many_gpus() -> None:
     assert needed == pytest.approx(needed[0] - saved)
 
 
-def test_a_new_one_is_explained_without_anybody_knowing_its_name() -> None:
+def test_a_new_strategy_is_explained() -> None:
     scenario = sharded()
-    (made,) = predict(scenario, scenario.platform.placements([8])).predictions
-    why = explain(scenario, made)
-    assert why.timeline.step_seconds == pytest.approx(made.step.seconds)
-    assert why.knee.as_it_is.most_gpus == 8  # of one machine
+    (prediction,) = predict(scenario, scenario.platform.placements([8])).predictions
+    why = explain(scenario, prediction)
+    assert why.timeline.step_seconds == pytest.approx(prediction.step.seconds)
+    assert why.knee.current.max_gpus == 8  # of one machine
 
 
-def test_it_says_itself_what_it_can_not_do() -> None:
+def test_a_strategy_reports_unsupported_options() -> None:
     with pytest.raises(UserMistake, match="sharded training has no bucket_mb, compress"):
         sharded(compress="fp16", bucket="25 MiB")
     sharded(accumulate=4)
@@ -88,17 +88,17 @@ def test_it_says_itself_what_it_can_not_do() -> None:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_every_one_stands_on_constants_that_have_a_source(name: str) -> None:
+def test_every_strategy_uses_constants_with_a_source(name: str) -> None:
     strategy = STRATEGIES[name]
-    hides = (strategy.overlap(fitted()), strategy.overlap_between(fitted()))
-    for constant in (*strategy.constants, *hides, *strategy.slowdowns(fitted())):
+    hides = (strategy.overlap(load_tuning()), strategy.overlap_between(load_tuning()))
+    for constant in (*strategy.constants, *hides, *strategy.slowdowns(load_tuning())):
         assert constant.source
         assert constant.value >= 0
 
 
 @pytest.mark.parametrize("name", get_args(StrategyName))
-def test_every_remedy_that_it_offers_is_one_that_it_allows(name: str) -> None:
-    scenario = scenario_of(WORKLOAD, VGG, CLUSTER, strategy=name)
+def test_every_proposed_remedy_is_supported(name: str) -> None:
+    scenario = create_scenario(WORKLOAD, VGG, CLUSTER, strategy=name)
     (here,) = scenario.platform.placements([8])
     proposed = [p for offered in scenario.strategy.remedies for p in offered(scenario, here)]
     assert proposed

@@ -1,4 +1,4 @@
-"""The time line of a step says the same as the prediction, bar by bar."""
+"""The timeline of a step agrees with the prediction, bar by bar."""
 
 from pathlib import Path
 from typing import get_args
@@ -10,23 +10,23 @@ from hypothesis import strategies as st
 
 from gpuyard.catalog import models
 from gpuyard.catalog.specfiles import read_workload
-from gpuyard.draw.timeline import timeline_lines, timeline_svg
+from gpuyard.draw.timeline import draw_timeline_lines, draw_timeline_svg
 from gpuyard.hardware.clusters import read_cluster
-from gpuyard.predict import STRATEGIES, Prediction, predict, scenario_of
-from gpuyard.predict.explain.timeline import Bar, TimeLine, time_line
+from gpuyard.predict import STRATEGIES, Prediction, create_scenario, predict
+from gpuyard.predict.explain.timeline import Bar, StepTimeline, build_timeline
 from gpuyard.predict.explain.why import explain
-from gpuyard.predict.table import Buckets, StepTable, Traffic, step_parts
+from gpuyard.predict.table import Buckets, StepTable, Traffic, compute_step_parts
 from gpuyard.specs import StrategyName
-from gpuyard.workloads import profile_of
+from gpuyard.workloads import profile_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def drawn(
     workload: str, cluster: str, gpus: int, strategy: StrategyName = "ddp"
-) -> tuple[Prediction, TimeLine]:
+) -> tuple[Prediction, StepTimeline]:
     spec, place = read_workload(workload, EXAMPLES), read_cluster(cluster, EXAMPLES)
-    scenario = scenario_of(spec, profile_of(spec), place, strategy=strategy)
+    scenario = create_scenario(spec, profile_model(spec), place, strategy=strategy)
     (prediction,) = predict(scenario, scenario.platform.placements([gpus])).predictions
     return prediction, explain(scenario, prediction).timeline
 
@@ -92,8 +92,8 @@ def steps(draw: st.DrawFn) -> StepTable:
 
 @given(steps())
 def test_it_ends_with_the_step_and_its_bars_follow_each_other(step: StepTable) -> None:
-    line = time_line(step)
-    assert line.step_seconds == pytest.approx(float(step_parts(step).step_seconds[0]))
+    line = build_timeline(step)
+    assert line.step_seconds == pytest.approx(float(compute_step_parts(step).step_seconds[0]))
     now = 0.0
     for bar in (*line.lane("compute"), *line.lane("wait")):
         assert bar.start_seconds == pytest.approx(now)
@@ -105,7 +105,7 @@ def test_it_ends_with_the_step_and_its_bars_follow_each_other(step: StepTable) -
 
 @given(steps())
 def test_buckets_never_share_the_link_nor_leave_before_they_are_full(step: StepTable) -> None:
-    line = time_line(step)
+    line = build_timeline(step)
     free = 0.0
     for bar in line.lane("exchange"):
         assert bar.ready_seconds is not None
@@ -116,7 +116,7 @@ def test_buckets_never_share_the_link_nor_leave_before_they_are_full(step: StepT
 
 @given(steps())
 def test_the_last_bucket_ends_with_the_exposed_tail(step: StepTable) -> None:
-    line = time_line(step)
+    line = build_timeline(step)
     tail = next((bar for bar in line.lane("wait") if bar.name == "exposed exchange"), None)
     if tail is not None and line.lane("exchange"):
         assert line.lane("exchange")[-1].end_seconds == pytest.approx(tail.end_seconds)
@@ -133,7 +133,7 @@ def test_the_last_bucket_ends_with_the_exposed_tail(step: StepTable) -> None:
         ("gpt2", "dgx-a100", 1, "ddp"),
     ],
 )
-def test_it_says_what_the_prediction_says(
+def test_the_timeline_agrees_with_the_prediction(
     workload: str, cluster: str, gpus: int, strategy: StrategyName
 ) -> None:
     prediction, line = drawn(workload, cluster, gpus, strategy)
@@ -147,16 +147,16 @@ def test_it_says_what_the_prediction_says(
     if gpus > 1:
         sent = sum(bar.size_bytes or 0.0 for bar in line.lane("exchange"))
         spec = read_workload(workload, EXAMPLES)
-        assert sent == pytest.approx(profile_of(spec).gradient_bytes)
+        assert sent == pytest.approx(profile_model(spec).gradient_bytes)
     else:
         assert not line.lane("exchange")
 
 
-def test_where_less_hides_than_could_it_says_so() -> None:
+def test_a_note_explains_stretched_buckets() -> None:
     _, line = drawn("resnet50", "ethernet.cluster.yaml", 8)
     assert line.stretch > 1.02
     assert f"{line.stretch:.2f} × as long" in line.note
-    ideal = time_line(ideal_step())
+    ideal = build_timeline(ideal_step())
     assert ideal.stretch == pytest.approx(1)
     assert ideal.note == ""
 
@@ -185,11 +185,11 @@ def test_a_layer_larger_than_a_bucket_is_one() -> None:
     assert max(bar.size_bytes or 0.0 for bar in line.lane("exchange")) >= largest
 
 
-def test_the_picture_has_the_times_of_the_terminal() -> None:
-    """In seconds with three figures, the last bucket of VGG-16 started when it ended."""
+def test_the_drawing_has_the_times_of_the_terminal() -> None:
+    """Rounded to three digits, the last bucket of VGG-16 would start when it ends."""
     _, line = drawn("vgg16", "ethernet.cluster.yaml", 8)
-    picture = timeline_svg(line, "a step")
-    printed = [text for text, lane in timeline_lines(line, 80) if lane]
+    picture = draw_timeline_svg(line, "a step")
+    printed = [text for text, lane in draw_timeline_lines(line, 80) if lane]
     assert len(printed) > 6
     for text in printed:
         *_, first, _, last, unit = text.split()

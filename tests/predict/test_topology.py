@@ -1,12 +1,12 @@
-"""What a layout means for training, in words."""
+"""The effect of a layout on training."""
 
 import pytest
 
 from gpuyard.catalog import gpus
-from gpuyard.hardware import build_preset, machine_graph
+from gpuyard.hardware import build_preset, get_preset
 from gpuyard.hardware.rings import host_to_gpu_bytes_per_second
-from gpuyard.predict.platform import platform_of
-from gpuyard.predict.topology import name_gpus, summarise
+from gpuyard.predict.platform import create_platform
+from gpuyard.predict.topology import name_gpus, summarize_topology
 from gpuyard.specs import Cluster, MachineSpec, Topology
 
 
@@ -16,7 +16,7 @@ from gpuyard.specs import Cluster, MachineSpec, Topology
         ("dual-root", "gtx-1080-ti", 8,
          "GPUs 0-3 and 4-7 are on different sockets: an all-reduce over all 8 runs at 6 GB/s, "
          "within 4 at 12 GB/s; pin jobs of up to 4 GPUs to one socket."),
-        ("dual-root", "gtx-1080-ti", 8, "For 2 GPUs take GPUs 0 and 1 (12 GB/s), not GPUs 0 and 4 (6 GB/s)"),
+        ("dual-root", "gtx-1080-ti", 8, "For 2 GPUs, use GPUs 0 and 1 (12 GB/s), not GPUs 0 and 4 (6 GB/s)"),
         ("dual-root", "gtx-1080-ti", 4, "GPUs 0 and 1, and GPUs 2 and 3, are on different sockets"),
         ("nvswitch", "a100-sxm4-80gb", 8, "An all-reduce over all 8 GPUs runs at 240 GB/s over NVLink; fewer GPUs are no faster."),
         ("nvlink-hybrid-cube-mesh", "v100-sxm2-16gb", 8, "not GPUs 0 and 5 (6 GB/s): 6.7 times as fast"),
@@ -26,11 +26,11 @@ from gpuyard.specs import Cluster, MachineSpec, Topology
     ],
 )  # fmt: skip
 def test_verdicts(preset: str, gpu: str, count: int, words: str) -> None:
-    assert words in summarise(build_preset(preset, gpus().get(gpu), count)).verdict
+    assert words in summarize_topology(build_preset(preset, gpus().get(gpu), count)).verdict
 
 
 def test_all_reduces_are_given_for_every_size_of_job() -> None:
-    summary = summarise(build_preset("dual-socket", gpus().get("rtx-a6000"), 8))
+    summary = summarize_topology(build_preset("dual-socket", gpus().get("rtx-a6000"), 8))
     assert [len(r.gpus) for r in summary.all_reduces] == [2, 4, 8]
     assert [choice.count for choice in summary.choices] == [2, 4]
     assert all(choice.ratio >= 1 for choice in summary.choices)
@@ -39,7 +39,7 @@ def test_all_reduces_are_given_for_every_size_of_job() -> None:
 @pytest.mark.parametrize(
     ("preset", "gpu", "count", "gigabytes"),
     [
-        # the uplink's share of 12/4 GB/s, and 48 % of it as two cards behind one switch reached
+        # the uplink's share of 12/4 GB/s, and 48% of it as two cards behind one switch reached
         ("single-root", "rtx-2080-ti", 8, 1.44),
         # the slots would give 5.8; published training got 3.17, and half of it across sockets
         ("workstation", "rtx-2080-ti", 4, 3.17),
@@ -48,12 +48,12 @@ def test_all_reduces_are_given_for_every_size_of_job() -> None:
         ("full-mesh", "mi300x", 8, 288),
     ],
 )
-def test_a_machine_has_one_rate_whoever_asks(
+def test_a_machine_has_the_same_rate_everywhere(
     preset: Topology, gpu: str, count: int, gigabytes: float
 ) -> None:
-    summary = summarise(build_preset(preset, gpus().get(gpu), count))
+    summary = summarize_topology(build_preset(preset, gpus().get(gpu), count))
     machine = MachineSpec(gpu=gpu, gpus=count, topology=preset)
-    predicted = platform_of(Cluster(name="one", machine=machine)).inside(count)
+    predicted = create_platform(Cluster(name="one", machine=machine)).inside(count)
     assert summary.all_reduces[-1].bytes_per_second == predicted.bytes_per_second
     assert predicted.bytes_per_second == pytest.approx(gigabytes * 1e9, rel=0.01)
 
@@ -73,7 +73,7 @@ def test_gpus_are_named_in_runs(chosen: list[str], name: str) -> None:
 
 def test_gpus_behind_one_uplink_share_what_the_host_sends() -> None:
     gpu = gpus().get("gtx-1080-ti")
-    cascaded = machine_graph("cascaded", gpu, 8)
+    cascaded = get_preset("cascaded", gpu, 8)
     assert host_to_gpu_bytes_per_second(cascaded, ["GPU0"]) == pytest.approx(12e9)
     assert host_to_gpu_bytes_per_second(cascaded, cascaded.gpus) == pytest.approx(12e9 / 8)
-    assert machine_graph("cascaded", gpu, 8) is cascaded
+    assert get_preset("cascaded", gpu, 8) is cascaded

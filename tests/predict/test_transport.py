@@ -1,4 +1,4 @@
-"""What an exchange gets of a link: flows, copies through host memory, and the slowest of many."""
+"""Link rates of an exchange: flows, copies through host memory, and the slowest of many."""
 
 from dataclasses import replace
 
@@ -15,9 +15,9 @@ GBIT = 1e9 / 8
 
 
 def tcp_rate(gbit: float, nodes: int, flow_gbit: float = np.inf) -> float:
-    one = np.ones(1)
+    single = np.ones(1)
     rate = between_rate(
-        gbit * GBIT * one, np.array([True]), flow_gbit * GBIT * one, nodes * one, TUNING
+        gbit * GBIT * single, np.array([True]), flow_gbit * GBIT * single, nodes * single, TUNING
     )
     return float(rate[0])
 
@@ -41,7 +41,7 @@ def test_one_machine_needs_no_network() -> None:
     assert tcp_rate(1, 1) == np.inf
 
 
-def test_through_host_memory_the_slot_is_not_what_counts() -> None:
+def test_host_memory_copies_limit_a_staged_ring() -> None:
     slots = np.array([12e9, 24e9, 24e9])
     staged, across = np.array([True, True, True]), np.array([False, False, True])
     third, fourth, split = inside_rate(slots, staged, across, TUNING)
@@ -51,31 +51,31 @@ def test_through_host_memory_the_slot_is_not_what_counts() -> None:
 
 
 def test_expected_maximum_grows_and_is_nothing_for_one() -> None:
-    found = expected_maximum(np.array([1.0, 2.0, 8.0, 64.0, 8192.0]))
-    assert found[0] == 0
-    assert np.all(np.diff(found) > 0)
-    assert found[2] == pytest.approx(1.42, abs=0.02)  # 1.4236 exactly
+    maxima = expected_maximum(np.array([1.0, 2.0, 8.0, 64.0, 8192.0]))
+    assert maxima[0] == 0
+    assert np.all(np.diff(maxima) > 0)
+    assert maxima[2] == pytest.approx(1.42, abs=0.02)  # 1.4236 exactly
     beyond = expected_maximum(np.array([100_000.0]))
-    assert beyond[0] > found[-1]
+    assert beyond[0] > maxima[-1]
 
 
 def paths(nodes: float, per_node: float) -> Paths:
-    one = np.ones(1)
+    single = np.ones(1)
     return Paths(
-        nodes=nodes * one,
-        gpus_per_node=per_node * one,
-        inside_bytes_per_second=2e11 * one,
-        inside_latency_seconds=3e-6 * one,
-        between_bytes_per_second=(1e10 if nodes > 1 else np.inf) * one,
-        between_latency_seconds=1e-5 * one,
+        nodes=nodes * single,
+        gpus_per_node=per_node * single,
+        inside_bytes_per_second=2e11 * single,
+        inside_latency_seconds=3e-6 * single,
+        between_bytes_per_second=(1e10 if nodes > 1 else np.inf) * single,
+        between_latency_seconds=1e-5 * single,
     )
 
 
 def test_the_bandwidth_that_a_message_sees_grows_with_its_size() -> None:
     sizes = 2.0 ** np.arange(10, 31)
-    seen = [size / all_reduce(paths(1, 8), 3e-5)(np.array(size))[0] for size in sizes]
-    assert np.all(np.diff(seen) > 0)
-    assert seen[-1] == pytest.approx(2e11 * 8 / 14, rel=0.02)
+    rates = [size / all_reduce(paths(1, 8), 3e-5)(np.array(size))[0] for size in sizes]
+    assert np.all(np.diff(rates) > 0)
+    assert rates[-1] == pytest.approx(2e11 * 8 / 14, rel=0.02)
 
 
 def test_many_machines_take_the_tree_for_a_small_message() -> None:

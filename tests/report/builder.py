@@ -1,4 +1,4 @@
-"""A small study with the shape of a real one: two workloads, this machine and two clusters."""
+"""Builds a small study for tests: two workloads, this machine, and two clusters."""
 
 import datetime
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from gpuyard.predict import Choke, Constant, Prediction, Remedy, Step
 from gpuyard.report.answers.study.report import study_answer
 from gpuyard.report.html import render_page
 from gpuyard.specs.study import RentOrBuy
-from gpuyard.study.cost import over_horizon
+from gpuyard.study.cost import compare_over_horizon
 from gpuyard.study.result import (
     Basis,
     ChokeFinding,
@@ -31,8 +31,8 @@ SAMPLES = 20_000
 
 
 @dataclass(frozen=True)
-class Rig:
-    """Enough of a platform to make its numbers: t(b) = t0 + b/r, and a ring."""
+class Platform:
+    """A platform whose step takes t(b) = t0 + b/r, plus a ring all-reduce."""
 
     name: str
     fixed_seconds: float
@@ -74,12 +74,12 @@ class Rig:
         )
 
 
-def rigs(speed: float) -> tuple[Rig, Rig, Rig]:
-    """This machine, a big one, and many small ones; `speed` is how light the model is."""
+def create_platforms(speed: float) -> tuple[Platform, Platform, Platform]:
+    """Create this machine, a big cluster, and one of small machines. A light model has a high `speed`."""
     return (
-        Rig(HERE, 0.004 / speed, 900 * speed, 1.1e9, (1, 2, 4, 8), 8),
-        Rig(APOLLO, 0.0015 / speed, 9500 * speed, 11e9, (1, 2, 4, 8, 16, 32), 8),
-        Rig(CLOUD, 0.0015 / speed, 8700 * speed, 1.1e9, (1, 2, 4, 8, 16), 1),
+        Platform(HERE, 0.004 / speed, 900 * speed, 1.1e9, (1, 2, 4, 8), 8),
+        Platform(APOLLO, 0.0015 / speed, 9500 * speed, 11e9, (1, 2, 4, 8, 16, 32), 8),
+        Platform(CLOUD, 0.0015 / speed, 8700 * speed, 1.1e9, (1, 2, 4, 8, 16), 1),
     )
 
 
@@ -91,12 +91,12 @@ CONSTANTS = (
 )
 
 
-def measured_points(rig: Rig, gradient_bytes: float) -> tuple[MeasuredPoint, ...]:
+def measured_points(platform: Platform, gradient_bytes: float) -> tuple[MeasuredPoint, ...]:
     points = []
     for batch in BATCHES:
-        alone = rig.step(1, batch, gradient_bytes).seconds
+        alone = platform.step(1, batch, gradient_bytes).seconds
         for workers in (1, 2, 4):
-            step = rig.step(workers, batch, gradient_bytes)
+            step = platform.step(workers, batch, gradient_bytes)
             slower = 1 + 0.03 * (workers - 1)
             rate = workers * batch / (step.seconds * slower)
             points.append(
@@ -117,16 +117,16 @@ def measured_points(rig: Rig, gradient_bytes: float) -> tuple[MeasuredPoint, ...
     return tuple(points)
 
 
-def finding(rig: Rig, basis: Basis, gpus: int, gradient_bytes: float) -> ChokeFinding:
-    p = rig.prediction(gpus, BATCH, gradient_bytes)
+def finding(platform: Platform, basis: Basis, gpus: int, gradient_bytes: float) -> ChokeFinding:
+    p = platform.prediction(gpus, BATCH, gradient_bytes)
     rate = p.samples_per_second
     return ChokeFinding(
-        platform=rig.name,
+        platform=platform.name,
         basis=basis,
         choke=p.choke,
         gpus=gpus,
         scaling_efficiency=p.scaling_efficiency,
-        sentence=f"On {rig.name}, {gpus} GPUs do the work of {gpus * p.scaling_efficiency:.1f}.",
+        sentence=f"On {platform.name}, {gpus} GPUs do the work of {gpus * p.scaling_efficiency:.1f}.",
         remedies=(
             Remedy("per-GPU batch of 200 instead of 50", rate * 2.4, 2.4),
             Remedy("PowerSGD of rank 2 (lossy, about 122 × fewer bytes)", rate * 1.6, 1.6),
@@ -138,8 +138,8 @@ def finding(rig: Rig, basis: Basis, gpus: int, gradient_bytes: float) -> ChokeFi
 def workload(
     name: str, choke: Choke = "network", *, speed: float = 1.0, gradient_bytes: float = 46e6
 ) -> WorkloadResult:
-    """One workload with everything: measured here, predicted here and on two clusters."""
-    here, apollo, cloud = rigs(speed)
+    """Create a workload that was measured here, and predicted here and on two clusters."""
+    here, apollo, cloud = create_platforms(speed)
     measured = measured_points(here, gradient_bytes)
     headline = "GPU CHOKE: add GPUs" if choke == "gpu" else f"{choke.upper()} CHOKE: don't add GPUs"
     findings = (
@@ -149,29 +149,29 @@ def workload(
     )
     curves = tuple(
         PlatformCurve(
-            rig.name,
-            "measured here: 3 runs with 1 worker" if rig is here else "scaled: from a V100",
-            rig is here,
-            tuple(rig.prediction(gpus, BATCH, gradient_bytes) for gpus in rig.gpus),
+            platform.name,
+            "measured here: 3 runs with 1 worker" if platform is here else "scaled: from a V100",
+            platform is here,
+            tuple(platform.prediction(gpus, BATCH, gradient_bytes) for gpus in platform.gpus),
             CONSTANTS,
         )
-        for rig in (here, apollo, cloud)
+        for platform in (here, apollo, cloud)
     )
     epochs = [
         EpochTime(HERE, p.workers, p.batch_per_worker, SAMPLES / p.samples_per_second, "measured")
         for p in measured
     ]
-    fits: tuple[tuple[Rig, int, Basis], ...] = (
+    fits: tuple[tuple[Platform, int, Basis], ...] = (
         (here, 1, "fitted"),
         (here, 2, "predicted"),
         (here, 4, "predicted"),
         (apollo, 32, "predicted"),
         (cloud, 16, "predicted"),
     )
-    for rig, gpus, basis in fits:
+    for platform, gpus, basis in fits:
         for batch in EPOCH_BATCHES:
-            rate = rig.prediction(gpus, batch, gradient_bytes).samples_per_second
-            epochs.append(EpochTime(rig.name, gpus, batch, SAMPLES / rate, basis))
+            rate = platform.prediction(gpus, batch, gradient_bytes).samples_per_second
+            epochs.append(EpochTime(platform.name, gpus, batch, SAMPLES / rate, basis))
     return WorkloadResult(
         name=name,
         model="gpuyard.workloads.spoken_digits:linear",
@@ -196,18 +196,18 @@ def workload(
 
 def cost(speed_lead: float = 0.3) -> CostResult:
     plain = break_even(1.5, 8000, 2000)
-    led = break_even(1.5, 8000, 2000, speed_lead)
+    discounted = break_even(1.5, 8000, 2000, speed_lead)
     return CostResult(
         rent_usd_per_hour=1.5,
         buy_usd=8000,
         speed_lead=speed_lead,
-        comparable_buy_usd=led.comparable_buy_usd,
+        comparable_buy_usd=discounted.comparable_buy_usd,
         hours_per_year=2000,
-        break_even_hours=led.break_even_hours,
-        break_even_years=led.break_even_years,
+        break_even_hours=discounted.break_even_hours,
+        break_even_years=discounted.break_even_years,
         undiscounted_break_even_hours=plain.break_even_hours,
         undiscounted_break_even_years=plain.break_even_years,
-        horizon=over_horizon(
+        horizon=compare_over_horizon(
             RentOrBuy(
                 rent="$1.50/h",
                 buy="$8000",
@@ -236,7 +236,7 @@ def study(
 
 
 def full_study() -> StudyResult:
-    """The study that most tests render."""
+    """Create the study that most tests render."""
     return study(
         workload("spoken-digits-linear"),
         workload("spoken-digits-conv", "gpu", speed=0.1, gradient_bytes=2.4e6),
@@ -245,5 +245,5 @@ def full_study() -> StudyResult:
 
 
 def render_study(result: StudyResult) -> str:
-    """The page of a study."""
+    """Render the page of a study."""
     return render_page(study_answer(result))

@@ -1,4 +1,4 @@
-"""Numbers read the way people write them."""
+"""Tests of number formats."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from gpuyard.report import formats
 
 
 @pytest.mark.parametrize(
-    ("value", "written"),
+    ("value", "expected"),
     [
         (1234.5, "1,234"),
         (0.01234, "0.0123"),
@@ -16,15 +16,15 @@ from gpuyard.report import formats
         (float("inf"), "–"),
     ],
 )
-def test_numbers(value: float | None, written: str) -> None:
-    assert formats.number(value) == written
+def test_numbers(value: float | None, expected: str) -> None:
+    assert formats.number(value) == expected
 
 
 @pytest.mark.parametrize(
-    ("factor", "written"), [(1.5, "+50 %"), (3.14, "× 3.1"), (0.9, "−10 %"), (1.0, "+0 %")]
+    ("factor", "expected"), [(1.5, "+50%"), (3.14, "× 3.1"), (0.9, "−10%"), (1.0, "+0%")]
 )
-def test_gains(factor: float, written: str) -> None:
-    assert formats.gain(factor) == written
+def test_gains(factor: float, expected: str) -> None:
+    assert formats.gain(factor) == expected
 
 
 def test_times() -> None:
@@ -34,15 +34,15 @@ def test_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "unit", "written"),
+    ("value", "unit", "expected"),
     [
         (12e9, "bytes/s", "12 GB/s"),
-        (30e-6, "seconds a layer and GPU", "30 µs a layer and GPU"),
+        (30e-6, "seconds per layer and GPU", "30 µs per layer and GPU"),
         (1 / 3, "of compute", "0.3333 of compute"),
     ],
 )
-def test_constants(value: float, unit: str, written: str) -> None:
-    assert formats.constant(value, unit) == written
+def test_constants(value: float, unit: str, expected: str) -> None:
+    assert formats.constant(value, unit) == expected
 
 
 def test_dates() -> None:

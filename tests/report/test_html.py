@@ -1,4 +1,4 @@
-"""The page of any answer: whole, escaped, and shut against the network."""
+"""Tests of answer pages: they are complete and escaped, and they never use the network."""
 
 import json
 import re
@@ -14,8 +14,8 @@ from gpuyard.report.answer import (
     DefinitionList,
     Drawing,
     Drawings,
-    Only,
     Part,
+    RendererOnly,
     Section,
     Sentence,
     Table,
@@ -27,14 +27,14 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\x1b]52;c;eA==\x07"
 OPTION = {"yAxis": {"type": "value"}, "title": {"text": HOSTILE}, "series": [{"data": [1, None]}]}
 
 
-class _Tags(HTMLParser):
+class _TagChecker(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.open: list[str] = []
-        self.seen: list[str] = []
+        self.visited: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
+        self.visited.append(tag)
         assert not any(name.startswith("on") for name, _ in attrs)
         if tag not in {"meta", "link", "br", "img"}:
             self.open.append(tag)
@@ -56,23 +56,23 @@ def every_part(text: str) -> list[Part]:
         Drawings([Drawing("<svg></svg>", caption=text)]),
         CardRow([Card(text, [Sentence(text)], headline=text, badge=text, facts=text, sign="▲")]),
         Section(text, [Section(text, [Sentence(text)], folded=True)], anchor="deep"),
-        Section(text, [Only("page", [Sentence(text)])], anchor="sheet", sheet=True),
+        Section(text, [RendererOnly("page", [Sentence(text)])], anchor="sheet", sheet=True),
     ]
 
 
 def test_every_part_is_on_the_page_and_every_element_is_closed() -> None:
     page = render_page(Answer(every_part("words"), title="words", verb="cost", meta="words"))
-    tags = _Tags()
+    tags = _TagChecker()
     tags.feed(page)
     assert tags.open == []
-    assert {"svg", "table", "details", "dl", "select", "nav", "figure", "h1"} <= set(tags.seen)
+    assert {"svg", "table", "details", "dl", "select", "nav", "figure", "h1"} <= set(tags.visited)
 
 
-def test_a_hostile_name_is_shown_and_does_nothing() -> None:
+def test_a_hostile_name_is_shown_as_text() -> None:
     page = render_page(Answer(every_part(HOSTILE), title=HOSTILE, verb="cost", meta=HOSTILE))
-    tags = _Tags()
+    tags = _TagChecker()
     tags.feed(page)
-    assert "img" not in tags.seen
+    assert "img" not in tags.visited
     assert "\x1b" not in page
     assert "\x07" not in page
     (charts,) = re.findall(r'id="charts-json">(.*?)</script>', page, re.DOTALL)

@@ -1,4 +1,4 @@
-"""The page is one file that loads nothing, escapes everything and copes with gaps in a study."""
+"""Tests of the study page: one file that loads nothing, escapes all names, and handles missing data."""
 
 import json
 import re
@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from gpuyard.report.answers.study.report import slugs, write_report
-from gpuyard.study.result import StudyResult, study_result_from_json
+from gpuyard.report.answers.study.report import create_slugs, write_report
+from gpuyard.study.result import StudyResult, parse_study_result
 from tests.report.builder import APOLLO, BATCH, cost, full_study, render_study, study, workload
 
 EVIL = "</script><img src=x onerror=alert(1)> & \"quotes\" 'too' {{ 7 * 7 }} <!-- 網路 é"
 
 
 class Elements(HTMLParser):
-    """All elements with their attributes, and the text outside of scripts and styles."""
+    """Collects all elements with their attributes, and the text outside scripts and styles."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -37,12 +37,12 @@ class Elements(HTMLParser):
 
 
 def charts_json(page: str) -> list[dict[str, Any]]:
-    found = re.search(
+    match = re.search(
         r'<script type="application/json" id="charts-json">(.*?)</script>', page, re.DOTALL
     )
-    assert found is not None
-    assert "<" not in found[1]
-    charts: list[dict[str, Any]] = json.loads(found[1])
+    assert match is not None
+    assert "<" not in match[1]
+    charts: list[dict[str, Any]] = json.loads(match[1])
     return charts
 
 
@@ -51,7 +51,7 @@ def page(result: StudyResult) -> str:
     return render_study(result)
 
 
-def test_the_verdicts_come_first_and_in_words(page: str) -> None:
+def test_the_verdicts_come_first(page: str) -> None:
     text = Elements(page.partition("</nav>")[2]).text
     order = (
         "NETWORK CHOKE: don't add GPUs",
@@ -62,27 +62,33 @@ def test_the_verdicts_come_first_and_in_words(page: str) -> None:
     assert sorted(order, key=text.index) == list(order)
     assert "Of a step of 92 ms, 60 ms is waiting for 46 MB of gradients." in text
     assert "per-GPU batch of 200 instead of 50" in text
-    assert "+140 %" in text
+    assert "+140%" in text
 
 
 def test_every_measured_and_predicted_number_is_in_a_table(page: str, result: StudyResult) -> None:
     text = Elements(page).text
-    for one in result.workloads:
-        for point in one.measured:
+    for tested in result.workloads:
+        for point in tested.measured:
             assert point.measurement_id in text
-        for curve in one.curves:
+        for curve in tested.curves:
             for prediction in curve.predictions:
                 if prediction.samples_per_second >= 100:
                     assert f"{prediction.samples_per_second:,.0f}" in text
 
 
-def test_it_says_where_the_constants_come_from(page: str) -> None:
+def test_the_page_names_the_sources_of_constants(page: str) -> None:
     text = Elements(page).text
-    for words in ("overlap", "elsewhere", "two cores", "published", "torch DDP: bucket_cap_mb=25"):
-        assert words in text
+    for text_part in (
+        "overlap",
+        "elsewhere",
+        "two cores",
+        "published",
+        "torch DDP: bucket_cap_mb=25",
+    ):
+        assert text_part in text
 
 
-def test_nothing_is_loaded_from_anywhere(page: str) -> None:
+def test_the_page_loads_nothing(page: str) -> None:
     for tag, attributes in Elements(page).elements:
         assert "src" not in attributes, tag
         assert tag not in ("iframe", "object", "embed", "base"), tag
@@ -95,7 +101,7 @@ def test_nothing_is_loaded_from_anywhere(page: str) -> None:
     assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
 
 
-def test_the_charts_are_those_of_the_containers(page: str) -> None:
+def test_every_chart_has_a_container(page: str) -> None:
     charts = charts_json(page)
     assert [chart["id"] for chart in charts] == [
         "chart-throughput-spoken-digits-linear",
@@ -120,10 +126,10 @@ def test_the_charts_are_those_of_the_containers(page: str) -> None:
 
 
 def test_names_with_markup_stay_text() -> None:
-    one = workload(EVIL)
-    verdict = replace(one.verdict, headline=EVIL, sentence=EVIL)
-    curves = tuple(replace(curve, platform=f"{EVIL} {i}") for i, curve in enumerate(one.curves))
-    evil = study(replace(one, verdict=verdict, curves=curves), name=EVIL, price=cost())
+    tested = workload(EVIL)
+    verdict = replace(tested.verdict, headline=EVIL, sentence=EVIL)
+    curves = tuple(replace(curve, platform=f"{EVIL} {i}") for i, curve in enumerate(tested.curves))
+    evil = study(replace(tested, verdict=verdict, curves=curves), name=EVIL, price=cost())
     page = render_study(replace(evil, host=EVIL, notes=(EVIL,)))
     elements = Elements(page)
     assert not [tag for tag, _ in elements.elements if tag == "img"]
@@ -134,20 +140,20 @@ def test_names_with_markup_stay_text() -> None:
 
 def test_ids_are_unique_whatever_the_names() -> None:
     names = ["ResNet-50", "resnet 50", "網路", "網", "x" * 200, "x" * 201, "a b", "a-b", "a-b-8"]
-    made = slugs(names)
-    assert len(made) == len(set(made)) == len(names)
-    assert all(re.fullmatch(r"[a-z0-9-]+", slug) for slug in made)
+    slugs = create_slugs(names)
+    assert len(slugs) == len(set(slugs)) == len(names)
+    assert all(re.fullmatch(r"[a-z0-9-]+", slug) for slug in slugs)
     page = render_study(study(*(workload(name) for name in names)))
     ids = Elements(page).ids()
     assert len(ids) == len(set(ids))
 
 
-def test_planning_only() -> None:
-    one = workload("planned")
-    here, *elsewhere = one.curves
+def test_a_study_with_predictions_only() -> None:
+    tested = workload("planned")
+    here, *elsewhere = tested.curves
     assert here.here
-    epochs = tuple(e for e in one.epoch_times if e.platform != here.platform)
-    planned = replace(one, measured=(), curves=tuple(elsewhere), epoch_times=epochs)
+    epochs = tuple(e for e in tested.epoch_times if e.platform != here.platform)
+    planned = replace(tested, measured=(), curves=tuple(elsewhere), epoch_times=epochs)
     page = render_study(study(planned))
     text = Elements(page).text
     assert "Measured on" not in text
@@ -156,39 +162,41 @@ def test_planning_only() -> None:
     assert len(charts_json(page)) == 4
 
 
-def test_no_clusters() -> None:
-    one = workload("here")
-    page = render_study(study(replace(one, curves=one.curves[:1])))
+def test_a_study_of_this_machine_only() -> None:
+    tested = workload("here")
+    page = render_study(study(replace(tested, curves=tested.curves[:1])))
     assert charts_json(page)[0]["options"]["50"]["xAxis"]["name"] == "workers"
 
 
-def test_nothing_known_at_all() -> None:
-    one = workload("nothing")
-    empty = replace(one, measured=(), curves=(), epoch_times=())
+def test_a_study_without_any_points() -> None:
+    tested = workload("nothing")
+    empty = replace(tested, measured=(), curves=(), epoch_times=())
     for result in (study(empty), study()):
         page = render_study(result)
         assert "charts-json" not in page
         assert "How each number was obtained" in page
 
 
-def test_one_gpu_only() -> None:
-    one = workload("single")
-    curves = tuple(replace(c, predictions=c.predictions[:1]) for c in one.curves)
-    measured = tuple(p for p in one.measured if p.workers == 1)
-    epochs = tuple(e for e in one.epoch_times if e.batch_per_gpu == BATCH)
+def test_a_study_of_single_gpus_only() -> None:
+    tested = workload("single")
+    curves = tuple(replace(c, predictions=c.predictions[:1]) for c in tested.curves)
+    measured = tuple(p for p in tested.measured if p.workers == 1)
+    epochs = tuple(e for e in tested.epoch_times if e.batch_per_gpu == BATCH)
     page = render_study(
-        study(replace(one, curves=curves, measured=measured, epoch_times=epochs), price=cost(0.0))
+        study(
+            replace(tested, curves=curves, measured=measured, epoch_times=epochs), price=cost(0.0)
+        )
     )
     options = charts_json(page)[0]["options"]["50"]
     assert options["xAxis"]["data"] == ["1"]
 
 
-def test_no_chart_has_nan_and_no_table_says_nan() -> None:
-    one = workload("odd")
+def test_no_chart_or_table_contains_nan() -> None:
+    tested = workload("odd")
     nan = float("nan")
-    points = tuple(replace(p, samples_per_second=nan, low=nan, high=nan) for p in one.measured)
-    epochs = tuple(replace(e, seconds=float("inf")) for e in one.epoch_times)
-    page = render_study(study(replace(one, measured=points, epoch_times=epochs)))
+    points = tuple(replace(p, samples_per_second=nan, low=nan, high=nan) for p in tested.measured)
+    epochs = tuple(replace(e, seconds=float("inf")) for e in tested.epoch_times)
+    page = render_study(study(replace(tested, measured=points, epoch_times=epochs)))
     assert "NaN" not in json.dumps(charts_json(page))
     assert not re.search(r"\b(nan|inf)\b", Elements(page).text)
 
@@ -200,4 +208,4 @@ def test_writing_gives_the_page_and_the_document(tmp_path: Path) -> None:
     assert sorted(p.name for p in path.parent.iterdir()) == ["report.html", "study.json"]
     assert path.read_text(encoding="utf-8") == render_study(result)
     text = (tmp_path / "study" / "study.json").read_text(encoding="utf-8")
-    assert study_result_from_json(text) == result
+    assert parse_study_result(text) == result

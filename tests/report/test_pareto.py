@@ -1,4 +1,4 @@
-"""The chart and page of a plan: its numbers, its words, and nothing from outside."""
+"""Tests of the chart and page of a plan."""
 
 import json
 import math
@@ -6,18 +6,18 @@ import math
 import pytest
 
 from gpuyard.planner import PlanResult
-from gpuyard.planner.search import plan_result
+from gpuyard.planner.search import build_result
 from gpuyard.report.answers.plan import plan_answer
-from gpuyard.report.figures.pareto import pareto_option
+from gpuyard.report.figures.pareto import build_pareto_chart
 from gpuyard.report.html import render_page
-from gpuyard.study import study_result_from_json
+from gpuyard.study import parse_study_result
 from tests.planner.builder import candidates, offer, plan, workload
 from tests.report.builder import full_study, render_study
 
 
 @pytest.fixture(scope="module")
-def found() -> PlanResult:
-    asked = plan(
+def result() -> PlanResult:
+    spec = plan(
         offer("one <GPU>", rent="$3/h"),
         offer("four", rent="$14/h", gpus=4),
         offer("a server", buy="$90,000", gpus=8, topology="nvlink-hybrid-cube-mesh"),
@@ -25,39 +25,39 @@ def found() -> PlanResult:
         budget="$90,000",
         search={"nodes": [1]},
     )
-    return plan_result(candidates(asked), workload())
+    return build_result(candidates(spec), workload())
 
 
-def test_the_option_is_plain_json_and_has_the_front(found: PlanResult) -> None:
-    option = pareto_option(found)
+def test_the_option_is_plain_json_and_has_the_front(result: PlanResult) -> None:
+    option = build_pareto_chart(result)
     assert json.loads(json.dumps(option, allow_nan=False)) == option
     front = option["series"][0]["data"]
-    assert [point["value"][1] for point in front] == [c.usd_per_run for c in found.front]
+    assert [point["value"][1] for point in front] == [c.usd_per_run for c in result.front]
     assert option["series"][0]["markLine"]["data"] == [{"xAxis": 8.0}]
 
 
-def test_the_choice_is_marked(found: PlanResult) -> None:
-    assert found.winner is not None
-    (mark,) = pareto_option(found)["series"][-1]["markPoint"]["data"]
-    assert mark["coord"] == [found.winner.run_seconds / 3600, found.winner.usd_per_run]
+def test_the_choice_is_marked(result: PlanResult) -> None:
+    assert result.winner is not None
+    (mark,) = build_pareto_chart(result)["series"][-1]["markPoint"]["data"]
+    assert mark["coord"] == [result.winner.run_seconds / 3600, result.winner.usd_per_run]
 
 
-def test_the_choice_and_the_corners_have_names(found: PlanResult) -> None:
-    option = pareto_option(found)
-    assert found.winner is not None
+def test_the_choice_and_the_ends_of_the_front_are_labeled(result: PlanResult) -> None:
+    option = build_pareto_chart(result)
+    assert result.winner is not None
     label = option["series"][-1]["markPoint"]["label"]["formatter"]
-    assert label.startswith(found.winner.machines)
+    assert label.startswith(result.winner.machines)
     front = option["series"][0]["data"]
-    for at, word in ((0, "fastest"), (-1, "cheapest")):
-        if found.front[at].what != found.winner.what:
-            assert front[at]["label"]["formatter"] == f"{word}: {found.front[at].machines}"
+    for index, name in ((0, "fastest"), (-1, "cheapest")):
+        if result.front[index].summary != result.winner.summary:
+            assert front[index]["label"]["formatter"] == f"{name}: {result.front[index].machines}"
     assert not any("label" in point for point in front[1:-1])
 
 
-def test_the_name_over_the_most_expensive_point_stays_under_the_name_of_the_axis() -> None:
+def test_the_label_of_the_most_expensive_point_does_not_cover_the_axis_name() -> None:
     """The fastest of the front is often the most expensive: its label is drawn above it."""
-    option = pareto_option(
-        plan_result(
+    option = build_pareto_chart(
+        build_result(
             candidates(
                 plan(
                     offer("slow", rent="$0.01/h"),
@@ -68,36 +68,36 @@ def test_the_name_over_the_most_expensive_point_stays_under_the_name_of_the_axis
             workload(),
         )
     )
-    axis, dearest = option["yAxis"], option["series"][0]["data"][0]["value"][1]
+    axis, most_expensive = option["yAxis"], option["series"][0]["data"][0]["value"][1]
     height = math.log(axis["max"] / axis["min"])
-    assert math.log(axis["max"] / dearest) / height > 0.1
+    assert math.log(axis["max"] / most_expensive) / height > 0.1
 
 
-def test_what_is_free_can_be_drawn() -> None:
-    asked = plan(offer("free", rent="$0/h"), search={"ways": ["on-demand"]})
-    option = pareto_option(plan_result(candidates(asked), workload()))
+def test_a_free_option_can_be_drawn() -> None:
+    spec = plan(offer("free", rent="$0/h"), search={"ways": ["on-demand"]})
+    option = build_pareto_chart(build_result(candidates(spec), workload()))
     assert option["yAxis"]["type"] == "value"
 
 
-def test_the_page_says_it_in_words_and_escapes_names(found: PlanResult) -> None:
-    page = render_page(plan_answer(found))
+def test_the_page_has_the_verdict_and_escapes_names(result: PlanResult) -> None:
+    page = render_page(plan_answer(result))
     assert "one &lt;GPU&gt;" in page
     assert "one <GPU>" not in page
-    assert found.verdict.split("(")[0] in page
+    assert result.verdict.split("(")[0] in page
 
 
 def test_a_plan_without_an_answer_has_a_page() -> None:
-    asked = plan(offer("a", rent="$3/h"), policy={"data_stays": True})
-    page = render_page(plan_answer(plan_result(candidates(asked), workload())))
+    spec = plan(offer("a", rent="$3/h"), policy={"data_stays": True})
+    page = render_page(plan_answer(build_result(candidates(spec), workload())))
     assert "ruled out" in page
 
 
-def test_a_study_with_a_plan_shows_its_chart_and_keeps_it(found: PlanResult) -> None:
+def test_a_study_with_a_plan_shows_its_chart_and_keeps_it(result: PlanResult) -> None:
     from dataclasses import replace
 
-    result = replace(full_study(), plan=found)
-    page = render_study(result)
+    with_plan = replace(full_study(), plan=result)
+    page = render_study(with_plan)
     assert 'id="chart-plan"' in page and "Why the others lost" in page
     assert 'id="chart-plan"' not in render_study(full_study())
-    again = study_result_from_json(json.dumps(result.as_json()))
-    assert again.plan == found
+    again = parse_study_result(json.dumps(with_plan.as_json()))
+    assert again.plan == result

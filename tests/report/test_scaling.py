@@ -1,4 +1,4 @@
-"""How a sweep scales: hand-worked efficiencies and words, and a picture that holds them."""
+"""Tests of scaling panels and pictures against efficiencies that were calculated by hand."""
 
 import itertools
 import re
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpuyard.measure import MeasuredStep, Measurement
 from gpuyard.measure.training.records import SyntheticGpu
-from gpuyard.report.scaling import scaling_panels, scaling_picture
+from gpuyard.report.scaling import build_scaling_panels, draw_scaling
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions
 from tests.conftest import MakeMeasurement
@@ -26,8 +26,8 @@ V100 = SyntheticGpu(
 
 @pytest.fixture
 def run(make_measurement: MakeMeasurement) -> Run:
-    """One run: so many workers, at so many samples/s, in a lab at so many Gbit/s, or here."""
-    made = 0
+    """Create measurements with a number of workers and samples/s, in a lab with a given link, or here."""
+    count = 0
 
     def make(
         workers: int,
@@ -40,8 +40,8 @@ def run(make_measurement: MakeMeasurement) -> Run:
         waits_for_input: float = 0.0,
         **more: object,
     ) -> Measurement:
-        nonlocal made
-        made += 1
+        nonlocal count
+        count += 1
         place = RunPlace()
         if gbit is not None:
             nodes = tuple(f"node{i}" for i in range(workers))
@@ -52,7 +52,7 @@ def run(make_measurement: MakeMeasurement) -> Run:
             exposed_communication_seconds=exposed,
             input_seconds=waits_for_input,
         )
-        given: dict[str, object] = {
+        fields: dict[str, object] = {
             "workload": "linear",
             "workers": workers,
             "batch_per_worker": batch,
@@ -61,7 +61,7 @@ def run(make_measurement: MakeMeasurement) -> Run:
             "all_reduce_bytes": 46_000_000 if workers > 1 else None,
             "place": place,
         }
-        return make_measurement(made, **given | more)
+        return make_measurement(count, **fields | more)
 
     return make
 
@@ -69,18 +69,18 @@ def run(make_measurement: MakeMeasurement) -> Run:
 def test_a_choked_and_an_unchoked_workload_have_a_panel_each(run: Run) -> None:
     choked = [run(1, 1000), run(2, 300, exposed=0.3), run(4, 600, exposed=0.3)]
     free = [run(w, 100 * w * share, workload="conv") for w, share in ((1, 1), (4, 0.95))]
-    linear, conv = scaling_panels([*choked, *free])
+    linear, conv = build_scaling_panels([*choked, *free])
     assert (linear.title, conv.title) == ("linear, fp32, cpu", "conv, fp32, cpu")
     (line,) = linear.lines
     assert line.label == "batch 50 at 1 Gbit/s"
     assert [(p.workers, p.efficiency) for p in line.points] == [(1, 1.0), (2, 0.15), (4, 0.15)]
-    assert linear.words == ("waits for the network: 4 nodes do the work of 0.6",)
-    assert conv.words == ("scales: 4 nodes do the work of 3.8",)
-    assert linear.weighs == "46 MB of gradients against 50 ms of compute per step"
+    assert linear.sentences == ("waits for the network: 4 nodes do the work of 0.6",)
+    assert conv.sentences == ("scales: 4 nodes do the work of 3.8",)
+    assert linear.traffic == "46 MB of gradients against 50 ms of compute per step"
 
 
 @pytest.mark.parametrize(
-    ("rate", "gbit", "parts", "words"),
+    ("rate", "gbit", "parts", "sentence"),
     [
         (80, 1, {"exposed": 0.01}, "scales: 2 nodes do the work of 1.6"),
         (60, 1, {"exposed": 0.04}, "scales in part and waits for the network: 2 nodes do the work of 1.2"),
@@ -90,24 +90,24 @@ def test_a_choked_and_an_unchoked_workload_have_a_panel_each(run: Run) -> None:
          "waits for the exchange between the workers: 2 workers do the work of 0.8"),
     ],
 )  # fmt: skip
-def test_words_say_what_took_the_time(
-    run: Run, rate: float, gbit: float | None, parts: dict[str, float], words: str
+def test_the_sentence_names_the_choke(
+    run: Run, rate: float, gbit: float | None, parts: dict[str, float], sentence: str
 ) -> None:
-    (panel,) = scaling_panels([run(1, 50, gbit=gbit), run(2, rate, gbit=gbit, **parts)])
-    assert panel.words == (words,)
+    (panel,) = build_scaling_panels([run(1, 50, gbit=gbit), run(2, rate, gbit=gbit, **parts)])
+    assert panel.sentences == (sentence,)
 
 
-def test_of_many_lines_the_worst_and_the_best_are_put_into_words(run: Run) -> None:
+def test_the_worst_and_the_best_line_are_described(run: Run) -> None:
     runs = [
         run(w, w * b * (1 if w == 1 else g * b / 1000), batch=b, gbit=g, synthetic=V100, exposed=1)
         for g in (1, 10)
         for b in (32, 64, 96)
         for w in (1, 10)
     ]
-    (panel,) = scaling_panels(runs)
+    (panel,) = build_scaling_panels(runs)
     assert panel.title == "linear, fp32, synthetic v100-pcie-16gb"
     assert len(panel.lines) == 6
-    assert panel.words == (
+    assert panel.sentences == (
         "batch 32 at 1 Gbit/s waits for the network: 10 nodes do the work of 0.3",
         "batch 96 at 10 Gbit/s scales: 10 nodes do the work of 9.6",
     )
@@ -116,67 +116,67 @@ def test_of_many_lines_the_worst_and_the_best_are_put_into_words(run: Run) -> No
 def test_a_remedy_is_compared_with_one_plain_worker(run: Run) -> None:
     fp16 = ExchangeOptions(compress="fp16")
     runs = [run(1, 100), run(2, 50), run(1, 80, remedy=fp16), run(2, 120, remedy=fp16)]
-    (panel,) = scaling_panels(runs)
-    plain, relieved = panel.lines
-    assert relieved.label == "batch 50 at 1 Gbit/s with fp16"
+    (panel,) = build_scaling_panels(runs)
+    plain, compressed = panel.lines
+    assert compressed.label == "batch 50 at 1 Gbit/s with fp16"
     assert [p.efficiency for p in plain.points] == [1.0, 0.25]
-    assert [p.efficiency for p in relieved.points] == [0.8, 0.6]
+    assert [p.efficiency for p in compressed.points] == [0.8, 0.6]
 
 
 def test_repeats_are_averaged(run: Run) -> None:
-    (panel,) = scaling_panels([run(1, 90), run(1, 110), run(2, 100), run(2, 140)])
+    (panel,) = build_scaling_panels([run(1, 90), run(1, 110), run(2, 100), run(2, 140)])
     assert [(p.workers, p.efficiency) for p in panel.lines[0].points] == [(1, 1.0), (2, 0.6)]
 
 
-def test_without_one_worker_there_is_nothing_to_compare_with_and_it_says_so(run: Run) -> None:
+def test_lines_without_a_run_on_one_worker_are_listed_as_not_drawn(run: Run) -> None:
     runs = [run(1, 100), run(2, 190), run(2, 190, batch=60), run(4, 300, batch=60)]
-    (panel,) = scaling_panels(runs)
+    (panel,) = build_scaling_panels(runs)
     assert [line.label for line in panel.lines] == ["batch 50 at 1 Gbit/s"]
-    assert "no run on 1 node: batch 60 at 1 Gbit/s" in scaling_picture(runs, "t")
+    assert "no run on 1 node: batch 60 at 1 Gbit/s" in draw_scaling(runs, "t")
 
 
-def test_the_picture_holds_the_words_the_lines_and_where_it_was_measured(run: Run) -> None:
+def test_the_picture_has_the_sentences_the_lines_and_the_basis(run: Run) -> None:
     runs = [run(1, 1000), run(4, 600, exposed=0.3), run(1, 10, workload="<conv> & more")]
-    drawn = ElementTree.fromstring(scaling_picture(runs, "A & B"))  # noqa: S314  our own
+    drawn = ElementTree.fromstring(draw_scaling(runs, "A & B"))  # noqa: S314 - our own
     texts = [text.text or "" for text in drawn.iter(f"{SVG}text")]
     assert "A & B" in texts
     assert "<conv> & more, fp32, cpu" in texts
     assert "3 runs in a lab on CPU, 2 cores, time dilated × 4, 2026-01-02" in texts
     assert "waits for the network: 4 nodes do the work of 0.6" in texts
-    assert "15 %, batch 50 at 1 Gbit/s" in texts
+    assert "15%, batch 50 at 1 Gbit/s" in texts
     first, second = drawn.iter(f"{SVG}polyline")
     assert (len(first.attrib["points"].split()), len(second.attrib["points"].split())) == (2, 1)
     assert first.attrib["stroke"] == second.attrib["stroke"]  # the same batch and link
 
 
-def test_nothing_measured_is_a_picture_that_says_so() -> None:
-    assert "nothing was measured" in scaling_picture([], "empty")
+def test_a_picture_without_measurements() -> None:
+    assert "nothing was measured" in draw_scaling([], "empty")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(shares=st.lists(st.floats(0.001, 1.6), min_size=1, max_size=30))
-def test_no_label_covers_another_and_all_is_inside(run: Run, shares: list[float]) -> None:
+def test_no_labels_overlap_and_all_points_are_inside(run: Run, shares: list[float]) -> None:
     runs = []
     for batch, share in enumerate(shares, 1):
         runs += [run(1, 100, batch=batch), run(8, 800 * share, batch=batch)]
-    svg = scaling_picture(runs, "many")
-    drawn = ElementTree.fromstring(svg)  # noqa: S314  our own
+    svg = draw_scaling(runs, "many")
+    drawn = ElementTree.fromstring(svg)  # noqa: S314 - our own
     width, height = float(drawn.attrib["width"]), float(drawn.attrib["height"])
     labels = [t for t in drawn.iter(f"{SVG}text") if re.search(r"%, batch", t.text or "")]
     tops = sorted(float(label.attrib["y"]) for label in labels)
     assert len(tops) == len(shares)
     assert all(b - a > 15 for a, b in itertools.pairwise(tops))
     for polyline in drawn.iter(f"{SVG}polyline"):
-        for place in polyline.attrib["points"].split():
-            x, y = map(float, place.split(","))
+        for point in polyline.attrib["points"].split():
+            x, y = map(float, point.split(","))
             assert 0 < x < width
             assert 0 < y < height
 
 
-def test_runs_of_another_precision_have_a_panel_of_their_own(run: Run) -> None:
+def test_runs_of_another_precision_have_their_own_panel(run: Run) -> None:
     fp32 = run(1, 100)
     bf16 = fp32.model_copy(update={"spec": {**fp32.spec, "precision": "bf16"}})
-    assert [panel.title for panel in scaling_panels([fp32, bf16])] == [
+    assert [panel.title for panel in build_scaling_panels([fp32, bf16])] == [
         "linear, fp32, cpu",
         "linear, bf16, cpu",
     ]

@@ -1,4 +1,4 @@
-"""ECharts is the file that the registry served, with its licences beside it."""
+"""Tests of the vendored ECharts: its checksum, version, and licenses."""
 
 import hashlib
 import subprocess
@@ -14,17 +14,17 @@ def test_the_checksum_matches() -> None:
     recorded = tomllib.loads((FOLDER / "VERSION.toml").read_text(encoding="utf-8"))
     script = (FOLDER / "echarts.min.js").read_bytes()
     assert hashlib.sha256(script).hexdigest() == recorded["sha256"]
-    assert recorded["licence"] == "Apache-2.0"
+    assert recorded["license"] == "Apache-2.0"
 
 
-def test_the_licences_travel_along() -> None:
+def test_the_licenses_are_included() -> None:
     assert "Apache License" in (FOLDER / "LICENSE").read_text(encoding="utf-8")
     assert "Apache ECharts" in (FOLDER / "NOTICE").read_text(encoding="utf-8")
     assert "Redistribution" in (FOLDER / "LICENSE-zrender").read_text(encoding="utf-8")
     assert (FOLDER / "LICENSE-d3").exists()
 
 
-def test_the_script_that_vendors_pins_the_same_version() -> None:
+def test_the_vendoring_script_pins_the_same_version() -> None:
     script = ROOT / "scripts" / "vendor_echarts.py"
     checked = subprocess.run(
         [sys.executable, script, "--check"], capture_output=True, text=True, check=False
@@ -32,7 +32,7 @@ def test_the_script_that_vendors_pins_the_same_version() -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-def test_inlining_it_cannot_end_the_script_element() -> None:
+def test_the_inlined_script_cannot_close_its_element() -> None:
     script = (FOLDER / "echarts.min.js").read_text(encoding="utf-8").lower()
     assert "</script" not in script
     assert "<!--" not in script

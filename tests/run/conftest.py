@@ -1,4 +1,4 @@
-"""Ranks import what lies beside the tests, as they would a user's own model."""
+"""Ranks can import modules from this directory, as they would import a user's own model."""
 
 from pathlib import Path
 
@@ -6,5 +6,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _beside(monkeypatch: pytest.MonkeyPatch) -> None:
+def _test_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))

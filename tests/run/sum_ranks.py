@@ -1,7 +1,7 @@
-"""Ranks that say where they are and add up a number each.
+"""Ranks that report where they run and add up one number each.
 
-`python -m sum_ranks` is a rank, and `python -m sum_ranks PLACE WORKERS LAUNCHER RANKS_PER_NODE` runs them: in
-`slurm`, or on hosts, where rank 1 hangs.
+`python -m sum_ranks` is a rank, and `python -m sum_ranks PLACE WORKERS LAUNCHER RANKS_PER_NODE` runs them, in
+`slurm` or on hosts, where rank 1 hangs.
 """
 
 import contextlib
@@ -18,14 +18,14 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field, TypeAdapter
 
 from gpuyard.files import write_text
-from gpuyard.interpreter import import_to_stay
+from gpuyard.interpreter import import_permanently
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Place
 from gpuyard.run.protocol import RankDevice, RankJob, RankRefusal
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.run.ranks import private_directory, run_ranks
 
-_SHOWN = [
+_VARIABLES = [
     "RANK",
     "WORLD_SIZE",
     "GROUP_RANK",
@@ -39,9 +39,9 @@ _SHOWN = [
 
 
 class SumJob(RankJob):
-    """Once all have met, rank `fails` has had enough, `killed` is killed, and `hangs` hangs.
+    """After the rendezvous, rank `fails` raises an error, rank `killed` is killed, and rank `hangs` hangs.
 
-    Before they meet, `lost` says that it has lost a rank that is not here, or `terminated` is, which others lose.
+    Before the rendezvous, rank `lost` reports a lost peer, or rank `terminated` is terminated and lost by the others.
     """
 
     cores: tuple[int, ...] = ()
@@ -54,24 +54,24 @@ class SumJob(RankJob):
     terminated: int | None = None
 
 
-class Summed(BaseModel):
-    event: Literal["summed"] = "summed"
+class SumResult(BaseModel):
+    event: Literal["sum"] = "sum"
     total: float
-    seats: list[dict[str, str]]
+    ranks: list[dict[str, str]]
     directory_is_shared: bool
 
 
-_EVENT: TypeAdapter[Summed | RankRefusal] = TypeAdapter(
-    Annotated[Summed | RankRefusal, Field(discriminator="event")]
+_EVENT: TypeAdapter[SumResult | RankRefusal] = TypeAdapter(
+    Annotated[SumResult | RankRefusal, Field(discriminator="event")]
 )
 
 
-def add_up(job: SumJob, emit: Emit) -> None:
-    """2 to the power of each rank, so that the sum says who took part."""
+def run_rank(job: SumJob, emit: Emit) -> None:
+    """Add up 2 to the power of each rank, so that the sum identifies the participants."""
     if job.lost is not None or job.terminated is not None:
         _lose_a_peer(job)
 
-    import_to_stay("torch")
+    import_permanently("torch")
     import torch
     from torch import distributed as dist
 
@@ -79,7 +79,7 @@ def add_up(job: SumJob, emit: Emit) -> None:
 
     peers = Peers(job)
     if job.rank == job.fails:
-        raise ValueError(f"rank {job.rank} has had enough")
+        raise ValueError(f"rank {job.rank} fails")
     if job.rank == job.killed:
         os.kill(os.getpid(), signal.SIGKILL)
     if job.rank == job.hangs:
@@ -87,60 +87,63 @@ def add_up(job: SumJob, emit: Emit) -> None:
     part = torch.tensor([2.0**job.rank])
     if job.processes > 1:
         dist.all_reduce(part)
-    mine = {name: os.environ[name] for name in _SHOWN if name in os.environ}
-    mine["hostname"] = socket.gethostname()
-    seats = [json.loads(said) for said in peers.collect(json.dumps(mine))]
+    own = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    own["hostname"] = socket.gethostname()
+    ranks = [json.loads(text) for text in peers.gather_text(json.dumps(own))]
     shared = os.path.isdir(job.directory)  # noqa: PTH112
     if job.rank == 0:
-        emit(Summed(total=float(part), seats=seats, directory_is_shared=shared))
-    peers.leave()
+        emit(SumResult(total=float(part), ranks=ranks, directory_is_shared=shared))
+    peers.close()
 
 
 def _lose_a_peer(job: SumJob) -> None:
-    named = Path(job.directory) / "terminated.pid"
+    pid_file = Path(job.directory) / "terminated.pid"
     if job.rank == job.terminated:
-        write_text(named, str(os.getpid()))
+        write_text(pid_file, str(os.getpid()))
         os.kill(os.getpid(), signal.SIGTERM)
     if job.terminated is not None:
-        while not named.exists():
+        while not pid_file.exists():
             time.sleep(0.01)
-        with contextlib.suppress(ProcessLookupError):  # torchrun has seen its end already
-            select.select([os.pidfd_open(int(named.read_text()))], [], [])
+        with contextlib.suppress(ProcessLookupError):  # torchrun has already reaped it.
+            select.select([os.pidfd_open(int(pid_file.read_text()))], [], [])
     elif job.rank != job.lost:
         time.sleep(600)
-    raise RuntimeError("connection closed by peer")  # as gloo says it
+    raise RuntimeError("connection closed by peer")  # gloo's message
 
 
-def summed(place: Place, workers: int, launcher: Launcher = "direct", **told: int | None) -> Summed:
-    """What rank 0 of so many ranks in this place says."""
+def sum_ranks(
+    place: Place, workers: int, launcher: Launcher = "direct", **faults: int | None
+) -> SumResult:
+    """Run this many ranks at this place, and return rank 0's result."""
     with private_directory() as directory:
         jobs = [
             SumJob.model_validate(
-                {"rank": rank, "processes": workers, "directory": str(directory), **told}
+                {"rank": rank, "processes": workers, "directory": str(directory), **faults}
             )
             for rank in range(workers)
         ]
         events = run_ranks(
             place, jobs, parse=_EVENT.validate_json, worker="sum_ranks", launcher=launcher
         )
-        (said,) = list(events)
-        assert isinstance(said, Summed)
-        return said
+        (result,) = list(events)
+        assert isinstance(result, SumResult)
+        return result
 
 
 def _main(where: str, workers: str, launcher: Launcher, ranks_per_node: str) -> None:
-    from gpuyard.run.places import allocation, reach_hosts
+    from gpuyard.run.places import find_allocation, reach_hosts
 
-    asked = int(ranks_per_node) or None
+    per_node = int(ranks_per_node) or None
     if where == "slurm":
-        place: Place = allocation(asked)
-        said = summed(place, int(workers) or sum(place.ranks_by_node), launcher)
+        place: Place = find_allocation(per_node)
+        result = sum_ranks(place, int(workers) or sum(place.ranks_by_node), launcher)
     else:
-        said = summed(reach_hosts(where.split(","), asked), int(workers), launcher, hangs=1)
-    print(said.model_dump_json())  # noqa: T201
+        hosts = reach_hosts(where.split(","), per_node)
+        result = sum_ranks(hosts, int(workers), launcher, hangs=1)
+    print(result.model_dump_json())  # noqa: T201
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 1:
-        serve(SumJob, add_up)
+        serve(SumJob, run_rank)
     _main(*sys.argv[1:])  # type: ignore[arg-type]

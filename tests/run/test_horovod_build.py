@@ -1,4 +1,4 @@
-"""What building Horovod would do; building it takes minutes and is left to those who want it."""
+"""The plan to build Horovod; the build itself takes minutes and is not run here."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from gpuyard.run.horovod_build import HorovodBuild, build, plan_build
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A compiler that says what it was asked for, and cmake."""
+    """Stand-ins for a compiler and cmake that print their arguments."""
     for name in ("c++", "cmake"):
         program = tmp_path / name
         program.write_text('#!/bin/sh\necho "$@"\n')
@@ -23,27 +23,27 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_wrapper_has_the_last_word(tools: Path) -> None:
+def test_the_wrapper_appends_the_standard(tools: Path) -> None:
     plan = plan_build()
     wrapper = tools / "wrapper"
     wrapper.write_text(plan.wrapper)
     wrapper.chmod(0o755)
-    said = subprocess.run(
+    done = subprocess.run(
         [wrapper, "-std=c++14", "a b.cc"], capture_output=True, text=True, check=True
     )
-    assert said.stdout == "-std=c++14 a b.cc -std=gnu++17\n"
+    assert done.stdout == "-std=c++14 a b.cc -std=gnu++17\n"
 
 
-def test_dry_run_prints_and_changes_nothing(tools: Path) -> None:
+def test_a_dry_run_prints_the_plan_and_changes_nothing(tools: Path) -> None:
     done = CliRunner().invoke(horovod.app, ["install", "--dry-run", "--json"])
-    said = json.loads(done.stdout)
-    assert said["commands"][-1][-1] == "horovod==0.28.1"
-    assert said["environment"]["HOROVOD_WITH_GLOO"] == "1"
+    plan = json.loads(done.stdout)
+    assert plan["commands"][-1][-1] == "horovod==0.28.1"
+    assert plan["environment"]["HOROVOD_WITH_GLOO"] == "1"
 
 
-def test_without_tools_it_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tool_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingRequirement, match="install a C\\+\\+ compiler"):
+    with pytest.raises(MissingRequirement, match=r"C\+\+ compiler"):
         plan_build()
 
 

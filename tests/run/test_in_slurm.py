@@ -1,4 +1,4 @@
-"""Ranks in allocations of a real Slurm of two nodes with four GPUs each, all of them on this machine."""
+"""Ranks in allocations of a real Slurm with two nodes of four GPUs, all on this machine."""
 
 import json
 import sys
@@ -20,11 +20,11 @@ def slurm() -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture
-def summed(slurm: SlurmCluster) -> InAllocation:
-    """What rank 0 of `sum_ranks` says in an allocation of two nodes."""
+def sum_ranks(slurm: SlurmCluster) -> InAllocation:
+    """Run `sum_ranks` in an allocation of two nodes, and return rank 0's result."""
 
-    def run(*options: str, workers: int = 0, launcher: str = "torchrun", a_node: int = 0) -> Any:
-        ranks = [sys.executable, "-m", "sum_ranks", "slurm", str(workers), launcher, str(a_node)]
+    def run(*options: str, workers: int = 0, launcher: str = "torchrun", per_node: int = 0) -> Any:
+        ranks = [sys.executable, "-m", "sum_ranks", "slurm", str(workers), launcher, str(per_node)]
         done = slurm.run(
             *("salloc", "--quiet", "--nodes=2", *options),
             *ranks,
@@ -38,27 +38,27 @@ def summed(slurm: SlurmCluster) -> InAllocation:
     return run
 
 
-def seats(said: dict[str, Any]) -> list[tuple[str, ...]]:
+def positions(result: dict[str, Any]) -> list[tuple[str, ...]]:
     names = ("SLURMD_NODENAME", "GROUP_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE")
-    return [tuple(seat[name] for name in names) for seat in said["seats"]]
+    return [tuple(rank[name] for name in names) for rank in result["ranks"]]
 
 
 TWO_TIMES_TWO = [(f"node{n + 1}", str(n), str(i), "2", "4") for n in range(2) for i in range(2)]
 
 
-def test_a_node_has_a_rank_for_each_gpu_of_the_job_and_all_exchange(summed: InAllocation) -> None:
-    said = summed("--gpus-per-node=2")
-    assert said["total"] == 2**4 - 1
-    assert seats(said) == TWO_TIMES_TWO
-    # each rank sees all of the job, and takes the one with its local rank
-    assert {seat["CUDA_VISIBLE_DEVICES"] for seat in said["seats"]} == {"0,1"}
+def test_a_node_has_a_rank_for_each_gpu_of_the_job(sum_ranks: InAllocation) -> None:
+    result = sum_ranks("--gpus-per-node=2")
+    assert result["total"] == 2**4 - 1
+    assert positions(result) == TWO_TIMES_TWO
+    # Each rank sees all of the job's GPUs and uses the one with its local rank.
+    assert {rank["CUDA_VISIBLE_DEVICES"] for rank in result["ranks"]} == {"0,1"}
 
 
 @pytest.mark.soak
-def test_without_gpus_ranks_per_node_says_how_many(summed: InAllocation) -> None:
-    said = summed(workers=4, launcher="direct", a_node=2)
-    assert said["total"] == 2**4 - 1
-    assert seats(said) == TWO_TIMES_TWO
+def test_ranks_per_node_sets_the_ranks_without_gpus(sum_ranks: InAllocation) -> None:
+    result = sum_ranks(workers=4, launcher="direct", per_node=2)
+    assert result["total"] == 2**4 - 1
+    assert positions(result) == TWO_TIMES_TWO
 
 
 @pytest.mark.parametrize(
@@ -69,17 +69,17 @@ def test_without_gpus_ranks_per_node_says_how_many(summed: InAllocation) -> None
     ],
     ids=" ".join,
 )
-def test_however_the_gpus_were_asked_for_each_has_its_rank(
-    summed: InAllocation, options: tuple[str, ...]
+def test_each_gpu_has_a_rank_however_it_was_requested(
+    sum_ranks: InAllocation, options: tuple[str, ...]
 ) -> None:
-    said = summed(*options, launcher="direct")
-    assert said["total"] == 2**3 - 1
-    for seat in said["seats"]:
-        visible = seat["CUDA_VISIBLE_DEVICES"].split(",")
-        assert len(visible) == int(seat["LOCAL_WORLD_SIZE"])
+    result = sum_ranks(*options, launcher="direct")
+    assert result["total"] == 2**3 - 1
+    for rank in result["ranks"]:
+        visible = rank["CUDA_VISIBLE_DEVICES"].split(",")
+        assert len(visible) == int(rank["LOCAL_WORLD_SIZE"])
 
 
 @pytest.mark.soak
-def test_a_job_that_has_its_nodes_alone_has_their_gpus(summed: InAllocation) -> None:
-    (seat,) = summed("--exclusive", workers=1)["seats"]
-    assert seat["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
+def test_an_exclusive_job_has_all_gpus_of_its_nodes(sum_ranks: InAllocation) -> None:
+    (rank,) = sum_ranks("--exclusive", workers=1)["ranks"]
+    assert rank["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"

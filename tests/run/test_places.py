@@ -1,6 +1,6 @@
-"""Places as values: who sits where, which command starts a process there, and what is refused.
+"""Places as values: the positions of ranks, the commands that start processes, and errors.
 
-Stand-ins for ssh, srun and scontrol are on the PATH; the real ones have tests of their own.
+Stand-ins for ssh, srun, and scontrol are on the PATH; other tests use the real programs.
 """
 
 import os
@@ -13,13 +13,20 @@ import pytest
 from gpuyard.cpu import usable_cores
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.lab import plan_lab
-from gpuyard.run.horovod_rendezvous import seating_of
-from gpuyard.run.places import Here, Hosts, LabNodes, SlurmAllocation, allocation, reach_hosts
-from gpuyard.run.places.place import Meeting
+from gpuyard.run.horovod_rendezvous import create_layout
+from gpuyard.run.places import (
+    Hosts,
+    LabNodes,
+    LocalMachine,
+    SlurmAllocation,
+    find_allocation,
+    reach_hosts,
+)
+from gpuyard.run.places.place import RendezvousPoint
 from gpuyard.run.process import start
-from tests.run.sum_ranks import summed
+from tests.run.sum_ranks import sum_ranks
 
-# as sshd does: the last argument is a line for the user's shell
+# Like sshd, it passes the last argument to the user's shell.
 BANNER = '{"motd": "Welcome to {node}"}\n{ not even JSON'
 SSH = f"""#!/bin/sh
 for line; do :; done
@@ -27,14 +34,14 @@ echo '{BANNER}'
 exec sh -c "$line"
 """
 SRUN = '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n'
-# as Slurm 22.05 does, shortened
+# The output is that of Slurm 22.05, shortened.
 SCONTROL = """#!/bin/sh
 case "$*" in
 "--oneliner --details show job 7")
     echo "JobId=7 JobName=interactive UserId=root(0) JobState=$JOB_STATE Reason=None $ALLOCATED" ;;
 "--oneliner --details show job "*) echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1 ;;
-"--oneliner show hostnames node[1-2]") printf 'node1\\nnode2\\n' ;;
-"--oneliner show hostnames node"[12]) echo "$4" ;;
+"show hostnames node[1-2]") printf 'node1\\nnode2\\n' ;;
+"show hostnames node"[12]) echo "$3" ;;
 "--oneliner show node node[1-2]")
     [ "$NODE_STATE" != hidden ] || exit 1
     echo 'NodeName=node1 Arch=x86_64 NodeAddr=10.99.0.1 NodeHostName=localhost State=MIXED ThreadsPerCore=1'
@@ -56,12 +63,12 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-def test_ssh_never_asks_and_quotes_what_it_sends(
+def test_ssh_never_prompts_and_quotes_the_command(
     programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUYARD_HOME", "/a b/$(reboot)")
     hosts = Hosts(("ada@node1", "node2"), port=29500)
-    assert hosts.meeting == Meeting("node1", 29500)
+    assert hosts.rendezvous_point == RendezvousPoint("node1", 29500)
     command = hosts.command(1, ["python", "-m", "x y"], {"RANK": "1"})
     assert command.node == "node2"
     assert command.argv[:5] == ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
@@ -73,16 +80,16 @@ def test_ssh_never_asks_and_quotes_what_it_sends(
     assert words[-3:] == ["python", "-m", "x y"]
 
 
-def test_what_a_host_says_at_the_door_is_not_an_answer(programs: Path) -> None:
+def test_a_login_banner_is_not_an_answer(programs: Path) -> None:
     hosts = reach_hosts(("localhost", "localhost"), ranks_per_node=1)
-    assert summed(hosts, 2, "torchrun").total == 0b11
+    assert sum_ranks(hosts, 2, "torchrun").total == 0b11
 
 
 @pytest.mark.parametrize(
     "name", ["-oProxyCommand=reboot", "a b", "", "a;b", "-v@node1", "-@node1", "@node1", "node1\n"]
 )
-def test_a_host_is_never_taken_for_an_option(programs: Path, name: str) -> None:
-    with pytest.raises(UserMistake, match="is not a host"):
+def test_a_host_cannot_be_an_option(programs: Path, name: str) -> None:
+    with pytest.raises(UserMistake, match="valid host"):
         Hosts((name,))
 
 
@@ -100,43 +107,39 @@ def allocated(programs: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyP
     return monkeypatch
 
 
-def test_the_allocation_is_that_of_this_shell(allocated: pytest.MonkeyPatch) -> None:
-    found = allocation()
-    assert found.names == ("node1", "node2")
-    assert found.ranks_by_node == (1, 1)
-    assert found.meeting.address == "10.99.0.1"
+def test_the_allocation_of_this_shell_is_found(allocated: pytest.MonkeyPatch) -> None:
+    place = find_allocation()
+    assert place.names == ("node1", "node2")
+    assert place.ranks_by_node == (1, 1)
+    assert place.rendezvous_point.address == "10.99.0.1"
     allocated.setenv("NODE_STATE", "hidden")
-    assert allocation().meeting.address == "node1"
+    assert find_allocation().rendezvous_point.address == "node1"
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "sentence"),
+    ("variable", "value", "message"),
     [
-        ("SLURM_JOB_ID", None, "not inside a Slurm allocation"),
-        ("SLURM_JOB_ID", "8", r"job 8, has ended \(Slurm does not know it any more\)"),
-        ("JOB_STATE", "TIMEOUT", r"job 7, has ended \(TIMEOUT\)"),
-        (
-            "NODE_STATE",
-            "DOWN*",
-            r"node2 of the Slurm allocation is not available \(Slurm says DOWN\*\)",
-        ),
-        ("SLURM_STEP_NUM_TASKS", "2", "srun has started this command 2 times"),
-        ("PATH", "/nowhere", "scontrol is not on the PATH here"),
+        ("SLURM_JOB_ID", None, r"salloc .* --hosts"),
+        ("SLURM_JOB_ID", "8", r"job 8, .*Slurm.*salloc"),
+        ("JOB_STATE", "TIMEOUT", r"job 7, .*TIMEOUT.*salloc"),
+        ("NODE_STATE", "DOWN*", r"node2 .*DOWN\*.*--exclude=node2"),
+        ("SLURM_STEP_NUM_TASKS", "2", r"2 times.*without srun"),
+        ("PATH", "/nowhere", r"scontrol .*PATH.*install"),
     ],
 )
-def test_what_is_wrong_with_an_allocation_is_told(
-    allocated: pytest.MonkeyPatch, variable: str, value: str | None, sentence: str
+def test_an_unusable_allocation_is_an_error(
+    allocated: pytest.MonkeyPatch, variable: str, value: str | None, message: str
 ) -> None:
     if value is None:
         allocated.delenv(variable)
     else:
         allocated.setenv(variable, value)
-    with pytest.raises(GpuyardError, match=sentence):
-        allocation()
+    with pytest.raises(GpuyardError, match=message):
+        find_allocation()
 
 
 @pytest.mark.parametrize(
-    ("said", "gpus"),
+    ("details", "gpus"),
     [
         ("Nodes=node[1-2] CPU_IDs=0 Mem=100 GRES=gpu:t4:4(IDX:0-3) MinCPUsNode=1", (4, 4)),
         (
@@ -149,48 +152,49 @@ def test_what_is_wrong_with_an_allocation_is_told(
         ),
     ],
 )
-def test_what_a_job_has_on_each_node_is_what_scontrol_says(
-    allocated: pytest.MonkeyPatch, said: str, gpus: tuple[int, ...]
+def test_the_gpus_on_each_node_come_from_scontrol(
+    allocated: pytest.MonkeyPatch, details: str, gpus: tuple[int, ...]
 ) -> None:
-    allocated.setenv("ALLOCATED", said)
-    found = allocation()
-    assert found.allocated_gpus == gpus
-    assert found.ranks_by_node == tuple(max(1, count) for count in gpus)
-    assert allocation(ranks_per_node=5).ranks_by_node == (5, 5)
+    allocated.setenv("ALLOCATED", details)
+    place = find_allocation()
+    assert place.allocated_gpus == gpus
+    assert place.ranks_by_node == tuple(max(1, count) for count in gpus)
+    assert find_allocation(ranks_per_node=5).ranks_by_node == (5, 5)
     for node, count in enumerate(gpus):
-        argv = found.command(node, ["python"]).argv
+        argv = place.command(node, ["python"]).argv
         assert {"--nodes=1", "--ntasks=1", f"--nodelist=node{node + 1}"} < set(argv)
         assert (f"--gpus={count}" in argv) == (count > 0)
         assert argv[-1] == "python"
 
 
 def test_ranks_fill_one_node_after_the_other(programs: Path) -> None:
-    place = Hosts(("a", "b", "c"), room=(2, 4, 2))
-    seats = place.seats(7)
-    assert [seat.node for seat in seats] == [0, 0, 1, 1, 1, 1, 2]
-    assert [seat.local_rank for seat in seats] == [0, 1, 0, 1, 2, 3, 0]
-    assert [seat.local_world_size for seat in seats] == [2, 2, 4, 4, 4, 4, 1]
-    assert {seat.world_size for seat in seats} == {7}
+    place = Hosts(("a", "b", "c"), slots=(2, 4, 2))
+    positions = place.rank_positions(7)
+    assert [position.node for position in positions] == [0, 0, 1, 1, 1, 1, 2]
+    assert [position.local_rank for position in positions] == [0, 1, 0, 1, 2, 3, 0]
+    assert [position.local_world_size for position in positions] == [2, 2, 4, 4, 4, 4, 1]
+    assert {position.world_size for position in positions} == {7}
     assert place.record(2).nodes == ("a",)
     assert place.record(3).nodes == ("a", "b")
-    with pytest.raises(UserMistake, match="9 workers don't fit: 3 nodes with up to 4 each"):
-        place.seats(9)
+    with pytest.raises(UserMistake, match=r"9 workers .*3 nodes .*--ranks-per-node"):
+        place.rank_positions(9)
 
 
-def test_ranks_a_node_are_part_of_what_is_measured(programs: Path) -> None:
-    one, two = Hosts(("a", "b")), Hosts(("a", "b"), room=(2, 2))
-    # as it always was, so that what a store has is found
-    assert one.identity() == {"kind": "hosts", "hosts": ["a", "b"]}
+def test_ranks_per_node_are_part_of_the_identity(programs: Path) -> None:
+    single, two = Hosts(("a", "b")), Hosts(("a", "b"), slots=(2, 2))
+    # Stored measurements have this identity.
+    assert single.identity() == {"kind": "hosts", "hosts": ["a", "b"]}
     assert two.identity() == {"kind": "hosts", "hosts": ["a", "b"], "ranks_by_node": [2, 2]}
 
 
 def test_a_node_needs_a_gpu_for_each_of_its_ranks(programs: Path) -> None:
     gpus = (("A100",) * 4, ("A100",) * 2)
-    enough = Hosts(("a", "b"), room=(4, 2), gpus=gpus)
+    enough = Hosts(("a", "b"), slots=(4, 2), gpus=gpus)
     assert enough.missing_gpus(6) is None
     assert enough.record(6).gpus == ("A100",) * 4
-    missing = Hosts(("a", "b"), room=(4, 4), gpus=gpus).missing_gpus(8)
-    assert missing == "4 workers need 4 GPUs, b has 2"
+    missing = Hosts(("a", "b"), slots=(4, 4), gpus=gpus).missing_gpus(8)
+    assert missing is not None
+    assert "4 GPUs" in missing and "b has 2" in missing
 
 
 def test_ranks_of_a_lab_share_the_cores_of_their_node() -> None:
@@ -200,42 +204,44 @@ def test_ranks_of_a_lab_share_the_cores_of_their_node() -> None:
     for rank in range(4):
         assert set(cores[rank]) <= set(alone.cores_by_worker(2, computing=False)[rank // 2])
     assert shared.record(4).ranks_per_node == 2
-    assert shared.ring_link_bytes_per_second(2) is None  # both on one node
+    assert shared.ring_link_bytes_per_second(2) is None  # Both ranks are on one node.
     assert shared.ring_link_bytes_per_second(3) == 125e6
 
 
-def test_too_few_seats_are_a_sentence() -> None:
+def test_too_few_slots_are_an_error() -> None:
     lab = LabNodes(plan_lab(2, "1 Gbit/s"))
-    with pytest.raises(UserMistake, match="3 workers don't fit: 2 nodes with up to 1 each"):
+    with pytest.raises(UserMistake, match=r"3 workers .*2 nodes"):
         lab.cores_by_worker(3, computing=False)
 
 
 def test_nodes_that_share_a_core_need_dilation_or_a_synthetic_gpu() -> None:
     many = 3 * len(usable_cores())
     lab = LabNodes(plan_lab(many, "1 Gbit/s"))
-    with pytest.raises(UserMistake, match="dilate time by 3 or more"):
+    with pytest.raises(UserMistake, match=r"--dilation .*3 or more"):
         lab.cores_by_worker(1, computing=True)
     assert lab.cores_by_worker(1, computing=False)
     assert LabNodes(plan_lab(many, "1 Gbit/s", dilation=3)).cores_by_worker(1, computing=True)
 
 
-def test_horovod_is_started_where_this_process_can_listen(programs: Path) -> None:
+def test_horovod_works_only_where_this_process_can_listen(programs: Path) -> None:
     for place in (Hosts(("a",)), SlurmAllocation(("a",))):
-        assert place.listening() is None
+        assert place.listen_address() is None
         assert place.why_no_horovod is not None
-        with pytest.raises(UserMistake, match="horovod is measured on this machine and in labs"):
-            seating_of(place, 1)
-    assert Here().why_no_horovod is None
-    assert seating_of(Here(), 2).address == "127.0.0.1"
+        with pytest.raises(UserMistake, match="horovod"):
+            create_layout(place, 1)
+    assert LocalMachine().why_no_horovod is None
+    assert create_layout(LocalMachine(), 2).address == "127.0.0.1"
 
 
-def test_any_command_can_be_started_in_a_place() -> None:
-    command = Here().command(0, ["sh", "-c", 'echo "$GREETING"; exit 3'], {"GREETING": "hello"})
+def test_any_command_can_be_started_at_a_place() -> None:
+    command = LocalMachine().command(
+        0, ["sh", "-c", 'echo "$GREETING"; exit 3'], {"GREETING": "hello"}
+    )
     assert command.describe() == {
         "node": socket.gethostname(),
         "argv": ["sh", "-c", 'echo "$GREETING"; exit 3'],
         "environment": {"GREETING": "hello"},
     }
     process = start(command)
-    said, _ = process.communicate(timeout=60)
-    assert (said, process.returncode) == (b"hello\n", 3)
+    output, _ = process.communicate(timeout=60)
+    assert (output, process.returncode) == (b"hello\n", 3)

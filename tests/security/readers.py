@@ -1,4 +1,4 @@
-"""Everything of gpuyard that reads what a stranger wrote: each spec, each text, each word of a command line."""
+"""Every gpuyard function that reads input from strangers: specs, files, and command-line arguments."""
 
 import contextlib
 import inspect
@@ -14,25 +14,25 @@ from unittest import mock
 
 from gpuyard import units
 from gpuyard.catalog import specfiles
-from gpuyard.catalog.price_update import check_newer, read_source
+from gpuyard.catalog.price_update import check_not_in_future, read_source
 from gpuyard.catalog.prices import newest_date, read_price_table
-from gpuyard.cli.cost.invoice import _listed, _number
-from gpuyard.cli.lab import _links_of
-from gpuyard.cli.options import chosen_calibration, parse_counts, parse_exchange, parse_strategy
+from gpuyard.cli.cost.invoice import _parse_number, _split_list
+from gpuyard.cli.lab import _parse_node_links
+from gpuyard.cli.options import load_calibration, parse_counts, parse_exchange, parse_strategy
 from gpuyard.deploy.clouds.lambda_cloud import LambdaCloud
-from gpuyard.deploy.clouds.pace import Pace
-from gpuyard.deploy.stack.facts import read_environment, read_gpus, read_packages, read_runtimes
-from gpuyard.deploy.stack.lock import read_lock, shipped_text
+from gpuyard.deploy.clouds.rate_limit import RateLimiter
+from gpuyard.deploy.clouds.rspec import read_manifest, read_requested_names
+from gpuyard.deploy.stack.facts import parse_environment, parse_gpus, parse_packages, parse_runtimes
+from gpuyard.deploy.stack.lock import read_lock, read_shipped_text
 from gpuyard.deploy.state import StateDirectory
-from gpuyard.deploy.targets.virtual_wall.rspec import names_asked_for, read_manifest
-from gpuyard.economics.billing import rent_price
+from gpuyard.economics.billing import parse_rent_price
 from gpuyard.economics.demand import demand_from_csv, demand_from_sacct
-from gpuyard.economics.usage import demand_of_usage, read_usage
+from gpuyard.economics.usage import demand_from_usage, read_usage
 from gpuyard.errors import GpuyardError
 from gpuyard.files import home, read_text
 from gpuyard.hardware.clusters import read_cluster
-from gpuyard.hardware.product_names import catalog_gpu
-from gpuyard.hardware.readers.read import read_topology
+from gpuyard.hardware.product_names import find_catalog_gpu
+from gpuyard.hardware.readers.topology_file import read_topology
 from gpuyard.jobs.engines.kubernetes.draft import (
     GPUS_ANNOTATION,
     JOB_ANNOTATION,
@@ -41,51 +41,55 @@ from gpuyard.jobs.engines.kubernetes.draft import (
     UUID_LABEL,
 )
 from gpuyard.jobs.engines.kubernetes.kinds import KINDS
-from gpuyard.jobs.engines.kubernetes.status import ObjectReference, job_of, status_said
-from gpuyard.jobs.engines.slurm import commands, rows
+from gpuyard.jobs.engines.kubernetes.objects import check_object, check_objects
+from gpuyard.jobs.engines.kubernetes.status import ObjectReference, read_job, read_status
 from gpuyard.jobs.simulate.traces import read_trace
 from gpuyard.jobs.simulate.traces.pollux import read_epochs, read_placements, read_pollux
 from gpuyard.lab import plan_from_text, state
 from gpuyard.lab.network import namespace_names
 from gpuyard.measure.collectives.plan import parse_sizes
 from gpuyard.measure.reading import read_results
-from gpuyard.predict.topology import summarise
+from gpuyard.predict.topology import summarize_topology
+from gpuyard.reporting.windows import read_log
 from gpuyard.run.places.hosts import Hosts
-from gpuyard.share.service import service, wire
-from gpuyard.share.service.caller import Caller
-from gpuyard.share.service.wire import MOST_REQUEST_BYTES
+from gpuyard.share import service, wire
+from gpuyard.share.broker import Broker
+from gpuyard.share.caller import Caller
+from gpuyard.share.config import ShareConfig, SharedGpu, read_config
+from gpuyard.share.devices import split_device_numbers
 from gpuyard.share.setup import set_up
 from gpuyard.share.slurm import jobs as share_jobs
-from gpuyard.share.store.broker import Broker
-from gpuyard.share.store.config import ShareConfig, SharedGpu, read_config
-from gpuyard.steps.windows import read_log
-from gpuyard.web_client import json_of, read_json
+from gpuyard.share.wire import MAX_REQUEST_BYTES
+from gpuyard.slurm import client as slurm_client
+from gpuyard.slurm import jobs as slurm_jobs
+from gpuyard.slurm import nodes as slurm_nodes
+from gpuyard.web_client import parse_json, read_json
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "gpuyard"
 _SHORT_TABLE_LINES = 20
-_NO_PROCESS = 1 << 22  # past the largest number that a process can have
+_NO_PROCESS = 1 << 22  # larger than any process ID
 
 
 @dataclass(frozen=True)
 class Reader:
-    """One of them: what it reads, and what it is meant for."""
+    """One function that reads input, and valid examples of that input."""
 
     name: str
-    read: Callable[[str], object]  # of a file its path, else the text itself
+    read: Callable[[str], object]  # gets a path if `reads_file`, otherwise the text
     examples: tuple[str, ...]
-    of_file: bool = True
+    reads_file: bool = True
 
     @cached_property
     def structured(self) -> bool:
-        """Whether its text is a tree of values, so that single ones can be changed."""
+        """Whether the text is a tree of values, so that single values can be replaced."""
         return self.name.endswith((".yaml", ".json"))
 
 
-def _files(*globs: str) -> tuple[str, ...]:
-    found = [path for glob in globs for path in sorted(ROOT.glob(glob))]
-    assert found, f"no example is in {globs}"
-    return tuple(path.read_text(encoding="utf-8") for path in found)
+def _read_files(*globs: str) -> tuple[str, ...]:
+    paths = [path for glob in globs for path in sorted(ROOT.glob(glob))]
+    assert paths, f"no examples match {globs}"
+    return tuple(path.read_text(encoding="utf-8") for path in paths)
 
 
 _STEPS = (
@@ -148,12 +152,12 @@ _REQUESTS = tuple(
             "count": 2, "gpus": [0, 1], "parts": 4, "seconds": 60.5, "command": "train", "project": "nmt",
             "memory_bytes": None, "waits": False,
         }},
-        {"do": "reserve", "wish": {"count": 1, "start": 4e9, "end": 4e9 + 60, "gpus": [0]}},
+        {"do": "reserve", "request": {"count": 1, "start": 4e9, "end": 4e9 + 60, "gpus": [0]}},
         {"do": "drain", "gpus": [0], "until": 4e9},
         {"do": "set_rules", "rules": {"half_life_seconds": 86400.0, "fair_share": "group", "quotas": {"a": 2}}},
-        {"do": "release", "id": "0a1b2c3d"},
-        {"do": "enclose", "id": "0a1b2c3d", "pid": 1},
-        {"do": "finish", "id": "0a1b2c3d", "childless": True},
+        {"do": "release", "lease_id": "0a1b2c3d"},
+        {"do": "enclose", "lease_id": "0a1b2c3d", "pid": 1},
+        {"do": "finish", "lease_id": "0a1b2c3d", "childless": True},
     )
 )  # fmt: skip
 _SHARED = json.dumps({
@@ -162,7 +166,7 @@ _SHARED = json.dumps({
 })  # fmt: skip
 _HOSTS = json.dumps([{
     "name": "a", "address": "192.0.2.1", "user": "root", "port": 22, "host_key": "ssh-ed25519 AAAA", "proxy_command": "x y",
-    "private_address": "", "first_contact": False,
+    "private_address": "", "trust_on_first_use": False,
 }])  # fmt: skip
 _LAMBDA = tuple(
     json.dumps({"data": data})
@@ -184,24 +188,24 @@ _FACTS = (
     '"' + "x" * 200_000,
 )
 _LOCKS = (
-    shipped_text(),
+    read_shipped_text(),
     "a = " + "[" * 200_000,
     "a = " + "9" * 5000,
-    shipped_text().replace('version = "', 'version = "' + "9" * 5000, 1),
+    read_shipped_text().replace('version = "', 'version = "' + "9" * 5000, 1),
 )
 
 
 def _results() -> tuple[str, ...]:
-    return tuple(text.splitlines()[0] for text in _files("tests/data/store/*.jsonl"))
+    return tuple(text.splitlines()[0] for text in _read_files("tests/data/store/*.jsonl"))
 
 
 def _prices(path: str) -> None:
     table = read_price_table(read_source(path), path)
-    check_newer(table, path, newest_date(table))
+    check_not_in_future(table, path, newest_date(table))
 
 
 def _topology(path: str) -> object:
-    return summarise(read_topology(Path(path), "h100-sxm5-80gb"))
+    return summarize_topology(read_topology(Path(path), "h100-sxm5-80gb"))
 
 
 def _pollux(path: str) -> object:
@@ -217,16 +221,15 @@ def _validation(path: str) -> object:
 
 
 def _request(text: str) -> None:
-    """All that the service does for a caller who may do nothing, short of the socket."""
+    """Do everything that the service does for an unprivileged caller, except the socket."""
     directory = home() / "junk-share"
     if not directory.exists():
         set_up(directory, fake_gpus=4)
-    line = text.encode("utf-8", "surrogatepass")[:MOST_REQUEST_BYTES]
-    broker = Broker(directory)
+    line = text.encode("utf-8", "surrogatepass")[:MAX_REQUEST_BYTES]
+    broker = Broker(directory, Caller(65534, 65534, _NO_PROCESS))
     try:
-        nobody = Caller(65534, 65534, _NO_PROCESS)
-        answer, lock = service.perform(broker, nobody, service._request(line))
-        wire.written(answer)
+        reply, lock = service.perform(broker, service.parse_request(line))
+        wire.encode(reply)
         if lock is not None:
             os.close(lock)
     finally:
@@ -236,7 +239,7 @@ def _request(text: str) -> None:
 def _share(path: str) -> None:
     Path(path).rename(Path(path).parent / "share.json")
     config = read_config(Path(path).parent)
-    config.devices(config.indices)
+    split_device_numbers(config, config.indices)
 
 
 def _hosts(path: str) -> None:
@@ -246,39 +249,39 @@ def _hosts(path: str) -> None:
     state.write_hosts(state.hosts())
 
 
-class _Answered(LambdaCloud):
-    """Lambda Cloud, whatever is asked: what a file says."""
+class _FileBackedLambdaCloud(LambdaCloud):
+    """A Lambda Cloud whose response to every request is the content of a file."""
 
-    def _ask(self, *_: object, **__: object) -> dict[str, Any]:
+    def _request(self, *_: object, **__: object) -> dict[str, Any]:
         try:
             with Path(self.address).open("rb") as file:
                 document = read_json(file, 1_000_000)
             return {"data": document["data"]}
         except (ValueError, TypeError, KeyError):
-            raise GpuyardError("no answer") from None
+            raise GpuyardError("invalid response") from None
 
 
 def _lambda(path: str) -> None:
-    cloud = _Answered(path, "key", Pace(Path("pace"), {}))
-    asked: dict[str, Callable[[], object]] = {
+    cloud = _FileBackedLambdaCloud(path, "key", RateLimiter(Path(path).parent / "rate_limit", {}))
+    requests: dict[str, Callable[[], object]] = {
         "instances": cloud.instances,
         "instance types": cloud.instance_types,
         "ssh keys": cloud.ssh_keys,
     }
-    said = [_or_mistake(lambda what: asked[what](), what) for what in asked]
-    if all(isinstance(one, GpuyardError) for one in said):
-        raise GpuyardError("nothing")
+    responses = [_read_or_error(lambda name: requests[name](), name) for name in requests]
+    if all(isinstance(response, GpuyardError) for response in responses):
+        raise GpuyardError("no response is valid")
 
 
 def _facts(text: str) -> list[object]:
-    """None of them ever raises: what can't be understood is not there."""
-    return [read(text) for read in (read_gpus, read_packages, read_environment, read_runtimes)]
+    """Parse with every function; none may raise, because unreadable facts are treated as missing."""
+    return [read(text) for read in (parse_gpus, parse_packages, parse_environment, parse_runtimes)]
 
 
 def _rspec(path: str) -> object:
     text = read_text(Path(path))
-    asked = _or_mistake(names_asked_for, text.replace('type="manifest"', 'type="request"', 1))
-    return asked, read_manifest(text, path)
+    request = text.replace('type="manifest"', 'type="request"', 1)
+    return _read_or_error(read_requested_names, request), read_manifest(text, path)
 
 
 _SQUEUE = (
@@ -288,55 +291,41 @@ _SQUEUE = (
 )
 _SINFO = "node1|gpu*|gpu:a100:8(S:0-1)|gpu:a100:2(IDX:0-1)|mix|\nnode2|gpu*|gpu:8|gpu:0|idle|\n"
 _CONFIG = "ClusterName = lab\nNEXT_JOB_ID = 12\nMinJobAge = 300 sec\nSelectType = select/cons_tres\nTopologyPlugin = topology/tree\n"
-_GPU_JOBS = (
-    "7|ann|RUNNING|gres:gpu:a100:1|2026-01-01T00:00:00|2026-01-01T00:00:01|Unknown|UNLIMITED\n"
-)
-_DETAILS = (
-    "JobId=7 JobName=x UserId=ann(1) JOB_GRES=gpu:1   Nodes=a CPU_IDs=0-1 Mem=0 GRES=gpu:1(IDX:0-1,3) MinCPUsNode=2 "
-    "Comment=p StdErr=/x\n"
-)
+_GPU_JOBS = json.dumps({
+    "jobs": [{
+        "job_id": 7, "user_name": "ann", "name": "x", "comment": "p", "job_state": "RUNNING",
+        "tres_per_node": "gres:gpu:a100:1", "gres_detail": ["gpu:1(IDX:0-1,3)"], "submit_time": 1767225600,
+        "start_time": {"set": True, "infinite": False, "number": 1767225601}, "end_time": 0, "time_limit": None,
+    }]
+})  # fmt: skip
 
 
-def _answered(
-    module: ModuleType, name: str, answer: Callable[..., str]
-) -> "contextlib.AbstractContextManager[object]":
-    """Slurm's program says this, whatever is asked."""
-    return mock.patch.object(module, name, answer)
+def _replace_output(module: ModuleType, text: str) -> "contextlib.AbstractContextManager[object]":
+    """Make every Slurm command that the module runs print this text."""
+    return mock.patch.object(module, "run", lambda *_: text)
 
 
 def _slurm(text: str) -> None:
-    with _answered(rows, "ask", lambda *_: text):
-        found = [*rows.queue_rows(), *rows.numbered_rows(17)]
-        found += rows.accounting_rows([18], "0a1b2c3d-0000-4000-8000-000000000000")
-    assert all(row.state and row.reason is not None and row.number > 0 for row in found if row.uuid)
-    with _answered(commands, "ask", lambda *_: text):
-        said = [
-            _or_mistake(lambda _: commands.nodes(None), ""),
-            _or_mistake(lambda _: commands.slurm_config(), ""),
+    with _replace_output(slurm_client, text):
+        jobs = [*slurm_jobs.list_jobs(), *slurm_jobs.find_jobs(17)]
+        uuid = "0a1b2c3d-0000-4000-8000-000000000000"
+        jobs += slurm_jobs.list_accounted_jobs([18], submit_line_contains=uuid, comment="x")
+        replies = [
+            _read_or_error(lambda _: slurm_nodes.list_partition(None), ""),
+            _read_or_error(lambda _: slurm_client.read_config(), ""),
         ]
-    if not found and all(
-        isinstance(one, GpuyardError) or one == commands.PartitionNodes((), ()) for one in said
+    assert all(job.state and job.reason is not None and job.number > 0 for job in jobs)
+    if not jobs and all(
+        isinstance(reply, GpuyardError) or reply == slurm_nodes.PartitionNodes((), ())
+        for reply in replies
     ):
-        raise GpuyardError("nothing")
+        raise GpuyardError("no output is valid")
 
 
 def _slurm_share(text: str) -> None:
-    """The details of a job have its user's own words in them, and so has its name."""
     config = ShareConfig(tuple(SharedGpu(i, "a") for i in range(4)))
-    for name in ("x", text[:100]):
-
-        def said(*words: str, name: str = name) -> str:
-            if words[0] == "scontrol":
-                return text
-            return name if "--format=%j" in words else _GPU_JOBS
-
-        with _answered(share_jobs, "_ask", said):
-            leases = [
-                x for gpu in share_jobs.jobs_document(config, {})["gpus"] for x in gpu["leases"]
-            ]
-        assert {(lease["id"], lease["user"]) for lease in leases} <= {("7", "ann")}
-    with _answered(share_jobs, "_ask", lambda *words: "" if words[0] == "scontrol" else text):
-        share_jobs.jobs_document(config, {})
+    with _replace_output(slurm_jobs, text):
+        share_jobs.describe_jobs(config, {})
 
 
 _OBJECT = json.dumps({
@@ -365,24 +354,27 @@ _OBJECT = json.dumps({
 
 
 def _kubernetes(text: str) -> None:
-    """One object and its pods, of every kind. A stranger in a namespace writes texts there, and where a kind's own
-    definition does not say what it holds, anything."""
+    """Read one object and its pods as every kind.
+
+    A stranger in the namespace controls the texts, and all fields that the kind's definition leaves open.
+    """
     try:
-        said = json_of(text)
+        document = parse_json(text)
     except ValueError as error:
         raise GpuyardError(str(error)) from None
-    if not isinstance(said, dict):
-        raise GpuyardError("no answer")
-    found, pods = said.get("object", {}), said.get("pods", [])
+    if not isinstance(document, dict):
+        raise GpuyardError("not a mapping")
+    manifest = check_object("Job", document.get("object", {}))
+    pods, _ = check_objects("Pod", document.get("pods", []))
     for kind in KINDS.values():
-        told = status_said(ObjectReference("c", "n", kind, "digits"), found, pods)
-        assert told.handle.id == f"c/n/{kind.name}/digits"
-        json.dumps(told.document())
+        status = read_status(ObjectReference("c", "n", kind, "digits"), manifest, pods)
+        assert status.handle.id == f"c/n/{kind.name}/digits"
+        json.dumps(status.document())
 
 
 def _annotation(text: str) -> None:
-    """What stands in an object as the job that it is."""
-    job_of({"metadata": {"annotations": {JOB_ANNOTATION: text}}})
+    """Read a job from an object's annotation."""
+    read_job({"metadata": {"annotations": {JOB_ANNOTATION: text}}})
 
 
 def _lab() -> str:
@@ -414,7 +406,7 @@ SPECS: dict[str, Callable[[str], object]] = {
 
 
 def _parsers() -> dict[str, Callable[[str], object]]:
-    """Those of `units` that take a quantity and nothing else."""
+    """Return the functions of `units` whose only parameter is a quantity."""
     return {
         name: function
         for name, function in vars(units).items()
@@ -424,84 +416,84 @@ def _parsers() -> dict[str, Callable[[str], object]]:
 
 
 def _invoice(text: str) -> list[float]:
-    return [_number(part) for part in _listed(text)]
+    return [_parse_number(part) for part in _split_list(text)]
 
 
-_WORDS: dict[str, tuple[Callable[[str], object], tuple[str, ...]]] = {
+_ARGUMENTS: dict[str, tuple[Callable[[str], object], tuple[str, ...]]] = {
     "cluster": (read_cluster, ("2x4xrtx-3090@10G", "dgx-a100", "8xdgx-h100@8xinfiniband-ndr")),
     "workload": (specfiles.read_workload, ("resnet50", "spoken-digits-conv")),
     "lab": (plan_from_text, ("8x1Gbit", "8x10Gbit,dilation=10,racks=2,uplink=1Gbit,latency=1 ms")),
-    "links of nodes": (lambda text: _links_of([text]), ("3=100Mbit",)),
+    "links of nodes": (lambda text: _parse_node_links([text]), ("3=100Mbit",)),
     "hosts": (lambda text: Hosts(tuple(text.split(","))), ("node1,me@node2",)),
     "sizes": (parse_sizes, ("1KB..1MB", "1MB,10MB")),
     "counts": (parse_counts, ("1,2,4",)),
     "strategy": (parse_strategy, ("ddp",)),
     "compression": (lambda text: parse_exchange(text, 1, None, 1), ("fp16", "powersgd:2")),
-    "price of renting": (rent_price, ("$1.50/h", "$160308/year", "aws/p4d.24xlarge")),
+    "price of renting": (parse_rent_price, ("$1.50/h", "$160308/year", "aws/p4d.24xlarge")),
     "invoice": (_invoice, ("0.67,1.28",)),
-    "GPU by its driver": (catalog_gpu, ("NVIDIA A100-SXM4-80GB", "GK210GL [Tesla K80] (rev 1)")),
+    "GPU by its driver": (find_catalog_gpu, ("NVIDIA A100-SXM4-80GB", "GK210GL [Tesla K80] (rev 1)")),
     "quantity": (
-        lambda text: [_or_mistake(parse, text) for parse in _parsers().values()],
+        lambda text: [_read_or_error(parse, text) for parse in _parsers().values()],
         ("46 MB", "10 Gbit/s", "30 us", "20 kW", "$8,000", "$15000/year", "$1.50/h", "$0.12/kWh",
-         "$184/kW/month", "30 %"),
+         "$184/kW/month", "30%"),
     ),
 }  # fmt: skip
 
 
-def _or_mistake(parse: Callable[[str], object], text: str) -> object:
+def _read_or_error(parse: Callable[[str], object], text: str) -> object:
     try:
         return parse(text)
-    except GpuyardError as mistake:
-        return mistake
+    except GpuyardError as error:
+        return error
 
 
 READERS = (
     *(
-        Reader(f"{kind}.yaml", read, _files(f"examples/*.{kind}.yaml"))
+        Reader(f"{kind}.yaml", read, _read_files(f"examples/*.{kind}.yaml"))
         for kind, read in SPECS.items()
     ),
     Reader(
         "topology",
         _topology,
-        _files("tests/hardware/recorded/*/*.txt", "tests/hardware/recorded/*/*.xml"),
+        _read_files("tests/hardware/recorded/*/*.txt", "tests/hardware/recorded/*/*.xml"),
     ),
     Reader("prices.csv", _prices, (_PRICES,)),
     Reader("demand.csv", lambda path: demand_from_csv(read_text(Path(path)), path), _DEMAND),
     Reader("sacct", lambda path: demand_from_sacct(read_text(Path(path)), path), (_SACCT,)),
-    Reader("usage.json", lambda path: demand_of_usage(read_usage(read_text(Path(path)), path), path), (_USAGE,)),
-    Reader("trace.csv", lambda path: read_trace(Path(path), "gpuyard"), _files("examples/traces/team.csv")),
+    Reader("usage.json", lambda path: demand_from_usage(read_usage(read_text(Path(path)), path), path), (_USAGE,)),
+    Reader("trace.csv", lambda path: read_trace(Path(path), "gpuyard"), _read_files("examples/traces/team.csv")),
     Reader("philly.csv", lambda path: read_trace(Path(path), "philly"), (_PHILLY,)),
     Reader("sacct of jobs", lambda path: read_trace(Path(path), "sacct"), (_SACCT_JOBS,)),
     Reader("pollux.csv", _pollux, (_POLLUX,)),
     Reader("placements.csv", _placements, (_PLACEMENTS,)),
     Reader("validation.csv", _validation, (_EPOCHS,)),
-    Reader("calibration.json", chosen_calibration, (json.dumps(_CALIBRATION),)),
-    Reader("results", lambda path: read_results([Path(path)]), _files("tests/data/store/*.jsonl")),
+    Reader("calibration.json", load_calibration, (json.dumps(_CALIBRATION),)),
+    Reader("results", lambda path: read_results([Path(path)]), _read_files("tests/data/store/*.jsonl")),
     Reader("result.json", lambda path: read_results([Path(path)]), _results()),
     Reader("steps", lambda path: read_log(Path(path)), (_STEPS,)),
-    Reader("request.json", _request, _REQUESTS, of_file=False),
+    Reader("request.json", _request, _REQUESTS, reads_file=False),
     Reader("share.json", _share, (_SHARED,)),
     Reader("hosts.json", _hosts, (_HOSTS,)),
     Reader("lambda.json", _lambda, _LAMBDA),
     Reader("lock.toml", lambda path: read_lock(Path(path)), _LOCKS),
-    Reader("facts of a machine", _facts, _FACTS, of_file=False),
-    Reader("manifest.xml", _rspec, _files("tests/deploy/targets/virtual_wall_manifest.xml")),
-    Reader("lab.json", _lab_state, (_lab(),), of_file=False),
-    Reader("slurm", _slurm, (_SQUEUE, _SINFO, _CONFIG), of_file=False),
-    Reader("details of a job", _slurm_share, (_DETAILS, _GPU_JOBS), of_file=False),
-    Reader("kubernetes.json", _kubernetes, (_OBJECT,), of_file=False),
+    Reader("facts of a machine", _facts, _FACTS, reads_file=False),
+    Reader("manifest.xml", _rspec, _read_files("tests/deploy/targets/virtual_wall_manifest.xml")),
+    Reader("lab.json", _lab_state, (_lab(),), reads_file=False),
+    Reader("slurm", _slurm, (_SQUEUE, _SINFO, _CONFIG), reads_file=False),
+    Reader("squeue.json", _slurm_share, (_GPU_JOBS,), reads_file=False),
+    Reader("kubernetes.json", _kubernetes, (_OBJECT,), reads_file=False),
     Reader("annotation.json", _annotation, (json.loads(_OBJECT)["object"]["metadata"]["annotations"][JOB_ANNOTATION],),
-           of_file=False),
+           reads_file=False),
     *(
-        Reader(name, read, examples, of_file=False) for name, (read, examples) in _WORDS.items()
+        Reader(name, read, examples, reads_file=False) for name, (read, examples) in _ARGUMENTS.items()
     ),
 )  # fmt: skip
 
-OWN = "gpuyard's own data, shipped with it"
-HOST = "what the kernel of this host says"
-RANKS = "what gpuyard's own processes say to each other"
-KEPT = "what gpuyard kept for this user, where nobody else may write"
-OWNER = "what the owner of a share wrote where nobody else may, and the kernel"
+OWN = "data that ships with gpuyard"
+HOST = "output of this host's kernel"
+RANKS = "messages between gpuyard's own processes"
+KEPT = "gpuyard's files for this user, which others cannot write"
+OWNER = "files that only the owner of a share can write, and the kernel"
 READ_BY: dict[str, str] = {
     "catalog/price_update.py": "prices.csv",
     "catalog/prices.py": "prices.csv",
@@ -512,38 +504,39 @@ READ_BY: dict[str, str] = {
     "cli/options.py": "calibration.json",
     "cli/plan.py": "usage.json",
     "cli/deploy/stack.py": "lock.toml",
-    "deploy/access/ssh_entries.py": "the user's own ~/.ssh/config, of which a line is looked for",
+    "deploy/access/ssh_config.py": "the user's own ~/.ssh/config, searched for one line",
+    "deploy/ansible/modules/apt_key_file.py": "a repository's key; tests/deploy/test_apt_keys.py has wrong ones",
     "deploy/ansible/modules/nvidia_gpus.py": HOST,
     "deploy/ansible/roles/slurm/files/gpus.py": HOST,
     "deploy/clouds/jfed.py": "manifest.xml",
     "deploy/clouds/lambda_cloud.py": "lambda.json",
-    "deploy/clouds/pace.py": KEPT,
-    "deploy/clouds/ttl.py": KEPT,
+    "deploy/clouds/rate_limit.py": KEPT,
+    "deploy/expiry.py": KEPT,
     "deploy/stack/collect.py": "facts of a machine",
     "deploy/stack/facts.py": "facts of a machine",
     "deploy/stack/install.py": KEPT,
     "deploy/stack/lock.py": "lock.toml",
     "deploy/state.py": "hosts.json",
-    "deploy/clouds/gpulab.py": "what the user's own gpulab-cli answers; junk is in tests/deploy/targets/test_gpulab.py",
+    "deploy/clouds/gpulab.py": "output of the user's own gpulab-cli; tests/deploy/targets/test_gpulab.py has junk",
     "deploy/targets/base.py": OWN,
-    "deploy/targets/gpulab/": "a job definition; junk is in tests/deploy/targets/test_gpulab.py",
+    "deploy/clouds/gpulab_definition.py": "a job definition; tests/deploy/targets/test_gpulab.py has junk",
     "deploy/terraform/run.py": KEPT,
     "deploy/terraform/state_file.py": KEPT,
-    "deploy/verify/": "what the head of the user's own deployment answers",
+    "deploy/verify/": "output of the head of the user's own deployment",
     "economics/demand.py": "demand.csv",
     "economics/usage.py": "usage.json",
     "files.py": "demand.csv",
     "hardware/clusters.py": "cluster.yaml",
     "cpu.py": HOST,
     "hardware/discover.py": HOST,
-    "hardware/readers/read.py": "topology",
+    "hardware/readers/topology_file.py": "topology",
     "hardware/readers/xml_text.py": "topology",
     "jobs/engines/kubernetes/": "kubernetes.json",
     "jobs/engines/local/": KEPT,
     "jobs/engines/slurm/": "slurm",
     "jobs/simulate/traces/__init__.py": "trace.csv",
     "jobs/simulate/traces/history.py": "sacct of jobs",
-    "jobs/simulate/traces/rows.py": "trace.csv",
+    "jobs/simulate/traces/csv_rows.py": "trace.csv",
     "lab/machine_init.py": RANKS,
     "lab/machine_root.py": HOST,
     "lab/machines.py": KEPT,
@@ -552,31 +545,31 @@ READ_BY: dict[str, str] = {
     "lab/state.py": "lab.json",
     "measure/collectives/mpi_worker.py": RANKS,
     "measure/convergence/checkpoint.py": "test_checkpoints.py",
-    "measure/export/mlflow.py": "what the server answers that the user named",
-    "measure/kind.py": OWN,
     "measure/links/facts.py": HOST,
     "measure/reading.py": "results",
     "measure/store.py": "results",
-    "predict/stacks/posterior.py": OWN,
+    "predict/software_stacks/posterior.py": OWN,
     "planner/explain/alternatives.py": OWN,
-    "planner/playbook/rulebook.py": OWN,
+    "planner/rulebook.py": OWN,
     "predict/calibration/document.py": "calibration.json",
     "predict/constants.py": OWN,
     "report/html.py": OWN,
-    "run/horovod_rendezvous.py": HOST,
     "run/probe.py": RANKS,
     "run/rank_process.py": RANKS,
     "run/ranks.py": RANKS,
     "run/store.py": RANKS,
     "run/torchrun_agent.py": RANKS,
     "share/": OWNER,
-    "share/service/service.py": "request.json",
-    "share/store/config.py": "share.json",
+    "share/service.py": "request.json",
+    "share/config.py": "share.json",
+    "slurm/": "slurm",
     "specs/loading.py": "cluster.yaml",
-    "steps/windows.py": "steps",
+    "loopback_port.py": HOST,
+    "reporting/windows.py": "steps",
     "web_client.py": "lambda.json",
     "workloads/digit_clips.py": "test_downloads.py",
-    "workloads/own_code.py": "a user's own code, for its digest",
+    "workloads/code_trust.py": "the user's own code, to hash it",
     "workloads/profile_process.py": RANKS,
+    "workloads/profiles.py": RANKS,
 }
-"""Each file (or room) of the package that reads text or bytes → the reader here that comes to it, or why none does."""
+"""Map each module or folder that reads text or bytes to the reader here that tests it, or to why none does."""

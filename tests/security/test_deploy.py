@@ -1,5 +1,4 @@
-"""What a deployment's file, its outputs or a path say never becomes a line of ssh's, a template of Ansible's or a shell's
-command."""
+"""Text from a deployment file, its outputs, or a path never becomes an ssh option, an Ansible template, or a shell command."""
 
 import json
 import os
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuyard.catalog.specfiles import read_deployment
-from gpuyard.deploy.ansible.run import inventory
+from gpuyard.deploy.ansible.run import build_inventory
 from gpuyard.deploy.state import Host, StateDirectory
 from gpuyard.deploy.terraform import run
 from gpuyard.errors import GpuyardError, UserMistake
@@ -30,18 +29,18 @@ OPTION = "-oProxyCommand=touch"
 @pytest.mark.parametrize(
     "key", ["name", "shared", "environment", "machine name", "address", "user"]
 )
-def test_a_file_names_nothing_but_names(tmp_path: Path, key: str, text: str) -> None:
+def test_a_deployment_file_accepts_only_plain_names(tmp_path: Path, key: str, text: str) -> None:
     document = json.loads(json.dumps(DOCUMENT))
-    where = (
+    section = (
         document["target"]["machines"][0]
         if key in ("machine name", "address", "user")
         else document
     )
-    where[key.removeprefix("machine ")] = f"/{text}" if key in ("shared", "environment") else text
+    section[key.removeprefix("machine ")] = f"/{text}" if key in ("shared", "environment") else text
     path = tmp_path / "d.deployment.yaml"
     path.write_text(json.dumps(document))
     if (key, text) in (("shared", OPTION), ("environment", OPTION)):
-        return  # after its "/" it is a path
+        return  # after a "/" it is a valid path
     with pytest.raises(UserMistake):
         read_deployment(path)
 
@@ -54,7 +53,7 @@ def test_a_file_names_nothing_but_names(tmp_path: Path, key: str, text: str) -> 
         {"address": 1}, {"address": TEMPLATE}, {"name": "x y"},
     ],
 )  # fmt: skip
-def test_outputs_and_what_was_kept_of_them_are_hosts_or_a_sentence(
+def test_invalid_hosts_are_rejected_when_created_and_when_read(
     home: Path, changed: dict[str, Any]
 ) -> None:
     del home
@@ -63,51 +62,49 @@ def test_outputs_and_what_was_kept_of_them_are_hosts_or_a_sentence(
     state = StateDirectory("d")
     state.path.mkdir(parents=True)
     (state.path / "hosts.json").write_text(json.dumps([{**MACHINE, **changed}]))
-    with pytest.raises(GpuyardError, match="can't be read"):
+    with pytest.raises(GpuyardError, match=r"hosts\.json"):
         state.hosts()
 
 
 @pytest.mark.parametrize("mark", [TEMPLATE, "{% raw %}", "{# x #}"])
-def test_nothing_that_ansible_is_given_is_a_template(mark: str) -> None:
+def test_no_template_reaches_ansible(mark: str) -> None:
     deployment = Deployment.model_validate(DOCUMENT)
     hosts = [Host("a", "192.0.2.1")]
-    inventory(
+    build_inventory(
         deployment, hosts, {"training_archive": "/home/me/{x}", "training_packages": ["a==1"]}
     )
     for value in (f"/home/{mark}/archive", [mark], {"a": [{mark: 1}]}):
-        with pytest.raises(GpuyardError, match="would take it for a template"):
-            inventory(deployment, hosts, {"training_archive": value})
+        with pytest.raises(GpuyardError, match="template"):
+            build_inventory(deployment, hosts, {"training_archive": value})
 
 
-def test_paths_with_quotes_in_them_stay_paths(
+def test_paths_with_quotes_are_not_run_as_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    odd = tmp_path / 'it\'s $(touch ran); "x"'
-    odd.mkdir()
+    quoted = tmp_path / 'it\'s $(touch ran); "x"'
+    quoted.mkdir()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(odd), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(quoted), *sys.path])
     monkeypatch.setattr(run, "module_argv", lambda _: ("printenv", "PYTHONPATH"))
-    run.Terraform(odd / "terraform").write(run.PROVIDER, {})
-    script = odd / "terraform" / "terraform-provider-gpuyard"
-    said = subprocess.run([script], capture_output=True, text=True, check=True)
-    assert said.stdout.split(os.pathsep)[0] == str(odd)
+    run.Terraform(quoted / "terraform").write(run.PROVIDER, {})
+    script = quoted / "terraform" / "terraform-provider-gpuyard"
+    output = subprocess.run([script], capture_output=True, text=True, check=True)
+    assert output.stdout.split(os.pathsep)[0] == str(quoted)
     assert not (tmp_path / "ran").exists()
-    settings = (odd / "terraform" / "terraform.rc").read_text()
-    assert f"= {json.dumps(str(odd / 'terraform'))}\n" in settings
+    settings = (quoted / "terraform" / "terraform.rc").read_text()
+    assert f"= {json.dumps(str(quoted / 'terraform'))}\n" in settings
 
 
-def test_ssh_is_told_no_path_that_it_would_read_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hosts = (Host("a", "192.0.2.1", first_contact=True),)
+def test_paths_are_escaped_for_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = (Host("a", "192.0.2.1", trust_on_first_use=True),)
     monkeypatch.setenv("GPUYARD_HOME", str(tmp_path / "100%h"))
     state = StateDirectory("d")
     state.path.mkdir(parents=True)
     state.write_hosts(hosts)
-    said = subprocess.run(
+    output = subprocess.run(
         ["ssh", "-G", "-F", state.ssh_config, "a"], capture_output=True, text=True, check=True
     ).stdout
-    assert f"userknownhostsfile {state.path}/seen_hosts\n" in said
+    assert f"userknownhostsfile {state.path}/seen_hosts\n" in output
     monkeypatch.setenv("GPUYARD_HOME", str(tmp_path / 'x"\n  ProxyCommand y'))
     StateDirectory("d").path.mkdir(parents=True)
     with pytest.raises(GpuyardError, match="GPUYARD_HOME"):

@@ -1,4 +1,4 @@
-"""What comes over a network is whole, of a sane size, and what was meant; what was there before stays otherwise."""
+"""A download must be complete, not too large, and of the expected kind; otherwise the previous data stays."""
 
 import csv
 import gzip
@@ -24,11 +24,11 @@ SHIPPED = (ROOT / "src/gpuyard/catalog/data/prices.csv").read_text(encoding="utf
 HEAD, *ROWS = SHIPPED.splitlines(keepends=True)
 
 
-class _Answers(socketserver.ThreadingTCPServer):
-    """Answers every request with the same bytes, headers and all."""
+class _FixedResponseServer(socketserver.ThreadingTCPServer):
+    """Send the same bytes, including headers, for every request."""
 
     daemon_threads = True
-    answer = b""
+    response = b""
 
     @property
     def address(self) -> str:
@@ -36,23 +36,23 @@ class _Answers(socketserver.ThreadingTCPServer):
 
 
 class _Handler(socketserver.StreamRequestHandler):
-    server: _Answers
+    server: _FixedResponseServer
 
     def handle(self) -> None:
         while self.rfile.readline().strip():
             pass
-        self.wfile.write(self.server.answer)
+        self.wfile.write(self.server.response)
 
 
 @pytest.fixture
-def server() -> Iterator[_Answers]:
-    with _Answers(("127.0.0.1", 0), _Handler) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
-        yield running
-        running.shutdown()
+def server() -> Iterator[_FixedResponseServer]:
+    with _FixedResponseServer(("127.0.0.1", 0), _Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
 
 
-def answer(body: bytes, *headers: str, length: str | None = None) -> bytes:
+def build_response(body: bytes, *headers: str, length: str | None = None) -> bytes:
     lines = [
         "HTTP/1.1 200 OK",
         f"Content-Length: {len(body) if length is None else length}",
@@ -61,119 +61,118 @@ def answer(body: bytes, *headers: str, length: str | None = None) -> bytes:
     return "\r\n".join([*lines, "Connection: close", "", ""]).encode() + body
 
 
-def test_every_truncated_table_is_refused(server: _Answers) -> None:
+def test_every_truncated_table_is_refused(server: _FixedResponseServer) -> None:
     whole = SHIPPED.encode()
     for cut in range(1, len(whole), len(whole) // 40):
-        server.answer = answer(whole[:cut], length=str(len(whole)))
-        with pytest.raises(GpuyardError, match="bytes came; try again"):
+        server.response = build_response(whole[:cut], length=str(len(whole)))
+        with pytest.raises(GpuyardError, match=r"received only .* bytes; try again"):
             read_source(server.address)
-    server.answer = answer(whole)
+    server.response = build_response(whole)
     assert read_source(server.address) == SHIPPED
 
 
 @pytest.mark.parametrize("length", ["abc", "-5", "1e3", "²", "", "9" * 5000, "12, 12"])
-def test_a_length_that_is_none_is_a_sentence(server: _Answers, tmp_path: Path, length: str) -> None:
-    server.answer = answer(b"x" * 12, length=length)
-    with pytest.raises(
-        GpuyardError, match=r"the server says that its length is .*expected a number"
-    ):
+def test_an_invalid_content_length_is_reported(
+    server: _FixedResponseServer, tmp_path: Path, length: str
+) -> None:
+    server.response = build_response(b"x" * 12, length=length)
+    with pytest.raises(GpuyardError, match=r"Content-Length is .*expected a number"):
         read_source(server.address)
-    with pytest.raises(GpuyardError, match=r"the server says that its length is .*with --from"):
+    with pytest.raises(GpuyardError, match=r"Content-Length is .*with --from"):
         fetch_clips(tmp_path / "clips", url=server.address, schemes=("http",))
 
 
-def test_a_length_that_nobody_says(server: _Answers) -> None:
-    server.answer = b"HTTP/1.0 200 OK\r\n\r\n" + SHIPPED.encode()
-    with pytest.raises(GpuyardError, match="does not say how long it is"):
+def test_a_download_without_a_length_needs_chunks(server: _FixedResponseServer) -> None:
+    server.response = b"HTTP/1.0 200 OK\r\n\r\n" + SHIPPED.encode()
+    with pytest.raises(GpuyardError, match="does not report the length"):
         read_source(server.address)
     pieces = b"".join(b"%x\r\n%s\r\n" % (len(row), row) for row in map(str.encode, [HEAD, *ROWS]))
-    server.answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + pieces + b"0\r\n\r\n"
+    server.response = (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + pieces + b"0\r\n\r\n"
+    )
     assert read_source(server.address) == SHIPPED
-    server.answer = server.answer[: len(server.answer) // 2]
-    with pytest.raises(GpuyardError, match="can't be fetched"):
+    server.response = server.response[: len(server.response) // 2]
+    with pytest.raises(GpuyardError, match="cannot be downloaded"):
         read_source(server.address)
 
 
-def test_no_more_is_read_than_can_be_meant(server: _Answers) -> None:
-    server.answer = answer(b"", length="999999999999")
+def test_a_download_stops_at_its_size_limit(server: _FixedResponseServer) -> None:
+    server.response = build_response(b"", length="999999999999")
     with pytest.raises(UserMistake, match="larger than 20 MB"):
         read_source(server.address)
-    server.answer = (
+    server.response = (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n" + b"x" * 3_000_000
     )
     arrived = io.BytesIO()
     with pytest.raises(UserMistake, match="larger than 1 MB"):
-        download(server.address, arrived, most_bytes=1_000_000)
+        download(server.address, arrived, max_bytes=1_000_000, max_seconds=60)
     assert len(arrived.getvalue()) <= 1_000_000
 
 
 @pytest.mark.parametrize(
     "address", ["http://[", "http://x:y/", "https://\x1b]52;c;AA\x07/", "http://" + "a" * 3000]
 )
-def test_an_address_that_is_none_is_a_sentence(address: str) -> None:
-    with pytest.raises(GpuyardError, match=r"this is no address|can't be fetched"):
+def test_an_invalid_address_is_reported(address: str) -> None:
+    with pytest.raises(GpuyardError, match=r"address|cannot be downloaded"):
         read_source(address)
 
 
-def test_a_checksum_is_kept_to(cli: Cli, tmp_path: Path) -> None:
+def test_a_checksum_is_verified(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "prices.csv"
     path.write_text(SHIPPED)
     right = hashlib.sha256(path.read_bytes()).hexdigest()
-    take = ["prices", "update", "--from", str(path), "--checksum"]
-    assert "expected 64 hexadecimal digits" in cli(*take, "abc", status=2).stderr
-    assert f"its SHA-256 is {right}, expected" in cli(*take, "0" * 64, status=1).stderr
+    update = ["prices", "update", "--from", str(path), "--checksum"]
+    assert "expected 64 hexadecimal digits" in cli(*update, "abc", status=2).stderr
+    assert f"SHA-256 is {right}, expected" in cli(*update, "0" * 64, status=1).stderr
     assert not files.prices_file().exists()
-    assert f'"sha256": "{right}"' in cli(*take, right.upper(), "--json").stdout
+    assert f'"sha256": "{right}"' in cli(*update, right.upper(), "--json").stdout
 
 
-def test_a_cut_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused_at_any_position(tmp_path: Path) -> None:
     path = tmp_path / "prices.csv"
     for cut in range(len(HEAD) + 5, len(HEAD) + 400):
         part = SHIPPED[:cut]
         path.write_text(part)
         if part.endswith("\n"):
-            continue  # whole lines: that there are fewer is asked about
-        with pytest.raises(UserMistake, match="its last line has no end"):
+            continue  # complete lines; another test covers missing rows
+        with pytest.raises(UserMistake, match="last line has no newline"):
             read_source(str(path))
     with pytest.raises(UserMistake, match=":2: fewer cells than the header has columns"):
         read_price_table(HEAD + ROWS[0].rsplit(",", 2)[0] + "\n", "p.csv")
 
 
-def test_a_table_that_lost_rows_is_taken_only_when_that_is_said(cli: Cli, tmp_path: Path) -> None:
+def test_a_table_with_fewer_rows_needs_an_option(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "prices.csv"
     path.write_text(HEAD + "".join(ROWS[-39:]))
-    take = ["prices", "update", "--from", str(path), "--older"]
-    refused = cli(*take, status=2).stderr
-    assert (
-        f"it has 39 prices, the table in use has {len(ROWS)}: {len(ROWS) - 39} would be lost"
-        in refused
-    )
-    assert "would be used" in cli(*take, "--dry-run").stdout
+    update = ["prices", "update", "--from", str(path), "--older"]
+    refused = cli(*update, status=2).stderr
+    assert f"{len(ROWS) - 39} would be lost" in refused
+    assert "would be used" in cli(*update, "--dry-run").stdout
     assert not files.prices_file().exists()
-    assert "39 prices" in cli(*take, "--fewer").stdout
+    assert "39 prices" in cli(*update, "--fewer").stdout
 
 
-def test_a_price_of_a_day_to_come_is_refused(cli: Cli, tmp_path: Path) -> None:
+def test_a_price_from_the_future_is_refused(cli: Cli, tmp_path: Path) -> None:
     table = read_price_table(SHIPPED, "p.csv")
     first = next(iter(table))
     path = tmp_path / "prices.csv"
     path.write_text(HEAD + ROWS[0].replace(str(first.date), "2099-01-01") + "".join(ROWS[1:]))
-    said = cli("prices", "update", "--from", str(path), status=2).stderr
-    assert f"{first.id} has the date 2099-01-01, which is still to come" in said
+    output = cli("prices", "update", "--from", str(path), status=2).stderr
+    assert f"{first.id} has the date 2099-01-01, which is in the future" in output
 
 
 @pytest.mark.parametrize(
-    ("cell", "sentence"),
+    ("cell", "fragment"),
     [
-        ("x\x1b]52;c;AAAA\x07", ":2: note: can't have control characters"),
-        ("x" * 5_000, ":2: note: takes at most 1000 characters"),
-        ("x" * 140_000, "this is not a table of CSV: field larger than field limit"),
-        ('"x', "this is not a table of CSV: unexpected end of data"),
+        ("x\x1b]52;c;AAAA\x07", ":2: note: cannot contain control characters"),
+        ("x" * 5_000, ":2: note: must have at most 1000 characters"),
+        ("x" * 140_000, "this is not a CSV table: field larger than field limit"),
+        ('"x', "this is not a CSV table: unexpected end of data"),
     ],
 )  # fmt: skip
-def test_cells_of_a_price_table(cell: str, sentence: str) -> None:
+def test_cells_of_a_price_table(cell: str, fragment: str) -> None:
     row = f"{ROWS[0].rstrip().rsplit(',', 1)[0]},{cell}\n"
-    with pytest.raises(UserMistake, match=sentence):
+    with pytest.raises(UserMistake, match=fragment):
         read_price_table(HEAD + row, "p.csv")
 
 
@@ -193,13 +192,13 @@ def _archive(members: dict[str, bytes]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("body", "sentence"),
+    ("body", "fragment"),
     [
         (
             gzip.compress(bytes(150_000_000), 1),
             "its clips are not those of the release",
         ),
-        (_archive({"0_theo_0.wav": bytes(2_000_000)}), "'0_theo_0.wav' in it is no clip"),
+        (_archive({"0_theo_0.wav": bytes(2_000_000)}), "0_theo_0.wav"),
         (_archive({"../../x.wav": b"RIFF"}), "its clips are not those of the release"),
         (_archive({"0_theo_0.wav": b"RIFF"}), "its clips are not those of the release"),
         (_archive({"0_theo_0.wav": b"RIFF"})[:60] + b"\0" * 99, "the archive is damaged"),
@@ -207,38 +206,40 @@ def _archive(members: dict[str, bytes]) -> bytes:
     ],
     ids=["bomb", "large clip", "climbs", "others", "damaged", "header"],
 )
-def test_an_archive_that_is_not_the_dataset_is_a_sentence(
-    server: _Answers, tmp_path: Path, body: bytes, sentence: str
+def test_an_archive_that_is_not_the_dataset_is_refused(
+    server: _FixedResponseServer, tmp_path: Path, body: bytes, fragment: str
 ) -> None:
-    server.answer = answer(body)
+    server.response = build_response(body)
     target = tmp_path / "datasets" / "clips"
-    with pytest.raises(GpuyardError, match=sentence):
+    with pytest.raises(GpuyardError, match=fragment):
         fetch_clips(target, url=server.address, schemes=("http",))
     assert list(target.parent.iterdir()) == []
 
 
-def test_an_archive_that_unpacks_to_too_much(server: _Answers, tmp_path: Path) -> None:
+def test_an_archive_that_unpacks_beyond_the_limit_is_refused(
+    server: _FixedResponseServer, tmp_path: Path
+) -> None:
     member = tarfile.TarInfo("digits/README.md")
     member.size = 900_000_000
     header = member.tobuf()
-    server.answer = answer(gzip.compress(header + bytes(150_000_000), 1))
+    server.response = build_response(gzip.compress(header + bytes(150_000_000), 1))
     with pytest.raises(GpuyardError, match="unpacked, it is larger than 100 MB"):
         fetch_clips(tmp_path / "clips", url=server.address, schemes=("http",))
 
 
 @pytest.mark.parametrize(
-    ("column", "price", "words"),
+    ("column", "price", "fragment"),
     [
-        ("usd_per_hour", "1e-9", "a GPU-hour; expected $0.001 to $1000"),
-        ("usd_per_hour", "1e300", "a GPU-hour; expected $0.001 to $1000"),
+        ("usd_per_hour", "1e-9", "per GPU-hour; expected $0.001 to $1000"),
+        ("usd_per_hour", "1e300", "per GPU-hour; expected $0.001 to $1000"),
         ("usd_per_hour", "inf", "expected"),
         ("usd_per_hour", "nan", "expected"),
-        ("spot_usd_per_hour", "1e-9", "a GPU-hour; expected $0.001 to $1000"),
-        ("usd_per_hour", "0.5", "look at it with --dry-run, or take it with --large-changes"),
+        ("spot_usd_per_hour", "1e-9", "per GPU-hour; expected $0.001 to $1000"),
+        ("usd_per_hour", "0.5", "check it with --dry-run, or add --large-changes"),
     ],
 )
-def test_a_price_that_nobody_asks_for_is_not_taken(
-    cli: Cli, tmp_path: Path, column: str, price: str, words: str
+def test_an_implausible_price_is_refused(
+    cli: Cli, tmp_path: Path, column: str, price: str, fragment: str
 ) -> None:
     rows = list(csv.DictReader(io.StringIO(SHIPPED)))
     big = next(row for row in rows if float(row["usd_per_hour"]) > 50)
@@ -249,8 +250,8 @@ def test_a_price_that_nobody_asks_for_is_not_taken(
         writer.writeheader()
         writer.writerows(rows)
     refused = cli("prices", "update", "--from", str(table), status=2)
-    assert words in " ".join(refused.stderr.split())
-    if "large" in words:
+    assert fragment in " ".join(refused.stderr.split())
+    if "large" in fragment:
         assert (
             "Changed prices"
             in cli("prices", "update", "--from", str(table), "--large-changes").stdout

@@ -1,4 +1,4 @@
-"""A data file runs no code unannounced, and code that runs can't end, read or garble the program that asked."""
+"""A data file runs no code without consent, and its code cannot stop, read, or garble gpuyard."""
 
 import json
 import os
@@ -16,10 +16,10 @@ import pytest
 from gpuyard.catalog.specfiles import read_plan, read_workload
 from gpuyard.errors import CodeNotAllowed, GpuyardError, UserMistake
 from gpuyard.measure import Measurement, ResultsStore, plan_sweep, to_json_lines
-from gpuyard.measure.training.sweep import completed
+from gpuyard.measure.training.plan import complete_sweep
 from gpuyard.specs import Workload
-from gpuyard.workloads.own_code import allow_code, check_allowed
-from gpuyard.workloads.profile_process import profile_elsewhere
+from gpuyard.workloads.code_trust import allow_code, check_allowed
+from gpuyard.workloads.profiles import profile_in_subprocess
 from tests.conftest import MACHINE, Cli, MakeMeasurement, needs_two_cores
 
 NET = "from torch import nn\ndef make():\n    return nn.Linear(16, 4)\n"
@@ -39,7 +39,7 @@ SWEEP = "name: s\nworkloads: [own.workload.yaml]\nnodes: [1]\ntime_per_point: 20
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """A project with a model of its own, which leaves a trace when it is imported."""
+    """Return a function that writes a project whose model leaves a trace when it is imported."""
 
     def write(code: str = NET, where: str = "project") -> Path:
         directory = tmp_path / where
@@ -55,11 +55,11 @@ def write(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def ran(directory: Path) -> bool:
+def was_imported(directory: Path) -> bool:
     return (directory / "imported").exists()
 
 
-# what each command needs beside the files that it reads
+# arguments of each command; {} is the directory of the spec
 READING = {
     "predict": ("predict", "{}/own.workload.yaml", "--on", "dgx-a100"),
     "study": ("study", "{}/own.study.yaml", "--output", "out"),
@@ -78,25 +78,25 @@ MEASURING = {
 }
 
 
-def asked(command: tuple[str, ...], directory: Path) -> list[str]:
+def format_command(command: tuple[str, ...], directory: Path) -> list[str]:
     return [word.format(directory) for word in command]
 
 
 @pytest.mark.parametrize(
     "command", [*READING, *(pytest.param(name, marks=MACHINE) for name in MEASURING)]
 )
-def test_a_spec_from_elsewhere_names_its_code_and_runs_none(
+def test_a_spec_from_another_directory_is_refused_before_its_code_runs(
     cli: Cli, write: Callable[..., Path], tmp_path: Path, command: str
 ) -> None:
     elsewhere, here = write(where="elsewhere"), tmp_path / "here"
     here.mkdir()
     (elsewhere / "c.yaml").write_text("name: c\nnodes: 2\nmachine: {gpu: t4, gpus: 2}\nnetwork: {link: ethernet-10g}\n")  # fmt: skip
-    words = asked({**READING, **MEASURING}[command], elsewhere)
-    done = cli(*words, cwd=here, status=2)
+    arguments = format_command({**READING, **MEASURING}[command], elsewhere)
+    done = cli(*arguments, cwd=here, status=2)
     assert f"{elsewhere}/own.workload.yaml names code: own_net:make" in done.stderr
     assert f"is not in the current directory, {here}" in done.stderr
     assert "--allow-code" in done.stderr
-    assert not ran(elsewhere)
+    assert not was_imported(elsewhere)
     assert list(here.iterdir()) in ([], [here / "out"])
 
 
@@ -107,26 +107,24 @@ def test_a_spec_from_elsewhere_names_its_code_and_runs_none(
         for name in READING
     ],
 )
-def test_code_that_is_allowed_is_found_beside_its_spec(
+def test_allowed_code_is_imported_from_the_directory_of_its_spec(
     cli: Cli, write: Callable[..., Path], tmp_path: Path, command: str
 ) -> None:
     elsewhere, here = write(where="elsewhere"), tmp_path / "here"
     here.mkdir()
     (elsewhere / "c.yaml").write_text("name: c\nnodes: 2\nmachine: {gpu: t4, gpus: 2}\nnetwork: {link: ethernet-10g}\n")  # fmt: skip
-    cli(*asked(READING[command], elsewhere), "--allow-code", cwd=here)
-    assert ran(elsewhere)
-    # it was allowed for that command line, and not for good
-    cli(*asked(READING["predict"], elsewhere), cwd=here, status=2)
+    cli(*format_command(READING[command], elsewhere), "--allow-code", cwd=here)
+    assert was_imported(elsewhere)
+    # the permission was for one command
+    cli(*format_command(READING["predict"], elsewhere), cwd=here, status=2)
 
 
 @MACHINE
-def test_ranks_find_code_that_is_allowed(
-    cli: Cli, write: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_ranks_import_allowed_code(cli: Cli, write: Callable[..., Path], tmp_path: Path) -> None:
     data = "def data():\n    return [(torch.zeros(16), 1)] * 8\nimport torch\n"
     elsewhere, here = write(NET + data, where="elsewhere"), tmp_path / "here"
     here.mkdir()
-    bench = (*asked(MEASURING["train"], elsewhere), "--time-per-point", "0.2 s", "--json")
+    bench = (*format_command(MEASURING["train"], elsewhere), "--time-per-point", "0.2 s", "--json")
     done = cli(*bench, "--allow-code", cwd=here)
     (run,) = json.loads(done.stdout)
     assert run["provenance"]["data_source"] == "own_net:data, 8 samples"
@@ -150,40 +148,40 @@ def test_a_dry_run_imports_nothing(
 ) -> None:
     project, here = write(), tmp_path / "here"
     here.mkdir()
-    cli(*asked(command, project), cwd=project if where == "here" else here)
-    assert not ran(project)
+    cli(*format_command(command, project), cwd=project if where == "here" else here)
+    assert not was_imported(project)
 
 
-def runs(make: MakeMeasurement, model: str, **more: object) -> list[Measurement]:
+def create_runs(make: MakeMeasurement, model: str, **more: object) -> list[Measurement]:
     spec = {"name": "own", "model": model}
     return [make(number, spec=spec, workload="own", **more) for number in range(3)]
 
 
-def test_calibrate_imports_nothing_that_an_export_names(
+def test_calibrate_imports_no_code_of_an_export(
     gpuyard_process: Cli, write: Callable[..., Path], make_measurement: MakeMeasurement
 ) -> None:
     project = write()
     for model in ("own_net:make", "os:abort", "sys:exit"):
-        (project / "runs.jsonl").write_text(to_json_lines(runs(make_measurement, model)))
+        (project / "runs.jsonl").write_text(to_json_lines(create_runs(make_measurement, model)))
         done = gpuyard_process("calibrate", "--results", "runs.jsonl", cwd=project, status=1)
-        assert f"kept no profile of {model} with them" in done.stderr
-    assert not ran(project)
+        assert f"no profile of {model}" in done.stderr
+    assert not was_imported(project)
 
 
-def test_a_dry_run_of_a_sweep_believes_what_the_record_says_of_the_model(
+def test_a_dry_run_of_a_sweep_uses_the_stored_profile(
     cli: Cli, write: Callable[..., Path], make_measurement: MakeMeasurement, home: Path
 ) -> None:
     project = write()
-    sweep = (*asked(MEASURING["sweep"], project), "--dry-run", "--json")
+    sweep = (*format_command(MEASURING["sweep"], project), "--dry-run", "--json")
     (planned,) = json.loads(cli(*sweep, cwd=project).stdout)["sweeps"]
     stored = make_measurement(key=planned["points"][0]["key"], workers=1, loss_last=1.0)
     ResultsStore(home / "results.sqlite").add(stored)
     (again,) = json.loads(cli(*sweep, cwd=project).stdout)["sweeps"]
     assert again["points"][0]["stored"]
-    assert not ran(project)
+    assert not was_imported(project)
 
 
-def test_what_follows_from_a_models_code_is_decided_when_it_runs(
+def test_settings_that_depend_on_the_model_are_completed_when_it_runs(
     write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layers = "nn.Unflatten(1, (1, 4, 4)), nn.Conv2d(1, 4, 4), nn.Flatten()"
@@ -192,17 +190,15 @@ def test_what_follows_from_a_models_code_is_decided_when_it_runs(
     workload = read_workload("own.workload.yaml")
     planned = plan_sweep(workload, [1], [4], seconds_per_point=1.0, gpu="a100-sxm4-80gb")
     assert (planned.workload.precision, planned.synthetic) == (None, None)
-    assert not ran(project)
-    found = completed(planned)
-    assert found.workload.precision == "tf32"  # as PyTorch convolves there
-    assert found.synthetic is not None
-    assert found.synthetic.gpu == "a100-sxm4-80gb"
+    assert not was_imported(project)
+    completed = complete_sweep(planned)
+    assert completed.workload.precision == "tf32"  # PyTorch's default for convolutions there
+    assert completed.synthetic is not None
+    assert completed.synthetic.gpu == "a100-sxm4-80gb"
 
 
 @MACHINE
-def test_a_run_keeps_its_models_profile_and_a_calibration_needs_no_code(
-    cli: Cli, write: Callable[..., Path]
-) -> None:
+def test_calibrate_uses_the_stored_profile_of_a_run(cli: Cli, write: Callable[..., Path]) -> None:
     project = write("import torch\ndef data():\n    return [(torch.zeros(16), 1)] * 64\n" + NET)
     bench = ("bench", "train", "own.workload.yaml", "--workers", "1", "--batch", "2,4,8,16")
     cli(*bench, "--time-per-point", "0.2 s", cwd=project)
@@ -214,44 +210,44 @@ def test_a_run_keeps_its_models_profile_and_a_calibration_needs_no_code(
 
 
 @pytest.mark.parametrize(
-    ("code", "sentence"),
+    ("code", "fragment"),
     [
-        ("import sys\nsys.exit(0)\n", "own_net.py:3: it ends the program with exit(0)"),
-        ("raise SystemExit\n", "it ends the program with exit(None)"),
-        ("import os\nos._exit(0)\n", "ended with status 0 before it had one"),
-        ("import os\nos.abort()\n", "was killed by SIGABRT before it had one"),
-        ("import os\nprint('so far')\nos._exit(3)\n", "its last lines:\n  so far"),
+        ("import sys\nsys.exit(0)\n", "own_net.py:3: it calls exit(0)"),
+        ("raise SystemExit\n", "exit(None)"),
+        ("import os\nos._exit(0)\n", "status 0"),
+        ("import os\nos.abort()\n", "SIGABRT"),
+        ("import os\nprint('so far')\nos._exit(3)\n", "\n  so far"),
         (
             "import argparse\np = argparse.ArgumentParser()\np.add_argument('--mine', required=True)\np.parse_args()\n",
-            "it ends the program with exit(2)",
+            "exit(2)",
         ),
         ("import sys\ndef make():\n    sys.exit('no')\n", "own_net:make failed"),
-        ("import os\nos.write(3, b'{}' * 10)\nos._exit(0)\n", "before it had one"),
+        ("import os\nos.write(3, b'{}' * 10)\nos._exit(0)\n", "cannot profile own_net:make"),
         ("def make():\n    return input()\n", "EOFError"),
     ],
 )
-def test_code_that_ends_its_process_is_a_sentence(
-    cli: Cli, write: Callable[..., Path], code: str, sentence: str
+def test_code_that_exits_is_reported(
+    cli: Cli, write: Callable[..., Path], code: str, fragment: str
 ) -> None:
     project = write(code)
-    done = cli(*asked(READING["predict"], project), cwd=project, status=2)
-    assert sentence in done.stderr
+    done = cli(*format_command(READING["predict"], project), cwd=project, status=2)
+    assert fragment in done.stderr
     assert done.stdout == ""
 
 
 @pytest.mark.parametrize("command", ["study", "plan", "topo"])
-def test_no_command_ends_with_the_code_that_it_runs(
+def test_code_that_exits_does_not_end_a_command_successfully(
     cli: Cli, write: Callable[..., Path], command: str
 ) -> None:
     project = write("raise SystemExit(0)\n")
-    done = cli(*asked(READING[command], project), cwd=project, status=2)
-    assert "it ends the program with exit(0)" in done.stderr
+    done = cli(*format_command(READING[command], project), cwd=project, status=2)
+    assert "exit(0)" in done.stderr
 
 
-def test_code_reads_no_arguments_of_ours_and_prints_into_no_document(
+def test_code_neither_sees_arguments_nor_writes_to_the_output(
     cli: Cli, write: Callable[..., Path]
 ) -> None:
-    talkative = """
+    printing_code = """
 import argparse, os, sys
 parser = argparse.ArgumentParser()
 parser.add_argument("rest", nargs="*")
@@ -260,21 +256,21 @@ print("p-rinted")
 os.write(1, b"w-ritten")
 os.system("echo e-choed")
 """
-    project = write(talkative + NET)
-    done = cli(*asked(READING["predict"], project), "--json", cwd=project)
+    project = write(printing_code + NET)
+    done = cli(*format_command(READING["predict"], project), "--json", cwd=project)
     assert json.loads(done.stdout)["predictions"]
     for word in ("p-rinted", "w-ritten", "e-choed"):
         assert word not in done.stdout + done.stderr
 
 
-def test_escapes_of_foreign_code_are_shown_not_sent(cli: Cli, write: Callable[..., Path]) -> None:
+def test_escape_sequences_of_code_are_made_visible(cli: Cli, write: Callable[..., Path]) -> None:
     project = write("import os\nprint('\\033]52;c;bWluZQ==\\007')\nos._exit(1)\n")
-    done = cli(*asked(READING["predict"], project), cwd=project, status=2)
+    done = cli(*format_command(READING["predict"], project), cwd=project, status=2)
     assert "\N{REPLACEMENT CHARACTER}]52" in done.stderr
     assert "\033" not in done.stderr
 
 
-def test_code_that_goes_on_for_ever_is_stopped_with_all_that_it_started(
+def test_code_that_times_out_is_killed_with_its_child_processes(
     write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = write(
@@ -288,37 +284,37 @@ def test_code_that_goes_on_for_ever_is_stopped_with_all_that_it_started(
     def wait_for_child(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
         if timeout is None:
             return wait(process)
-        while not (project / "child.pid").exists():  # however slow this machine is now
+        while not (project / "child.pid").exists():  # however slow this machine is
             time.sleep(0.05)
             assert process.poll() is None
         raise subprocess.TimeoutExpired(process.args, timeout)
 
     monkeypatch.setattr(subprocess.Popen, "wait", wait_for_child)
-    with pytest.raises(GpuyardError, match="did not come to an end within 5 s"):
-        profile_elsewhere(read_workload("own.workload.yaml"), most_seconds=5)
+    with pytest.raises(GpuyardError, match="5 s"):
+        profile_in_subprocess(read_workload("own.workload.yaml"), timeout_seconds=5)
     child = int((project / "child.pid").read_text())
     stat = Path(f"/proc/{child}/stat")
     assert not stat.exists() or stat.read_text().split()[2] == "Z"
 
 
-def test_code_ends_with_a_program_that_is_killed(write: Callable[..., Path]) -> None:
+def test_code_is_killed_together_with_gpuyard(write: Callable[..., Path]) -> None:
     project = write(
         "import os, time\nopen('own', 'w').write(str(os.getpid()))\nos.rename('own', 'own.pid')\n"
         "while True:\n    time.sleep(0.1)\n"
     )
-    asking = subprocess.Popen(
-        [sys.executable, "-m", "gpuyard", *asked(READING["predict"], project)], cwd=project
+    program = subprocess.Popen(
+        [sys.executable, "-m", "gpuyard", *format_command(READING["predict"], project)], cwd=project
     )
     wait_until((project / "own.pid").exists)
     code = psutil.Process(int((project / "own.pid").read_text()))
-    asking.kill()
-    asking.wait()
+    program.kill()
+    program.wait()
     wait_until(lambda: not code.is_running() or code.status() == psutil.STATUS_ZOMBIE)
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 120) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
-    while not true():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -327,34 +323,34 @@ def wait_until(true: Callable[[], bool], seconds: float = 120) -> None:
 @needs_two_cores
 @pytest.mark.parametrize("launcher", ["direct", pytest.param("torchrun", marks=pytest.mark.soak)])
 @pytest.mark.parametrize(
-    ("code", "sentence"),
+    ("code", "fragment"),
     [
-        ("import sys\nsys.exit(0)\n", "it ends the program with exit(0)"),
-        ("import os\nos._exit(0)\n", "ended before its work was done"),
+        ("import sys\nsys.exit(0)\n", "exit(0)"),
+        ("import os\nos._exit(0)\n", "exited before its work was done"),
         (
             "import os\nfrom torch import nn\nclass make(nn.Linear):\n"
             "    def __init__(self):\n        super().__init__(16, 4)\n"
             "    def forward(self, x):\n        return super().forward(x) if len(x) < 7 else os._exit(0)\n",
-            "ended before its work was done",
+            "exited before its work was done",
         ),
     ],
     ids=["exit", "_exit", "in a step"],
 )  # fmt: skip
-def test_a_rank_whose_code_ends_it_is_an_error_not_silence(
-    cli: Cli, write: Callable[..., Path], code: str, sentence: str, launcher: str
+def test_a_rank_that_exits_early_is_an_error(
+    cli: Cli, write: Callable[..., Path], code: str, fragment: str, launcher: str
 ) -> None:
     project = write(code)
     (project / "own.workload.yaml").write_text(WORKLOAD)
     bench = ("bench", "train", "own.workload.yaml", "--workers", "2", "--batch", "7")
     done = cli(
         *bench, "--time-per-point", "0.2 s", "--launcher", launcher, cwd=project,
-        status=2 if "program" in sentence else 1,
+        status=2 if "exit(" in fragment else 1,
     )  # fmt: skip
-    assert sentence in done.stderr or "has lost its connection to another rank" in done.stderr
+    assert fragment in done.stderr or "lost its connection to another rank" in done.stderr
 
 
 class Terminal:
-    """`gpuyard ARGUMENTS` at a terminal."""
+    """Runs gpuyard at a pseudo-terminal."""
 
     def __init__(self, *arguments: str, cwd: Path) -> None:
         self._ours, theirs = pty.openpty()
@@ -363,12 +359,12 @@ class Terminal:
             cwd=cwd, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, text=True,
         )  # fmt: skip
         os.close(theirs)
-        self.shown = ""
+        self.output = ""
 
-    def until(self, text: str) -> None:
-        while text not in self.shown:
-            assert select.select([self._ours], [], [], 60)[0], self.shown
-            self.shown += os.read(self._ours, 4096).decode()
+    def wait_for(self, text: str) -> None:
+        while text not in self.output:
+            assert select.select([self._ours], [], [], 60)[0], self.output
+            self.output += os.read(self._ours, 4096).decode()
 
     def answer(self, text: str) -> tuple[int, str]:
         os.write(self._ours, f"{text}\n".encode())
@@ -377,92 +373,128 @@ class Terminal:
         return self._process.returncode, out
 
 
-def test_at_a_terminal_it_asks(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_gpuyard_asks_at_a_terminal(write: Callable[..., Path], tmp_path: Path) -> None:
     elsewhere, here = write(where="elsewhere"), tmp_path / "here"
     here.mkdir()
-    command = (*asked(READING["predict"], elsewhere), "--json")
+    command = (*format_command(READING["predict"], elsewhere), "--json")
     terminal = Terminal(*command, cwd=here)
-    terminal.until("Run it? [y/N]")
-    assert "own.workload.yaml names code: own_net:make" in terminal.shown
-    assert f"{elsewhere}/own_net.py" in terminal.shown
+    terminal.wait_for("Run it? [y/N]")
+    assert "own.workload.yaml names code: own_net:make" in terminal.output
+    assert f"{elsewhere}/own_net.py" in terminal.output
     assert terminal.answer("") == (2, "")
-    assert not ran(elsewhere)
+    assert not was_imported(elsewhere)
     terminal = Terminal(*command, cwd=here)
-    terminal.until("Run it? [y/N]")
+    terminal.wait_for("Run it? [y/N]")
     status, out = terminal.answer("y")
     assert status == 0
     assert json.loads(out)["predictions"]
 
 
-def foreign(
+def explain_refusal(
     directory: Path, monkeypatch: pytest.MonkeyPatch, cwd: Path | None = None
 ) -> str | None:
     monkeypatch.chdir(cwd or directory)
     workload = read_workload(str(directory / "own.workload.yaml"))
     try:
         check_allowed(workload)
-    except CodeNotAllowed as found:
-        return str(found)
+    except CodeNotAllowed as error:
+        return str(error)
     return None
 
 
-def test_what_is_taken_for_ones_own(
+def test_only_specs_in_the_project_are_trusted(
     write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = write()
-    assert foreign(project, monkeypatch) is None
-    assert foreign(project, monkeypatch, tmp_path) is None  # below
+    assert explain_refusal(project, monkeypatch) is None
+    assert explain_refusal(project, monkeypatch, tmp_path) is None  # below
     (project / "deeper").mkdir()
     assert "is not in the current directory" in str(
-        foreign(project, monkeypatch, project / "deeper")
+        explain_refusal(project, monkeypatch, project / "deeper")
     )
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert "too wide to be one project" in str(foreign(project, monkeypatch, tmp_path))
+    assert "too wide to be one project" in str(explain_refusal(project, monkeypatch, tmp_path))
     link = tmp_path / "link"
     link.mkdir()
     (link / "own.workload.yaml").symlink_to(project / "own.workload.yaml")
-    assert "is not in the current directory" in str(foreign(link, monkeypatch))
+    assert "is not in the current directory" in str(explain_refusal(link, monkeypatch))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file away")
-def test_where_everybody_may_write_only_ones_own_files_count(
+@pytest.mark.parametrize("spelling", ["link", "/{}", "{}/.", "{}/deeper"])
+def test_a_home_directory_is_recognized_however_it_is_spelled(
+    write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str
+) -> None:
+    project = write(where="Downloads")
+    link = tmp_path.with_name(f"{tmp_path.name}-link")
+    link.symlink_to(tmp_path)
+    monkeypatch.setenv("HOME", str(link) if spelling == "link" else spelling.format(tmp_path))
+    assert "too wide to be one project" in str(explain_refusal(project, monkeypatch, tmp_path))
+    assert explain_refusal(project, monkeypatch) is None
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_nothing_below_a_directory_where_every_user_may_write_is_trusted(
+    write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    project = write()
+    tmp_path.chmod(mode)
+    assert (
+        explain_refusal(project, monkeypatch) is None
+    )  # what is above the project is not imported
+    assert f"in {tmp_path}," in str(explain_refusal(project, monkeypatch, tmp_path))
+    project.chmod(mode)
+    assert f"in {project}," in str(explain_refusal(project, monkeypatch))
+
+
+def test_every_file_that_an_import_runs_is_checked(
     write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = write()
-    project.chmod(0o1777)
-    assert foreign(project, monkeypatch) is None
-    for file, subject in (("own_net.py", "own_net.py"), ("own.workload.yaml", "and it")):
-        os.chown(project / file, 12345, 12345)
-        assert f"{subject} belongs to somebody else" in str(foreign(project, monkeypatch))
-        os.chown(project / file, 0, 0)
-    project.chmod(0o755)
-    assert foreign(project, monkeypatch, tmp_path) is None
-    tmp_path.chmod(0o1777)
-    os.chown(project, 12345, 12345)
-    said = str(foreign(project, monkeypatch, tmp_path))
-    assert f"it is in {project}, which belongs to somebody else, in a directory" in said
+    inner = project / "outer_pkg" / "inner_pkg"
+    inner.mkdir(parents=True)
+    (inner / "net.py").write_text(NET)
+    spec = project / "own.workload.yaml"
+    spec.write_text(spec.read_text().replace("own_net:make", "outer_pkg.inner_pkg.net:make"))
+    assert explain_refusal(project, monkeypatch) is None  # packages need no __init__.py
+    for package in (inner, inner.parent):
+        package.chmod(0o777)
+        assert f"is in {package}," in str(explain_refusal(project, monkeypatch))
+        package.chmod(0o755)
+        planted = tmp_path / "planted.py"
+        planted.write_text("")
+        (package / "__init__.py").symlink_to(planted)
+        message = str(explain_refusal(project, monkeypatch))
+        assert f"{package}/__init__.py is not in the current directory" in message
+        (inner / "net.py").rename(
+            inner / "other.py"
+        )  # the package runs before Python misses the module
+        assert explain_refusal(project, monkeypatch) == message.replace(f" ({inner}/net.py)", "")
+        (inner / "other.py").rename(inner / "net.py")
+        (package / "__init__.py").unlink()
+        (package / "__init__.py").write_text("")
+        assert explain_refusal(project, monkeypatch) is None
 
 
-def test_a_download_is_told_by_its_mark(
+def test_a_downloaded_file_is_not_trusted(
     write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = write()
     try:
         os.setxattr(project / "own_net.py", "user.xdg.origin.url", b"https://evil.example/net.py")
     except OSError as error:
-        pytest.skip(f"no marks on files here: {error.strerror}")
-    said = str(foreign(project, monkeypatch))
-    assert "own_net.py was downloaded from https://evil.example/net.py" in said
+        pytest.skip(f"no extended attributes here: {error.strerror}")
+    message = str(explain_refusal(project, monkeypatch))
+    assert "own_net.py was downloaded from https://evil.example/net.py" in message
 
 
-def test_a_spec_can_not_say_where_it_lies(tmp_path: Path) -> None:
+def test_a_spec_cannot_set_its_own_path(tmp_path: Path) -> None:
     for key in ("file", "_file"):
         (tmp_path / "w.yaml").write_text(f"{WORKLOAD}{key}: ./mine.yaml\n")
-        with pytest.raises(UserMistake, match=f"no key is called '{key}'"):
+        with pytest.raises(UserMistake, match=f"'{key}'"):
             read_workload(str(tmp_path / "w.yaml"))
 
 
-def test_a_workload_inside_a_plan_lies_where_the_plan_does(
+def test_a_workload_inside_a_plan_has_the_path_of_the_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "p.yaml"

@@ -1,4 +1,4 @@
-"""Junk for everything that reads: nothing but a `GpuyardError` ever comes of it, in 2 s and 300 MB."""
+"""Junk input to every reader raises nothing but `GpuyardError`, within 2 s and 300 MB."""
 
 import contextlib
 import copy
@@ -21,9 +21,9 @@ from gpuyard.specs.loading import read_yaml
 from gpuyard.specs.schema import SPECS as KINDS_OF_SPECS
 from tests.security.readers import READ_BY, READERS, SOURCE, SPECS, Reader
 
-_MOST_BYTES = 300_000_000
-_CPU_SECONDS = 2.0
-_LARGEST = 2_000_000  # characters
+_MAX_BYTES = 300_000_000
+_CPU_SECONDS = 10.0  # a busy machine makes CPU seconds longer; quadratic readers take minutes
+_MAX_CHARACTERS = 2_000_000
 _SOAK = settings().max_examples > settings.get_profile("gpuyard").max_examples
 _EXAMPLES = settings().max_examples if _SOAK else 20
 
@@ -45,51 +45,53 @@ _VALUES: tuple[Any, ...] = (
 _READERS = {reader.name: reader for reader in READERS}
 
 
-def test_every_spec_is_here() -> None:
+def test_every_spec_kind_is_tested() -> None:
     assert set(SPECS) == set(KINDS_OF_SPECS)
 
 
-def test_everything_that_reads_is_here_or_says_why_not() -> None:
+def test_every_module_that_reads_is_tested_or_exempt() -> None:
     reading = re.compile(
         r"\b(DictReader|ParserCreate|from_json|frombuffer|fromfile|fromstring|genfromtxt|loads?|loadtxt"
-        r"|json_of|model_validate_json|read_bytes|read_json|read_spec|read_text|read_yaml|reader)\("
+        r"|parse_json|model_validate_json|read_bytes|read_json|read_spec|read_text|read_yaml|reader)\("
     )
-    found = {
+    readers = {
         str(path.relative_to(SOURCE))
         for path in SOURCE.rglob("*.py")
         if reading.search(path.read_text(encoding="utf-8").replace("def read_", ""))
     }
     listed = {name for name in READ_BY if name.endswith(".py")}
-    rooms = tuple(set(READ_BY) - listed)
-    unknown = {name for name in found - listed if not name.startswith(rooms)}
-    assert not unknown, "say in READ_BY (readers.py) which reader comes to them, or why none does"
-    assert listed <= found, "these read nothing any more"
-    named = {where for where in READ_BY.values() if " " not in where}
+    folders = tuple(set(READ_BY) - listed)
+    unknown = {name for name in readers - listed if not name.startswith(folders)}
+    assert not unknown, (
+        "add these to READ_BY (readers.py): the reader that tests them, or why none does"
+    )
+    assert listed <= readers, "remove these from READ_BY: they no longer read"
+    named = {reader for reader in READ_BY.values() if " " not in reader}
     tests = {path.name for path in Path(__file__).parent.glob("test_*.py")}
     assert named <= set(_READERS) | tests
 
 
-def _repeated(text: str, times: int) -> str:
-    return text * min(times, _LARGEST // max(1, len(text)))
+def _repeat(text: str, times: int) -> str:
+    return text * min(times, _MAX_CHARACTERS // max(1, len(text)))
 
 
 @st.composite
 def _changed_text(draw: st.DrawFn, examples: tuple[str, ...]) -> str:
-    """A text that somebody meant, and then some of it lost, doubled, moved or replaced."""
+    """Take a valid text and remove, repeat, or replace parts of it."""
     text = draw(st.sampled_from(examples))
     for _ in range(draw(st.integers(1, 4))):
         start, end = sorted(draw(st.tuples(*[st.integers(0, len(text))] * 2)))
         junk = draw(st.sampled_from(_WORDS) | st.text(max_size=20))
         end = draw(st.sampled_from((start, min(start + 1, len(text)), end)))
-        many = draw(st.sampled_from((1, 1, 2, 1000, 200_000)))
-        again = draw(st.sampled_from((junk, junk, text[start:end])))
-        text = (text[:start] + _repeated(again, many) + text[end:])[:_LARGEST]
+        times = draw(st.sampled_from((1, 1, 2, 1000, 200_000)))
+        inserted = draw(st.sampled_from((junk, junk, text[start:end])))
+        text = (text[:start] + _repeat(inserted, times) + text[end:])[:_MAX_CHARACTERS]
     return text
 
 
 @st.composite
 def _changed_values(draw: st.DrawFn, examples: tuple[str, ...]) -> str:
-    """The tree of values that somebody meant, with some of them replaced."""
+    """Take a valid tree of values and replace some of them."""
     tree = {"": read_yaml(draw(st.sampled_from(examples)), "example")}
     for _ in range(draw(st.integers(1, 3))):
         holder: Any = tree
@@ -101,7 +103,7 @@ def _changed_values(draw: st.DrawFn, examples: tuple[str, ...]) -> str:
             if draw(st.integers(0, 4)) == 0:
                 break
         value = draw(st.sampled_from(_VALUES) | st.floats() | st.integers() | st.text())
-        holder[key] = copy.deepcopy(value)  # the next change may be inside of it
+        holder[key] = copy.deepcopy(value)  # the next change may be inside it
     return json.dumps(tree[""], ensure_ascii=draw(st.booleans()), default=str)
 
 
@@ -111,7 +113,7 @@ def _junk(reader: Reader) -> st.SearchStrategy[str]:
         _changed_text(reader.examples),
         st.text(),
         st.tuples(st.sampled_from(_WORDS), st.sampled_from((1, 50, 5_000, 200_000))).map(
-            lambda word: _repeated(*word)
+            lambda word: _repeat(*word)
         ),
     ]
     if reader.structured:
@@ -119,42 +121,45 @@ def _junk(reader: Reader) -> st.SearchStrategy[str]:
     return st.one_of(kinds)
 
 
-class _TooLong(BaseException):
+class _TimeExceeded(BaseException):
     pass
 
 
 @contextlib.contextmanager
-def _bounded(cpu_seconds: float = _CPU_SECONDS) -> Iterator[None]:
-    """No more CPU time and memory than that, else an exception that is no `GpuyardError`."""
+def _limit_resources(cpu_seconds: float = _CPU_SECONDS) -> Iterator[None]:
+    """Limit CPU time and memory; exceeding them raises an exception other than `GpuyardError`."""
 
-    def too_long(*_: object) -> None:
-        raise _TooLong(f"more than {cpu_seconds:g} s of CPU time")
+    def raise_time_exceeded(*_: object) -> None:
+        raise _TimeExceeded(f"more than {cpu_seconds:g} s of CPU time")
 
-    before, was = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGPROF, too_long)
+    memory_limit, handler = (
+        resource.getrlimit(resource.RLIMIT_AS),
+        signal.signal(signal.SIGPROF, raise_time_exceeded),
+    )
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
         used = pages * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + _MOST_BYTES, before[1]))
+        resource.setrlimit(resource.RLIMIT_AS, (used + _MAX_BYTES, memory_limit[1]))
     signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        resource.setrlimit(resource.RLIMIT_AS, before)
-        signal.signal(signal.SIGPROF, was)
+        resource.setrlimit(resource.RLIMIT_AS, memory_limit)
+        signal.signal(signal.SIGPROF, handler)
 
 
-def test_what_takes_too_long_or_too_much_is_seen() -> None:
-    with pytest.raises(_TooLong), _bounded(cpu_seconds=0.1):
+def test_exceeding_the_limits_is_detected() -> None:
+    with pytest.raises(_TimeExceeded), _limit_resources(cpu_seconds=0.1):
         while True:
             pass
     if sys.platform == "linux":
-        with pytest.raises(MemoryError), _bounded():
-            bytearray(2 * _MOST_BYTES)
+        with pytest.raises(MemoryError), _limit_resources():
+            bytearray(2 * _MAX_BYTES)
 
 
 def _read(reader: Reader, text: str) -> None:
-    if not reader.of_file:
+    if not reader.reads_file:
         reader.read(text)
         return
     with tempfile.TemporaryDirectory() as directory:
@@ -171,18 +176,17 @@ def _is_read(reader: Reader, text: str) -> bool:
     return True
 
 
-@pytest.mark.hypothesis  # as those are that `given` decorates: `make soak` runs it too
-@pytest.mark.filterwarnings(
-    "ignore::hypothesis.errors.HypothesisWarning"
-)  # of a long text that failed
+@pytest.mark.hypothesis  # like tests that `given` decorates, so `make soak` runs it too
+# a long text that failed causes this warning
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
 @pytest.mark.parametrize("name", _READERS)
-def test_junk_is_a_mistake_and_nothing_else(name: str) -> None:
+def test_junk_raises_only_gpuyard_errors(name: str) -> None:
     reader = _READERS[name]
-    # some are read, and now everything is imported that this needs
-    read = [_is_read(reader, example) for example in reader.examples]
-    assert any(read)
+    # this also imports everything that the reader needs
+    readable = [_is_read(reader, example) for example in reader.examples]
+    assert any(readable)
 
-    # what takes too long would take far longer to shrink, and what is long is shown by its ends
+    # a slow example would take far longer to shrink, and a long one is shortened in the error
     @settings(
         max_examples=_EXAMPLES,
         phases=(Phase.reuse, Phase.generate),
@@ -192,10 +196,10 @@ def test_junk_is_a_mistake_and_nothing_else(name: str) -> None:
     @given(_junk(reader))
     def check(text: str) -> None:
         try:
-            with _bounded():
+            with _limit_resources():
                 _is_read(reader, text)
-        except (Exception, _TooLong) as error:
-            shown = text if len(text) < 1000 else f"{text[:500]} … {text[-500:]}"
-            raise AssertionError(f"{len(text):,} characters: {shown!r}") from error
+        except (Exception, _TimeExceeded) as error:
+            excerpt = text if len(text) < 1000 else f"{text[:500]} … {text[-500:]}"
+            raise AssertionError(f"{len(text):,} characters: {excerpt!r}") from error
 
     check()

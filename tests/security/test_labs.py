@@ -1,4 +1,4 @@
-"""Labs are made as root: no file and no name makes them touch what is not theirs."""
+"""Root creates labs, so neither a state file nor a name may make them change anything else."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from gpuyard.lab.plan import plan_lab
 from tests.conftest import Cli
 
 
-def document(name: str = "lab", **other: Any) -> dict[str, Any]:
+def build_document(name: str = "lab", **other: Any) -> dict[str, Any]:
     plan = plan_lab(1, "1Gbit", name=name)
     return {
         "plan": {**plan.describe(), "nodes": [vars(node) for node in plan.nodes]},
@@ -27,34 +27,34 @@ def document(name: str = "lab", **other: Any) -> dict[str, Any]:
     }
 
 
-def planted(home: Path, said: dict[str, Any], stem: str = "lab") -> Path:
+def write_state(home: Path, changed: dict[str, Any], stem: str = "lab") -> Path:
     path = home / "labs" / f"{stem}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(said))
+    path.write_text(json.dumps(changed))
     return path
 
 
-def test_a_state_of_ours_is_read(home: Path) -> None:
-    planted(home, document())
-    known = state.read("lab")
-    assert known is not None
-    assert known.namespaces[1] == "gpuyard-lab-abcdef-node0"
+def test_a_valid_state_is_read(home: Path) -> None:
+    write_state(home, build_document())
+    lab_state = state.read("lab")
+    assert lab_state is not None
+    assert lab_state.namespaces[1] == "gpuyard-lab-abcdef-node0"
 
 
 @pytest.mark.usefixtures("can_make_labs")
 @pytest.mark.parametrize(
-    ("command", "status", "words"),
-    [("status", 0, "can't be read as the state of a lab"), ("down", 1, "could not be read")],
+    ("command", "status", "file"),
+    [("status", 0, "lab.json"), ("down", 1, "lab.unreadable")],
 )
 def test_a_path_for_a_namespace_deletes_no_file(
-    command: str, status: int, words: str, home: Path, tmp_path: Path, cli: Cli
+    command: str, status: int, file: str, home: Path, tmp_path: Path, cli: Cli
 ) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    planted(home, document(namespaces=[str(victim), str(victim)]))
+    write_state(home, build_document(namespaces=[str(victim), str(victim)]))
     done = cli("lab", command, status=status)
     assert victim.read_text() == "precious"
-    assert words in done.stderr
+    assert file in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -73,23 +73,23 @@ def test_a_path_for_a_namespace_deletes_no_file(
     ],
 )
 def test_namespaces_that_are_not_the_labs_are_refused(namespaces: object, home: Path) -> None:
-    planted(home, document(namespaces=namespaces))
+    write_state(home, build_document(namespaces=namespaces))
     with pytest.raises(state.UnreadableState):
         state.read("lab")
     assert len(lab.unreadable()) == 1
     assert lab.labs() == []
 
 
-def test_the_file_of_one_lab_does_not_speak_for_another(home: Path) -> None:
-    planted(home, document("other"))
-    with pytest.raises(state.UnreadableState, match="it is of a lab called 'other'"):
+def test_a_state_file_must_name_its_own_lab(home: Path) -> None:
+    write_state(home, build_document("other"))
+    with pytest.raises(state.UnreadableState, match="'other'"):
         state.read("lab")
 
 
-def test_nodes_are_called_as_a_labs(home: Path) -> None:
-    said = document(namespaces=["gpuyard-lab-abcdef-fabric", "gpuyard-lab-abcdef-../../x"])
-    said["plan"]["nodes"][0]["name"] = "../../x"
-    planted(home, said)
+def test_node_names_must_be_those_of_the_lab(home: Path) -> None:
+    changed = build_document(namespaces=["gpuyard-lab-abcdef-fabric", "gpuyard-lab-abcdef-../../x"])
+    changed["plan"]["nodes"][0]["name"] = "../../x"
+    write_state(home, changed)
     with pytest.raises(state.UnreadableState):
         state.read("lab")
 
@@ -97,18 +97,25 @@ def test_nodes_are_called_as_a_labs(home: Path) -> None:
 @pytest.mark.parametrize("namespace", ["/any/file", "../x", "docker0", "gpuyard-lab-node0", ""])
 def test_only_a_labs_namespaces_are_ever_removed(namespace: str) -> None:
     pytest.importorskip("pyroute2")
-    with pytest.raises(GpuyardError, match="is not a namespace of a lab"):
+    with pytest.raises(GpuyardError, match="lab namespace"):
         network.remove_network([namespace])
 
 
 @pytest.mark.parametrize("name", ["../../x", "/x", "lab\n", "", "..", "a/b", "a.b", "A"])
-def test_a_name_that_is_none_reaches_no_file(name: str, home: Path, tmp_path: Path) -> None:
+def test_an_invalid_name_reaches_no_file(name: str, home: Path, tmp_path: Path) -> None:
     outside = home.parent / "x.json"
     outside.write_text("{")
-    for act in (state.read, state.own, state.share, state.is_held, state.forget, state.put_aside):
-        with pytest.raises(UserMistake, match="is not a name for a lab"):
+    for act in (
+        state.read,
+        state.lock_exclusively,
+        state.lock_shared,
+        state.is_held,
+        state.forget,
+        state.set_aside,
+    ):
+        with pytest.raises(UserMistake, match="lab name"):
             act(name)
-    with pytest.raises(UserMistake, match="is not a name for a lab"):
+    with pytest.raises(UserMistake, match="lab name"):
         plan_lab(1, "1Gbit", name=name)
     assert outside.read_text() == "{"
 
@@ -118,45 +125,45 @@ def test_down_renames_nothing_outside(home: Path, cli: Cli) -> None:
     outside = home.parent / "x.json"
     outside.write_text("{")
     done = cli("lab", "down", "--name", "../../x", status=2)
-    assert "is not a name for a lab" in done.stderr
+    assert "lab name" in done.stderr
     assert outside.read_text() == "{"
     assert not outside.with_suffix(".unreadable").exists()
 
 
 def test_a_state_that_others_may_write_is_refused(home: Path) -> None:
-    planted(home, document()).chmod(0o666)
+    write_state(home, build_document()).chmod(0o666)
     with pytest.raises(state.UnreadableState, match="other users may write to it"):
         state.read("lab")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file away, which needs root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="changing the owner of a file needs root")
 def test_a_state_of_another_user_is_refused(home: Path) -> None:
-    os.chown(planted(home, document()), 65534, 65534)
+    os.chown(write_state(home, build_document()), 65534, 65534)
     with pytest.raises(state.UnreadableState, match="belongs to another user"):
         state.read("lab")
 
 
 def test_a_link_is_not_followed(home: Path, tmp_path: Path) -> None:
-    real = planted(home, document(), "real")
+    real = write_state(home, build_document(), "real")
     real.with_name("lab.json").symlink_to(real)
     with pytest.raises(state.UnreadableState):
         state.read("lab")
     (home / "labs" / "lab.owner").symlink_to(tmp_path / "made-by-root")
     with pytest.raises(GpuyardError):
-        state.own("lab")
+        state.lock_exclusively("lab")
     assert not (tmp_path / "made-by-root").exists()
 
 
 def test_a_directory_that_others_may_write_to_is_refused(home: Path) -> None:
-    planted(home, document())
+    write_state(home, build_document())
     (home / "labs").chmod(0o777)
     with pytest.raises(GpuyardError, match=re.escape("chmod go-w")):
         lab.labs()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory away, which needs root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="changing the owner of a directory needs root")
 def test_a_directory_of_another_user_is_refused(home: Path) -> None:
-    planted(home, document())
+    write_state(home, build_document())
     os.chown(home / "labs", 65534, 65534)
     with pytest.raises(GpuyardError, match="belongs to another user"):
         lab.labs()

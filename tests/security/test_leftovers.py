@@ -1,4 +1,4 @@
-"""What a killed process leaves is removed by the next command; nothing else ever is."""
+"""The next command removes the temporary files of a killed process and nothing else."""
 
 import contextlib
 import os
@@ -12,23 +12,29 @@ from pathlib import Path
 import pytest
 
 from gpuyard import files
-from gpuyard.files import replace_directory, replacing, write_text
-from gpuyard.temporary import held_directory, held_file, new_token, shared_directory, sweep
+from gpuyard.files import replace_directory, replace_file, write_text
+from gpuyard.temporary import (
+    new_token,
+    remove_leftovers,
+    shared_directory,
+    temporary_directory,
+    temporary_file,
+)
 from tests.conftest import Cli
 
 HOLDER = """
 import contextlib, sys
 from pathlib import Path
-from gpuyard.files import replacing
-from gpuyard.temporary import held_directory
+from gpuyard.files import replace_file
+from gpuyard.temporary import temporary_directory
 with contextlib.ExitStack() as held:
     for path in map(Path, sys.argv[2:]):
         if sys.argv[1] == "file":
-            held.enter_context(replacing(path / "c.npz")).write(b"half")
+            held.enter_context(replace_file(path / "c.npz")).write(b"half")
         else:
-            made = held.enter_context(held_directory(path, sys.argv[1], hidden=sys.argv[1] in ("storage", "digits")))
-            (made / "half").mkdir()
-            (made / "half" / "file").write_text("half")
+            directory = held.enter_context(temporary_directory(path, sys.argv[1], hidden=sys.argv[1] in ("storage", "digits")))
+            (directory / "half").mkdir()
+            (directory / "half" / "file").write_text("half")
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -37,7 +43,7 @@ KINDS = ["file", "storage", "digits", "ranks", "torchrun", "horovod", "root"]
 
 
 @contextlib.contextmanager
-def holding(kind: str, *directories: Path) -> Iterator["subprocess.Popen[str]"]:
+def hold_temporaries(kind: str, *directories: Path) -> Iterator["subprocess.Popen[str]"]:
     command = [sys.executable, "-c", HOLDER, kind, *map(str, directories)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -50,46 +56,44 @@ def holding(kind: str, *directories: Path) -> Iterator["subprocess.Popen[str]"]:
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Each directory that any command looks at."""
-    directories = [*files.directories(), tmp_path / "tmp"]
+    """Create every directory that commands clean up."""
+    directories = [*files.data_directories(), tmp_path / "tmp"]
     for path in directories:
         path.mkdir(parents=True, exist_ok=True)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     return directories
 
 
-def found(directories: list[Path]) -> list[Path]:
+def list_temporaries(directories: list[Path]) -> list[Path]:
     return sorted(p for d in directories for p in d.iterdir() if "gpuyard-" in p.name)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_next_command_removes_what_a_killed_one_left(
+def test_the_next_command_removes_leftovers_of_a_killed_one(
     kind: str, cli: Cli, kept: list[Path]
 ) -> None:
-    with holding(kind, *kept) as holder:
-        assert len(found(kept)) == len(kept)
+    with hold_temporaries(kind, *kept) as holder:
+        assert len(list_temporaries(kept)) == len(kept)
         cli("catalog", "links")
-        assert len(found(kept)) == len(kept), "a living process holds them"
+        assert len(list_temporaries(kept)) == len(kept), "a running process still holds them"
         holder.kill()
         holder.wait()
-        assert len(found(kept)) == len(kept)
+        assert len(list_temporaries(kept)) == len(kept)
     cli("catalog", "links")
-    assert found(kept) == []
+    assert list_temporaries(kept) == []
 
 
 @pytest.mark.parametrize(
     "line", ["cost --rent $1/h --buy $9000 --html {}/page.html", "study no.study.yaml --output {}"]
 )
-def test_what_was_left_where_an_answer_is_written_is_removed(
-    line: str, cli: Cli, tmp_path: Path
-) -> None:
+def test_leftovers_in_an_output_directory_are_removed(line: str, cli: Cli, tmp_path: Path) -> None:
     directory = tmp_path / "pages"
     directory.mkdir()
-    with holding("file", directory):
+    with hold_temporaries("file", directory):
         pass
-    assert found([directory])
+    assert list_temporaries([directory])
     cli(*line.format(directory).split(), status=0 if "cost" in line else 2)
-    assert found([directory]) == []
+    assert list_temporaries([directory]) == []
 
 
 def test_nothing_else_is_removed(tmp_path: Path) -> None:
@@ -110,29 +114,29 @@ def test_nothing_else_is_removed(tmp_path: Path) -> None:
     (directory / f".gpuyard-part-{TOKEN[::-1]}").mkdir()
     os.mkfifo(directory / f".gpuyard-part-{'0' * 16}")
     before = sorted(directory.rglob("*"))
-    sweep(directory, tmp_path / "not there", target / "mine")
+    remove_leftovers(directory, tmp_path / "not there", target / "mine")
     assert sorted(directory.rglob("*")) == before
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
-def test_what_belongs_to_another_user_stays(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="changing the owner of a file needs root")
+def test_files_of_another_user_stay(tmp_path: Path) -> None:
     file, directory = tmp_path / f".gpuyard-part-{TOKEN}", tmp_path / f"gpuyard-ranks-{TOKEN}"
     file.write_text("theirs")
     directory.mkdir()
     for path in (file, directory):
         os.chown(path, 12345, 12345)
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert file.exists()
     assert list(directory.iterdir()) == []
     for path in (file, directory):
         os.chown(path, 0, 0)
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert not file.exists()
     assert not directory.exists()
 
 
-def test_what_another_host_has_made_on_a_shared_disk_stays_for_a_day(tmp_path: Path) -> None:
-    """Its lock may not be seen from here."""
+def test_leftovers_of_another_host_stay_for_a_day(tmp_path: Path) -> None:
+    """A lock on a shared disk may be invisible to other hosts."""
     elsewhere = TOKEN[8:] + TOKEN[:8]
     file, directory = (
         tmp_path / f".gpuyard-part-{elsewhere}",
@@ -141,57 +145,55 @@ def test_what_another_host_has_made_on_a_shared_disk_stays_for_a_day(tmp_path: P
     file.write_text("half")
     directory.mkdir()
     (directory / "half").write_text("half")
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert file.exists()
     assert [path.name for path in directory.iterdir()] == ["half"]
     for path in (file, directory):
         os.utime(path, (0, time.time() - 25 * 3600))
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert not file.exists()
     assert not directory.exists()
 
 
-def test_a_link_in_what_is_removed_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_in_a_leftover_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("mine")
-    left = tmp_path / f"gpuyard-ranks-{TOKEN}"
-    left.mkdir()
-    (left / "link").symlink_to(tmp_path / "mine", target_is_directory=True)
-    sweep(tmp_path)
-    assert not left.exists()
+    leftover = tmp_path / f"gpuyard-ranks-{TOKEN}"
+    leftover.mkdir()
+    (leftover / "link").symlink_to(tmp_path / "mine", target_is_directory=True)
+    remove_leftovers(tmp_path)
+    assert not leftover.exists()
     assert (tmp_path / "mine" / "file").read_text() == "mine"
 
 
-MAKER = """
+WORKER = """
 import sys
 from pathlib import Path
-from gpuyard.temporary import held_directory, held_file, sweep
-where = Path(sys.argv[1])
+from gpuyard.temporary import temporary_directory, temporary_file, remove_leftovers
+directory = Path(sys.argv[1])
 for _ in range(300):
-    sweep(where)
-    with held_file(where, 0o666) as (path, file), held_directory(where, "ranks") as made:
+    remove_leftovers(directory)
+    with temporary_file(directory, 0o666) as (path, file), temporary_directory(directory, "ranks") as child:
         file.write(b"x")
-        (made / "x").write_text("x")
-        sweep(where)
-        assert path.exists() and (made / "x").exists()
+        (child / "x").write_text("x")
+        remove_leftovers(directory)
+        assert path.exists() and (child / "x").exists()
 """
 
 
-def test_what_is_being_made_is_not_taken_for_a_leftover(tmp_path: Path) -> None:
+def test_files_in_use_are_not_leftovers(tmp_path: Path) -> None:
     directory = tmp_path / "busy"
     directory.mkdir()
-    command = [sys.executable, "-c", MAKER, str(directory)]
+    command = [sys.executable, "-c", WORKER, str(directory)]
     makers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     for maker in makers:
         with maker:
             assert maker.communicate()[1] == ""
-    sweep(directory)
+    remove_leftovers(directory)
     assert list(directory.iterdir()) == []
 
 
-def test_a_new_name_is_on_the_disk_before_anything_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_name_is_flushed_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[tuple[bool, bool]] = []
     path = tmp_path / "file.txt"
 
@@ -206,16 +208,16 @@ def test_a_new_name_is_on_the_disk_before_anything_is_said(
 def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "out"
     directory.mkdir()
-    with pytest.raises(RuntimeError), replacing(directory / "file.txt"):
+    with pytest.raises(RuntimeError), replace_file(directory / "file.txt"):
         raise RuntimeError
-    with pytest.raises(RuntimeError), held_file(directory, 0o666):
+    with pytest.raises(RuntimeError), temporary_file(directory, 0o666):
         raise RuntimeError
-    with pytest.raises(RuntimeError), held_directory(directory, "ranks"):
+    with pytest.raises(RuntimeError), temporary_directory(directory, "ranks"):
         raise RuntimeError
     assert list(directory.iterdir()) == []
 
 
-def test_the_directory_for_temporaries_is_the_users(
+def test_temporary_files_are_in_the_users_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -226,13 +228,13 @@ def test_the_directory_for_temporaries_is_the_users(
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
-def test_a_directory_is_replaced_whole(
+def test_a_directory_is_replaced_atomically(
     can_exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh, target, aside = (tmp_path / name for name in ("fresh", "target", "aside"))
     renamed: list[Path] = []
     rename = Path.rename
-    monkeypatch.setattr(Path, "rename", lambda one, to: renamed.append(one) or rename(one, to))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(Path, "rename", lambda path, to: renamed.append(path) or rename(path, to))  # type: ignore[func-returns-value]
     if not can_exchange:
         monkeypatch.setattr("gpuyard.files._exchange", lambda *_: False)
     for name in ("one", "two"):
@@ -242,4 +244,4 @@ def test_a_directory_is_replaced_whole(
         replace_directory(fresh, target, aside=aside)
         assert [path.name for path in target.iterdir()] == [name]
     assert [path.name for path in (fresh if can_exchange else aside).iterdir()] == ["one"]
-    assert len(renamed) == (0 if can_exchange else 2)  # at no time is there none
+    assert len(renamed) == (0 if can_exchange else 2)  # the target exists at all times

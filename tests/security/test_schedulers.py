@@ -1,15 +1,15 @@
-"""What other users wrote, as schedulers tell of it: a stranger's object or comment hides none of one's own jobs."""
+"""Text from other users in a scheduler cannot hide your own jobs."""
 
 import json
-from typing import Any
 
 import pytest
 
 from gpuyard.jobs.engines.kubernetes.draft import GPUS_ANNOTATION, JOB_ANNOTATION
 from gpuyard.jobs.engines.kubernetes.kinds import KINDS
-from gpuyard.jobs.engines.kubernetes.status import ObjectReference, job_of, status_said
-from gpuyard.jobs.engines.slurm import commands, rows
+from gpuyard.jobs.engines.kubernetes.status import ObjectReference, read_job, read_status
 from gpuyard.jobs.job import Job
+from gpuyard.slurm import client
+from gpuyard.slurm.jobs import list_jobs
 
 JOB = {
     "uuid": "0a1b2c3d-0000-4000-8000-000000000000",
@@ -21,7 +21,7 @@ JOB = {
 
 
 @pytest.mark.parametrize(
-    "written",
+    "annotation",
     [
         "[" * 100_000,
         json.dumps({**JOB, "uuid": 1}),
@@ -31,48 +31,39 @@ JOB = {
         json.dumps([JOB]),
     ],
 )
-def test_an_annotation_that_is_no_job_is_none(written: str) -> None:
+def test_an_invalid_job_annotation_is_ignored(annotation: str) -> None:
     assert Job.from_document(JOB).name == "x"
-    assert job_of({"metadata": {"annotations": {JOB_ANNOTATION: written}}}) is None
+    assert read_job({"metadata": {"annotations": {JOB_ANNOTATION: annotation}}}) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("found", "pods"),
-    [
-        ({"metadata": {"annotations": {GPUS_ANNOTATION: "9" * 5000}}, "spec": {}}, [{"metadata": {}, "status": {"phase": "Running"}}]),
-        ({"metadata": {"annotations": {GPUS_ANNOTATION: "²"}}, "spec": {}}, [{"metadata": {}, "status": {"phase": "Running"}}]),
-        ({"metadata": [], "spec": 1}, []),
-        ({"metadata": {}, "spec": {}, "status": []}, []),
-        ({"metadata": {}, "spec": {}}, [{"metadata": {}, "status": {"containerStatuses": [{"restartCount": "x"}]}}]),
-        ({"metadata": {}, "spec": {}}, [{"metadata": {}, "status": {"containerStatuses": [{"state": {"terminated": {"exitCode": float("inf")}}}]}}]),
-    ],
-)  # fmt: skip
-def test_an_object_that_is_none_of_kubernetes_is_one_whose_state_nobody_knows(
-    kind: str, found: dict[str, Any], pods: list[dict[str, Any]]
-) -> None:
-    told = status_said(ObjectReference("c", "n", KINDS[kind], "x"), found, pods)
-    assert told.gpus is None
-    json.dumps(told.document())
+@pytest.mark.parametrize("gpus", ["9" * 5000, "²"])
+def test_an_invalid_number_of_gpus_is_ignored(kind: str, gpus: str) -> None:
+    metadata = {"name": "x", "annotations": {GPUS_ANNOTATION: gpus}}
+    pod = {"metadata": {"name": "p"}, "spec": {}, "status": {"phase": "Running"}}
+    reference = ObjectReference("c", "n", KINDS[kind], "x")
+    status = read_status(reference, {"metadata": metadata, "spec": {}}, [pod])
+    assert status.gpus is None
+    json.dumps(status.document())
 
 
-def test_a_line_more_in_a_comment_is_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = (
+def test_an_extra_line_in_a_comment_is_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = (
         "17|17|N/A|RUNNING|0|0|1|1|1|1|None|a|my\n"
         "x|y|²|RUNNING|0|0|1|1|1|1|None|a|z\n"
         f"{'9' * 5000}|1|N/A|RUNNING|0|0|1|1|1|1|None|a|z\n"
         "18|18|N/A|PENDING|²:0|٣|1|1|1|1|None|a|z|\n"
     )
-    monkeypatch.setattr(rows, "ask", lambda *_: said)
-    assert [(row.number, row.exit_status, row.restarts) for row in rows.queue_rows()] == [
+    monkeypatch.setattr(client, "run", lambda *_: output)
+    assert [(row.number, row.exit_status, row.restarts) for row in list_jobs()] == [
         (17, 0, 0),
         (18, None, 0),
     ]
 
 
-def test_a_long_setting_of_slurm_is_read_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pattern that looked for its end from each of its characters took minutes."""
-    said = "ClusterName = lab\nNEXT_JOB_ID = 12\nMinJobAge = 300 sec\nSelectType ="
-    monkeypatch.setattr(commands, "ask", lambda *_: f"{said}a{' ' * 200_000}x")
-    found = commands.slurm_config()
-    assert (found.cluster, found.next_number, found.gpus_per_node) == ("lab", 12, True)
+def test_a_long_slurm_setting_is_read_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backtracking regular expression took minutes."""
+    output = "ClusterName = lab\nNEXT_JOB_ID = 12\nMinJobAge = 300 sec\nSelectType ="
+    monkeypatch.setattr(client, "run", lambda *_: f"{output}a{' ' * 200_000}x")
+    config = client.read_config()
+    assert (config.cluster, config.next_job_id, config.supports_gpus_per_node) == ("lab", 12, True)

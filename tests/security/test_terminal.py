@@ -1,4 +1,4 @@
-"""Nothing that a stranger wrote is obeyed by a terminal, parsed as markup, or run by a spreadsheet."""
+"""Text from strangers is never interpreted by a terminal, as markup, or by a spreadsheet."""
 
 import csv
 import io
@@ -18,7 +18,9 @@ from tests.conftest import ROOT, Cli, MakeMeasurement
 
 CLIPBOARD = "a\x1b]52;c;QUFBQQ==\x07b\x9b31m\u202ez"
 MARKUP = "resnet [fp16] [/v2]"
-OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+CONTROL_CHARACTERS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 
 WORKLOAD = f"name: '{MARKUP}'\nmodel: resnet50\ndataset: {{samples: 1000}}\n"
 CLUSTER = (
@@ -72,7 +74,7 @@ def files(tmp_path: Path) -> Path:
 )
 def test_a_name_that_looks_like_markup_is_shown_as_it_is(cli: Cli, files: Path, line: str) -> None:
     done = cli(*line.split(), cwd=files)
-    assert not OBEYED.search(done.stdout + done.stderr)
+    assert not CONTROL_CHARACTERS.search(done.stdout + done.stderr)
     if "topo" not in line and "playbook" not in line:
         assert MARKUP in done.stdout + done.stderr or "[bold]out" in done.stderr
 
@@ -82,7 +84,7 @@ def test_a_name_that_looks_like_markup_is_shown_as_it_is(cli: Cli, files: Path, 
     ["results list", "results show", "results export", "results export --format csv", "calibrate --dry-run"],
 )  # fmt: skip
 @pytest.mark.parametrize("name", [MARKUP, CLIPBOARD])
-def test_one_name_does_not_hide_or_take_over_a_whole_store(
+def test_a_malicious_name_does_not_hide_other_results(
     cli: Cli, make_measurement: MakeMeasurement, line: str, name: str
 ) -> None:
     nasty = make_measurement(1, workload=name)
@@ -92,7 +94,7 @@ def test_one_name_does_not_hide_or_take_over_a_whole_store(
         store.add(measurement)
     arguments = [*line.split(), *(["000000000001"] if "show" in line else [])]
     done = cli(*arguments, status=0 if "calibrate" not in line else 1)
-    assert not OBEYED.search(done.stdout + done.stderr)
+    assert not CONTROL_CHARACTERS.search(done.stdout + done.stderr)
     if "calibrate" not in line:
         assert (MARKUP if name == MARKUP else "]52;c;") in done.stdout
 
@@ -123,36 +125,36 @@ def test_one_name_does_not_hide_or_take_over_a_whole_store(
     ],
     ids=lambda arguments: " ".join(a for a in arguments if a.isascii() and a.isprintable())[:40],
 )
-def test_what_was_typed_or_clicked_together_is_not_obeyed(
+def test_control_characters_in_arguments_are_not_printed(
     gpuyard_process: Cli, tmp_path: Path, arguments: list[str]
 ) -> None:
-    """Some of them work and say where they wrote; none sends the characters on."""
+    """Some commands succeed and print where they wrote; none prints the control characters."""
     done = subprocess.run(
         [sys.executable, "-m", "gpuyard", *arguments],
         cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, check=False,
     )  # fmt: skip
-    said = (done.stdout + done.stderr).decode()
-    assert said
-    assert not OBEYED.search(said)
-    assert ("Traceback" in said) == ("--debug" in arguments)
+    output = (done.stdout + done.stderr).decode()
+    assert output
+    assert not CONTROL_CHARACTERS.search(output)
+    assert ("Traceback" in output) == ("--debug" in arguments)
 
 
-def test_on_a_real_terminal(make_measurement: MakeMeasurement) -> None:
+def test_control_characters_do_not_reach_a_real_terminal(make_measurement: MakeMeasurement) -> None:
     ResultsStore(results_file()).add(make_measurement(1, workload=CLIPBOARD))
     for arguments in (["results", "list"], ["predict", CLIPBOARD, "--on", "dgx-a100"], [CLIPBOARD]):
         master, slave = pty.openpty()
         command = [sys.executable, "-m", "gpuyard", *arguments]
         with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave) as process:
             os.close(slave)
-            said = b""
+            output = b""
             while chunk := _read(master):
-                said += chunk
+                output += chunk
             process.wait(60)
         os.close(master)
-        assert "]52;c;" in said.decode()
-        assert b"\x1b]52" not in said
-        assert b"\x07" not in said
-        assert "\x9b" not in said.decode()
+        assert "]52;c;" in output.decode()
+        assert b"\x1b]52" not in output
+        assert b"\x07" not in output
+        assert "\x9b" not in output.decode()
 
 
 def _read(descriptor: int) -> bytes:
@@ -162,7 +164,7 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
-def test_a_csv_holds_no_formula(cli: Cli, make_measurement: MakeMeasurement) -> None:
+def test_a_csv_export_contains_no_formula(cli: Cli, make_measurement: MakeMeasurement) -> None:
     names = [
         '=HYPERLINK("http://x/","y")',
         "+1+cmd|' /C calc'!A0",
@@ -184,18 +186,18 @@ def test_a_csv_holds_no_formula(cli: Cli, make_measurement: MakeMeasurement) -> 
     assert [record["workload"] for record in exported] == names
 
 
-def test_a_bill_of_materials_holds_no_formula(cli: Cli, files: Path) -> None:
+def test_a_bill_of_materials_contains_no_formula(cli: Cli, files: Path) -> None:
     done = cli("facility", "c.cluster.yaml", "--site", "s.site.yaml", "--csv", cwd=files)
     for row in csv.reader(io.StringIO(done.stdout)):
         assert not any(cell.startswith(("=", "+", "@")) for cell in row)
 
 
-def test_the_only_console_is_the_one_that_lets_nothing_through() -> None:
-    """Rich's own console parses markup and passes escapes on; each new one would have to be looked after."""
+def test_only_the_escaping_console_is_used() -> None:
+    """Rich's own console parses markup and passes escapes through, so no other module may create one."""
     source = ROOT / "src" / "gpuyard"
-    made = re.compile(r"\bConsole\(|\bprint\(|typer\.(echo|secho)|click\.echo|\.from_markup")
+    console_use = re.compile(r"\bConsole\(|\bprint\(|typer\.(echo|secho)|click\.echo|\.from_markup")
     for path in source.rglob("*.py"):
         if path != source / "report" / "terminal.py":
-            assert not made.search(
+            assert not console_use.search(
                 path.read_text(encoding="utf-8").replace(".console.print(", "")
             ), path

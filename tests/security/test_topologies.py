@@ -1,4 +1,4 @@
-"""What somebody says his machine is can't exhaust this one: each file is refused in one sentence, at once."""
+"""A topology file from a stranger cannot exhaust this machine: bad files are rejected quickly, with a short error."""
 
 from itertools import combinations
 from pathlib import Path
@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.product_names import catalog_gpu
-from gpuyard.hardware.readers.read import read_topology
+from gpuyard.hardware.product_names import find_catalog_gpu
+from gpuyard.hardware.readers.topology_file import read_topology
 from gpuyard.hardware.readers.xml_text import parse_xml
-from gpuyard.predict.topology import summarise
+from gpuyard.predict.topology import summarize_topology
 
 _PCI_DEVICE = (
     "<object type='PCIDev' pci_busid='0000:{:02x}:{:02x}.{:x}' pci_type='{} [10de:102d] [0:0] a1'/>"
@@ -18,7 +18,7 @@ _CLASSES = ("NV1", "NV2", "SYS", "PIX", "PXB", "NODE", "PHB")
 
 
 def hwloc(devices: int, kind: str, *, nested: int = 0) -> str:
-    """A machine with so many devices of a PCI class, all below one chain of bridges."""
+    """Build a machine with N devices of a PCI class below one chain of bridges."""
     inner = "".join(_PCI_DEVICE.format(i // 256, i // 8 % 32, i % 8, kind) for i in range(devices))
     bridges = "<object type='Bridge'>" * nested + inner + "</object>" * nested
     return (
@@ -28,7 +28,7 @@ def hwloc(devices: int, kind: str, *, nested: int = 0) -> str:
 
 
 def matrix(count: int, device: str = "GPU{}") -> str:
-    """A table whose cells are of all classes and agree with each other nowhere."""
+    """Build a table whose cells have all classes and contradict each other."""
     names = ["GPU0", *(device.format(i) for i in range(1, count))]
     cells = {
         frozenset(pair): _CLASSES[i * i % 31 % len(_CLASSES)]
@@ -41,7 +41,7 @@ def matrix(count: int, device: str = "GPU{}") -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "fragment"),
     [
         (matrix(700), ":1:2: one machine has at most 128 devices, this table has 700"),
         (matrix(129, "mlx5_{}"), "one machine has at most 128 devices, this table has 129"),
@@ -61,37 +61,37 @@ def matrix(count: int, device: str = "GPU{}") -> str:
         (hwloc(73, "0302"), "one machine has at most 72 GPUs, this one has 73"),
         (hwloc(2000, "0302", nested=150), "one machine has at most 72 GPUs, this one has 2,000"),
         (hwloc(513, "0200"),
-         "one machine has at most 512 GPUs, network cards and drives, this one has 513"),
+         "one machine has at most 512 GPUs, network cards, and drives, this one has 513"),
     ],
     ids=lambda text: text[:40].strip(),
 )  # fmt: skip
 @pytest.mark.timeout(60)  # some took minutes
-def test_a_machine_that_is_none_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+def test_impossible_machines_get_a_short_error(tmp_path: Path, text: str, fragment: str) -> None:
     path = tmp_path / "machine"
     path.write_text(text)
     with pytest.raises(UserMistake) as mistake:
         read_topology(path)
-    said = str(mistake.value).replace(str(path), "")
-    assert sentence in said
-    assert "\n" not in said
-    assert len(said) < 200
+    message = str(mistake.value).replace(str(path), "")
+    assert fragment in message
+    assert "\n" not in message
+    assert len(message) < 200
 
 
 @pytest.mark.timeout(60)  # it took minutes
 @pytest.mark.parametrize("letter", ["(", "[", "1"])
-def test_a_product_name_of_a_whole_page_is_no_gpus(letter: str) -> None:
-    assert catalog_gpu(letter * 100_000) is None
+def test_a_huge_product_name_matches_no_gpu(letter: str) -> None:
+    assert find_catalog_gpu(letter * 100_000) is None
 
 
-def test_half_a_character_is_no_xml() -> None:
-    with pytest.raises(UserMistake, match="malformed XML: half a character"):
+def test_an_incomplete_character_is_malformed_xml() -> None:
+    with pytest.raises(UserMistake, match="malformed XML"):
         parse_xml("<topology>\ud800</topology>", "machine")
 
 
 @pytest.mark.timeout(60)  # it took more than ten minutes
-def test_the_largest_machine_is_read_and_summed_up_whatever_its_cells_say(tmp_path: Path) -> None:
+def test_the_largest_machine_is_read_and_summarized(tmp_path: Path) -> None:
     path = tmp_path / "machine"
     path.write_text(matrix(72))
     graph = read_topology(path, "h100-sxm5-80gb")
     assert len(graph.gpus) == 72
-    assert "72 GPUs" in summarise(graph).verdict
+    assert "72 GPUs" in summarize_topology(graph).verdict

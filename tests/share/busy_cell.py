@@ -1,4 +1,4 @@
-"""Run by a Python that has Jupyter: starts a kernel as a page does, and sends it a cell that takes a while.
+"""Start a kernel as a web page does, and send it a slow cell. A Python that has Jupyter runs this.
 
 Arguments: the port and for how many seconds; the token comes by standard input.
 """
@@ -32,10 +32,10 @@ async def main() -> None:
     }
     await channels.write_message(json.dumps(cell))
     while True:
-        said = json.loads(str(await channels.read_message()))
+        output = json.loads(str(await channels.read_message()))
         if (
-            said["parent_header"].get("msg_id") == "1"
-            and said["content"].get("execution_state") == "busy"
+            output["parent_header"].get("msg_id") == "1"
+            and output["content"].get("execution_state") == "busy"
         ):
             channels.close()
             return

@@ -1,5 +1,6 @@
 """A share with test GPUs, and processes that lease from it."""
 
+import copy
 import json
 import os
 import signal
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from gpuyard.share.broker import Broker
+from gpuyard.share.caller import Caller
 from gpuyard.share.setup import set_up
 from tests.conftest import Cli
 
@@ -19,7 +22,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """8 test GPUs of this user's own."""
+    """A personal share with 8 test GPUs."""
     directory = tmp_path / "share"
     monkeypatch.setenv("GPUYARD_SHARE_DIR", str(directory))
     set_up(directory, fake_gpus=8, grace_seconds=0.5)
@@ -28,8 +31,8 @@ def share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def start(share: Path) -> Iterator[Start]:
-    """Starts `gpuyard ARGUMENTS` in a session of its own; what a failing test leaves is ended."""
-    started: list[subprocess.Popen[str]] = []
+    """Start `gpuyard ARGUMENTS` in its own session; kill what a failing test leaves behind."""
+    processes: list[subprocess.Popen[str]] = []
 
     def run(*arguments: str, **more: Any) -> subprocess.Popen[str]:
         process = subprocess.Popen(
@@ -41,44 +44,50 @@ def start(share: Path) -> Iterator[Start]:
             start_new_session=True,
             **more,
         )
-        started.append(process)
+        processes.append(process)
         return process
 
     yield run
-    for process in started:
-        if process.poll() is None:  # else its number may be another's by now
+    for process in processes:
+        if process.poll() is None:  # otherwise, another process may have its PID by now
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
 @pytest.fixture
 def who(cli: Cli, share: Path) -> Callable[[], dict[str, Any]]:
-    """What `gpuyard who --json` says."""
+    """Read `gpuyard who --json`."""
     return lambda: dict(json.loads(cli("who", "--json").stdout))
 
 
 @pytest.fixture
 def usage(share: Path) -> Callable[[], list[dict[str, Any]]]:
-    """The history of leases."""
-    from gpuyard.share.store.broker import Broker
-    from gpuyard.share.store.clock import Clock
-    from gpuyard.share.watch.usage import usage_document
+    """Read the history of leases."""
+    from gpuyard.share.client import LocalClient
+    from gpuyard.share.clock import Clock
+    from gpuyard.share.usage import usage_document
 
     def read() -> list[dict[str, Any]]:
-        broker = Broker(share)
-        broker.state()
-        found = list(usage_document(broker.history(), Clock(), None)["leases"])
-        broker.close()
-        return found
+        client = LocalClient(share)
+        leases = list(usage_document(client.history(), Clock(), None)["leases"])
+        client.close()
+        return leases
 
     return read
 
 
-def holders(said: dict[str, Any]) -> dict[int, list[str]]:
-    """GPU → the ids of its leases, where it has any."""
+def acting_as(broker: "Broker", caller: "Caller") -> "Broker":
+    """Return a broker with the same open store for another caller."""
+    other = copy.copy(broker)
+    other.caller = caller
+    return other
+
+
+def holders(output: dict[str, Any]) -> dict[int, list[str]]:
+    """Return the IDs of the leases of each leased GPU."""
     return {
         gpu["index"]: [lease["id"] for lease in gpu["leases"]]
-        for gpu in said["gpus"]
+        for gpu in output["gpus"]
         if gpu["leases"]
     }
 

@@ -1,9 +1,9 @@
-"""A client of the race: leases GPUs and runs a command on them, again and again, until it is told to stop.
+"""A client of the race: lease GPUs and run a command on them, again and again, until a stop file appears.
 
-Arguments: where the race is checked, a seed, and for how long each command runs at most.
+Arguments: the directory in which the race is checked, a seed, and the longest time of a command.
 
-The command takes a lock of its own for each GPU that it was given: if another has it, two hold one GPU. It also
-notes the lease that it was acknowledged.
+The command locks a file for each of its GPUs: if another process holds that lock, two processes hold one GPU. It also
+records its lease ID.
 """
 
 import random
@@ -11,10 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from gpuyard.share.launcher import run_leased
-from gpuyard.share.service.desk import open_desk
-from gpuyard.share.store.lease import LeaseRequest
-from gpuyard.share.turns.waiting import wait_for_lease
+from gpuyard.share.client import open_client
+from gpuyard.share.launcher import run_leased, wait_for_lease
+from gpuyard.share.models import LeaseRequest
 
 SCRIPT = r"""
 cd "$1"
@@ -33,12 +32,12 @@ def main(directory: Path, seed: int, longest_seconds: float) -> None:
     chance = random.Random(seed)
     stop = directory / "stop"
     while not stop.exists():
-        desk = open_desk()
+        client = open_client()
         count = chance.choice((1, 1, 1, 2, 3))
-        lease, lock = wait_for_lease(desk, LeaseRequest(count=count), None, lambda _: None)
+        lease, lock = wait_for_lease(client, LeaseRequest(count=count), None, lambda _: None)
         pause = f"{chance.uniform(0, longest_seconds):.3f}"
-        run_leased(desk, lease, lock, ["bash", "-c", SCRIPT, "race", str(directory), pause])
-        desk.close()
+        run_leased(client, lease, lock, ["bash", "-c", SCRIPT, "race", str(directory), pause])
+        client.close()
         time.sleep(chance.uniform(0, 0.02))
 
 

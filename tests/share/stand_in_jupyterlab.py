@@ -1,13 +1,16 @@
-"""Stands in for JupyterLab where there is none: takes the same options and settings, and says what a test wrote.
+"""A stand-in for JupyterLab: it accepts the same options and settings, and answers what a test wrote.
 
-In its directory a test may write `activity` (any text: the last activity), `busy` (a kernel is) and `open` (no token).
+In its directory a test may write `activity` (any text: the last activity), `busy` (a kernel is), `open` (no token), and
+`slow` (it does not listen as long as this file exists).
 """
 
 import json
 import os
 import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import time
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from socketserver import ThreadingUnixStreamServer
 
 OPTIONS = dict(word.removeprefix("--ServerApp.").split("=", 1) for word in sys.argv[1:])
 DIRECTORY = Path(OPTIONS["root_dir"])
@@ -19,8 +22,14 @@ def _token() -> str:
     return str(settings["IdentityProvider"]["token"])
 
 
+class UnixServer(ThreadingUnixStreamServer):
+    """A server on a Unix socket, whose clients have no address."""
+
+    daemon_threads = True
+
+
 class Answers(BaseHTTPRequestHandler):
-    """Of its API, what gpuyard asks."""
+    """The part of the API that gpuyard uses."""
 
     def do_GET(self) -> None:
         if self.headers["Authorization"] != f"token {_token()}" and not _has("open"):
@@ -28,16 +37,16 @@ class Answers(BaseHTTPRequestHandler):
             return
         activity = DIRECTORY / "activity"
         state = "busy" if _has("busy") else "idle"
-        said = {
+        output = {
             "/api/status": {"last_activity": activity.read_text() if activity.exists() else ""},
             "/api/kernels": [{"execution_state": state}],
         }[self.path.partition("?")[0]]
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(json.dumps(said).encode())
+        self.wfile.write(json.dumps(output).encode())
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Print nothing."""
 
 
 def _has(name: str) -> bool:
@@ -45,6 +54,10 @@ def _has(name: str) -> bool:
 
 
 if __name__ == "__main__":
-    seen = {name: os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "GPUYARD_LEASE")}
-    (DIRECTORY / "seen.json").write_text(json.dumps({**seen, "argv": sys.argv}), encoding="utf-8")
-    ThreadingHTTPServer((OPTIONS["ip"], int(OPTIONS["port"])), Answers).serve_forever()
+    environment = {name: os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "GPUYARD_LEASE")}
+    (DIRECTORY / "seen.json").write_text(
+        json.dumps({**environment, "argv": sys.argv}), encoding="utf-8"
+    )
+    while _has("slow"):
+        time.sleep(0.05)
+    UnixServer(OPTIONS["sock"], Answers).serve_forever()

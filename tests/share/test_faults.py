@@ -1,4 +1,4 @@
-"""Clocks that jump, reboots, full disks, old and damaged stores: no lease ends early, and none is given twice."""
+"""Clock changes, reboots, full disks, and damaged stores: no lease ends early, and no GPU is leased twice."""
 
 import os
 import resource
@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 
 from gpuyard.errors import GpuyardError
-from gpuyard.share.service.caller import this_process
+from gpuyard.share import processes
+from gpuyard.share.broker import Broker
+from gpuyard.share.clock import Clock
+from gpuyard.share.models import LeaseRequest, NoneFree
+from gpuyard.share.recovery import recover
 from gpuyard.share.setup import set_up
-from gpuyard.share.store.broker import DATABASE, Broker
-from gpuyard.share.store.clock import Clock
-from gpuyard.share.store.lease import LeaseRequest, NoneFree
-from gpuyard.share.store.recovery import recover
-from gpuyard.share.store.schema import VERSION
-from gpuyard.share.watch import processes
+from gpuyard.share.store import DATABASE, FORMAT, Store
 from tests.conftest import Cli
 from tests.share.conftest import Start, holders, needs_root
 
@@ -33,53 +32,53 @@ HOUR = 3600.0
 @pytest.mark.parametrize("jump", [HOUR, -HOUR, 100 * 24 * HOUR])
 def test_no_lease_ends_because_the_clock_jumps(share: Path, jump: float) -> None:
     before = Broker(share)
-    turn, lock = before.ask(this_process(), LeaseRequest(count=8, seconds=600))
+    status, lock = before.ask(LeaseRequest(count=8, seconds=600))
     after = Broker(share, clock=Clock(wall_offset=jump))
     with pytest.raises(NoneFree):
-        after.ask(this_process(), LeaseRequest(waits=False))
-    assert [lease.id for lease in after.state().held] == [turn.lease.id]
+        after.ask(LeaseRequest(waits=False))
+    assert [lease.id for lease in after.state().held] == [status.lease.id]
     os.close(lock)
     for broker in (before, after):
         broker.close()
 
 
 def test_a_lease_ends_by_the_clock_since_boot_alone(share: Path) -> None:
-    """Its holder is this process, which must not be ended: so a process is made that holds it."""
+    """Another process holds the lease, because this one must not be stopped."""
     broker = Broker(share, clock=Clock(wall_offset=-HOUR))
-    holder, lock = _holding(broker, LeaseRequest(count=8, seconds=0.2))
+    holder, lock = start_holder(broker, LeaseRequest(count=8, seconds=0.2))
     os.close(lock)
     time.sleep(0.3)
-    turn, other = broker.ask(this_process(), LeaseRequest(count=8, waits=False))
-    assert turn.lease.held and holder.wait(60) == -signal.SIGTERM
+    status, other = broker.ask(LeaseRequest(count=8, waits=False))
+    assert status.lease.held and holder.wait(60) == -signal.SIGTERM
     os.close(other)
     broker.close()
 
 
 def test_after_a_reboot_all_leases_are_free(share: Path) -> None:
     broker = Broker(share)
-    _, lock = broker.ask(this_process(), LeaseRequest(count=8))
+    _, lock = broker.ask(LeaseRequest(count=8))
     rebooted = Broker(share, clock=Clock(boot_id="another"))
-    turn, other = rebooted.ask(this_process(), LeaseRequest(count=8, waits=False))
-    assert turn.lease.held
-    assert [lease.ended for lease in rebooted.history()] == ["reboot", None]
+    status, other = rebooted.ask(LeaseRequest(count=8, waits=False))
+    assert status.lease.held
+    assert [lease.end_reason for lease in rebooted.history_page()] == ["reboot", None]
     for descriptor in (lock, other):
         os.close(descriptor)
     for opened in (broker, rebooted):
         opened.close()
 
 
-def test_who_can_open_no_file_takes_nobody_for_gone(share: Path) -> None:
-    """Of many who ask at once a service may run out of them; a process that it can't look at still has its GPU."""
+def test_out_of_file_descriptors_no_process_counts_as_ended(share: Path) -> None:
+    """A busy service may run out of descriptors; a process that it cannot examine still has its GPU."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     looks: tuple[Callable[[], object], ...] = (
         Clock,
         lambda: processes.start_time(os.getppid()),
-        lambda: processes.processes_of(processes.Marks("0000abcd", os.getuid())),
+        lambda: processes.find_processes(processes.ProcessMatcher("0000abcd", os.getuid())),
     )
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
         for look in looks:
-            with pytest.raises(GpuyardError, match="no lease can be given now"):
+            with pytest.raises(GpuyardError, match="cannot lease GPUs now"):
                 look()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
@@ -87,7 +86,7 @@ def test_who_can_open_no_file_takes_nobody_for_gone(share: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A share on a disk of its own, which can be filled."""
+    """A share on its own small disk."""
     place = tmp_path / "disk"
     place.mkdir()
     subprocess.run(("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)), check=True)
@@ -114,30 +113,31 @@ def test_a_full_disk_refuses_new_leases_and_who_still_works(
             filler.write(b"x" * 4096)
     for _ in range(3):
         refused = cli("lease", "1", "--now", "--", "true", status=1).stderr
-        assert "no lease can be given" in refused and "who` still works" in refused
-        said = _who(cli)
-        assert sorted(holders(said)) == [0, 1]
+        assert "cannot lease GPUs" in refused and "`gpuyard who`" in refused
+        output = _who(cli)
+        assert sorted(holders(output)) == [0, 1]
     assert leased.poll() is None
-    (small_disk.parent / "filler").unlink()
-    assert cli("lease", "6", "--now", "--", "true")
-    leased.terminate()
-    assert leased.wait(60) == 143
+    cli("release", holders(output)[0][0])
+    assert leased.wait(60) in (143, -signal.SIGTERM, -signal.SIGKILL)
     leased.stdout.close()
+    assert holders(_who(cli)) == {}
+    (small_disk.parent / "filler").unlink()
+    assert cli("lease", "8", "--now", "--", "true")
     assert holders(_who(cli)) == {}
 
 
 @pytest.fixture
 def frozen_disk(tmp_path: Path) -> Iterator[Path]:
-    """Whoever writes to it waits in the kernel, and can't be killed: as where a driver or a file server hangs."""
+    """A disk whose writers hang in the kernel and cannot be killed, as with a broken driver or file server."""
     image, place = tmp_path / "image", tmp_path / "frozen"
     with image.open("wb") as file:
         file.truncate(16_000_000)
     place.mkdir()
     mount = f"mkfs.ext4 -q {image} && mount -o loop {image} {place} && fsfreeze --freeze {place}"
-    made = subprocess.run(("sh", "-c", mount), capture_output=True, text=True, check=False)
-    if made.returncode:
+    result = subprocess.run(("sh", "-c", mount), capture_output=True, text=True, check=False)
+    if result.returncode:
         subprocess.run(("umount", str(place)), capture_output=True, check=False)
-        pytest.skip(f"no disk here that can be frozen: {made.stderr}")
+        pytest.skip(f"no disk here that can be frozen: {result.stderr}")
     try:
         yield place
     finally:
@@ -146,39 +146,39 @@ def frozen_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @needs_root
-def test_what_was_killed_and_hangs_in_the_kernel_is_not_waited_for_again(frozen_disk: Path) -> None:
-    """Its lease stays, but others' leases don't take seconds longer each time somebody asks."""
+def test_a_killed_process_stuck_in_the_kernel_is_not_waited_for_again(frozen_disk: Path) -> None:
+    """Its lease stays, but it does not delay each later request by seconds."""
     hanging = subprocess.Popen(("touch", str(frozen_disk / "file")))
     try:
         launcher = (hanging.pid, processes.start_time(hanging.pid))
-        marks = processes.Marks("none", os.getuid(), None, launcher)
+        marks = processes.ProcessMatcher("none", os.getuid(), None, launcher)
         stat = Path(f"/proc/{hanging.pid}/stat")
         while stat.read_text().split()[2] != "D":
             time.sleep(0.01)
-        assert processes.stop([marks], 0.0) == {"none"}
-        left: list[set[str]] = []
+        assert processes.stop_processes([marks], 0.0) == {"none"}
+        remaining: list[set[str]] = []
         again = threading.Thread(
-            target=lambda: left.append(processes.stop([marks], 3600.0)), daemon=True
+            target=lambda: remaining.append(processes.stop_processes([marks], 3600.0)), daemon=True
         )
         again.start()
         again.join(30)
-        assert left == [{"none"}]
+        assert remaining == [{"none"}]
     finally:
         subprocess.run(("fsfreeze", "--unfreeze", str(frozen_disk)), check=True)
         hanging.wait(60)
 
 
-def test_a_lease_that_could_not_be_written_down_leaves_nothing_open(share: Path) -> None:
-    """A service would keep it, and its lock would look like a lease that runs."""
+def test_a_lease_that_cannot_be_stored_leaves_no_open_files(share: Path) -> None:
+    """A lock that the service keeps open would look like a running lease."""
     broker = Broker(share)
     before = set(Path("/proc/self/fd").iterdir())
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
-        # a note in a lock fits, a page in the log does not: it is the last step that fails
+        # a note in a lock fits, but a page in the log does not, so that only the commit fails
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
         for _ in range(3):
-            with pytest.raises(GpuyardError, match="no lease can be given"):
-                broker.ask(this_process(), LeaseRequest(waits=False))
+            with pytest.raises(GpuyardError, match="cannot lease GPUs"):
+                broker.ask(LeaseRequest(waits=False))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert set(Path("/proc/self/fd").iterdir()) == before
@@ -192,59 +192,28 @@ def _who(cli: Cli) -> dict[str, Any]:
     return dict(json.loads(cli("who", "--json").stdout))
 
 
-def test_a_store_of_the_version_before_is_migrated_with_a_backup(share: Path, cli: Cli) -> None:
-    path = share / DATABASE
-    store = sqlite3.connect(path)
-    for column in (
-        "priority",
-        "idle_since_boot",
-        "utilisation_sum",
-        "utilisation_samples",
-        "ending",
-    ):
-        store.execute(f"ALTER TABLE leases DROP COLUMN {column}")
-    store.execute(
-        'INSERT INTO leases (id, uid, user, "group", pid, process_start, boot_id, command, project, count,'
-        " wanted, parts, asked, gpus, start, start_boot)"
-        " VALUES ('0000abcd', 0, 'root', 'root', 1, 1, 'old', 'x', '', 1, '[]', 1000000, 1, '[3]', 1, 1)"
-    )
-    store.execute("DROP TABLE reservations")
-    store.execute("PRAGMA user_version = 1")
-    store.commit()
-    store.close()
-    assert cli("lease", "1", "--now", "--", "true")
+def test_acknowledged_leases_are_on_disk(share: Path) -> None:
     broker = Broker(share)
-    assert [(lease.id, lease.ended) for lease in broker.history()] == [
-        ("0000abcd", "reboot"),
-        (broker.history()[1].id, "finished"),
-    ]
-    broker.close()
-    (backup,) = share.glob(f"{DATABASE}.version-1.*")
-    old = sqlite3.connect(backup)
-    assert old.execute("PRAGMA user_version").fetchone() == (1,)
-    assert old.execute("SELECT id, ended FROM leases").fetchall() == [("0000abcd", None)]
-    old.close()
-
-
-def test_what_is_acknowledged_is_on_the_disk(share: Path) -> None:
-    broker = Broker(share)
-    assert broker.database.connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-    assert broker.database.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert broker.store.connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    assert broker.store.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     broker.close()
 
 
-def test_a_newer_store_is_refused_and_not_changed(share: Path, cli: Cli) -> None:
+@pytest.mark.parametrize(("step", "word"), [(1, "newer"), (-1, "older")])
+def test_a_store_of_another_version_is_refused_and_not_changed(
+    share: Path, cli: Cli, step: int, word: str
+) -> None:
     path = share / DATABASE
     store = sqlite3.connect(path)
-    store.execute(f"PRAGMA user_version = {VERSION + 1}")
+    store.execute(f"PRAGMA user_version = {FORMAT.version + step}")
     store.close()
     before = path.read_bytes()
-    assert "written by a newer gpuyard" in cli("lease", "1", "--", "true", status=1).stderr
-    assert "written by a newer gpuyard" in cli("who", status=1).stderr
+    assert f"{word} gpuyard (store version" in cli("lease", "1", "--", "true", status=1).stderr
+    assert f"{word} gpuyard (store version" in cli("who", status=1).stderr
     assert path.read_bytes() == before
 
 
-def test_a_damaged_store_is_a_sentence_and_recovers_with_what_is_held(
+def test_a_damaged_store_is_reported_and_recovers_with_held_leases(
     share: Path, cli: Cli, start: Start, who: Who
 ) -> None:
     leased = start("lease", "3", "--", "sh", "-c", "echo up; exec sleep 60")
@@ -254,9 +223,9 @@ def test_a_damaged_store_is_a_sentence_and_recovers_with_what_is_held(
         (share / f"{DATABASE}{suffix}").unlink(missing_ok=True)
     (share / DATABASE).write_bytes(b"SQLite format 3\0" + os.urandom(20_000))
     for command in (("lease", "1", "--now", "--", "true"), ("who",)):
-        said = cli(*command, status=1).stderr
-        assert "gpuyard share recover" in said and "running work is not harmed" in said
-    assert "the 1 leases that are held now" in cli("share", "recover").stderr
+        output = cli(*command, status=1).stderr
+        assert "gpuyard share recover" in output and DATABASE in output
+    assert "1 current leases" in cli("share", "recover").stderr
     assert holders(who()) == before and leased.poll() is None
     assert cli("lease", "5", "--now", "--", "true")
     assert cli("lease", "6", "--now", "--", "true", status=75)
@@ -264,10 +233,10 @@ def test_a_damaged_store_is_a_sentence_and_recovers_with_what_is_held(
     leased.terminate()
     assert leased.wait(60) == 143
     cli("lease", "8", "--now", "--", "true")
-    assert "Nothing is wrong" in cli("share", "recover").stderr
+    assert "not damaged" in cli("share", "recover").stderr
 
 
-def test_what_can_be_read_of_a_damaged_store_is_kept(
+def test_readable_rows_of_a_damaged_store_are_kept(
     share: Path, cli: Cli, start: Start, who: Who
 ) -> None:
     cli("reserve", "2", "--from", "tomorrow 18:00", "--for", "12h")
@@ -278,9 +247,9 @@ def test_what_can_be_read_of_a_damaged_store_is_kept(
         store.execute(  # a history of 500 leases more
             "WITH RECURSIVE more (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more WHERE n < 500)"
             ' INSERT INTO leases (id, uid, user, "group", pid, process_start, boot_id, command,'
-            ' project, count, wanted, parts, asked, gpus, start, "end", ended)'
+            ' project, count, requested_gpus, parts, requested_at, gpus, start, "end", end_reason)'
             " SELECT 'old' || n, 0, 'ann', 'ann', 1, 1, 'x', 'train', '', 1, '[]', 1000000, n, '[3]',"
-            " n, n + 60, 'finished' FROM more"
+            " strftime('%s') - 600.0 - n, strftime('%s') - n + 0.0, 'finished' FROM more"
         )
         roots = [page for (page,) in store.execute("SELECT rootpage FROM sqlite_master")]
         before = len(store.execute("SELECT 1 FROM leases").fetchall())
@@ -289,17 +258,17 @@ def test_what_can_be_read_of_a_damaged_store_is_kept(
     with (share / DATABASE).open("r+b") as file:  # one page in the midst of the history
         file.seek((max(roots) + 5) * 4096)
         file.write(b"\xff" * 4096)
-    said = cli("share", "recover").stderr
-    assert "the 1 leases that are held now" in said and "2 reservations" in said
-    found = who()
-    assert sorted(holders(found)) == [0] and leased.poll() is None
-    assert [one["count"] for one in found["reservations"]] == [2]
-    assert [gpu["index"] for gpu in found["gpus"] if gpu["drained"]] == [7]
+    output = cli("share", "recover").stderr
+    assert "1 current leases" in output and "2 reservations" in output
+    state = who()
+    assert sorted(holders(state)) == [0] and leased.poll() is None
+    assert [r["count"] for r in state["reservations"]] == [2]
+    assert [gpu["index"] for gpu in state["gpus"] if gpu["drained"]] == [7]
     broker = Broker(share)
-    kept = broker.history()
+    kept = broker.history_page()
     broker.close()
     assert before * 0.8 < len(kept) < before
-    assert {lease.ended for lease in kept} == {None, "finished"}
+    assert {lease.end_reason for lease in kept} == {None, "finished"}
 
 
 @pytest.mark.parametrize(
@@ -308,22 +277,23 @@ def test_what_can_be_read_of_a_damaged_store_is_kept(
         "[" * 100_000,
         "[]",
         '{"gpus": 3}',
-        '{"gpus": [{"index": 0, "name": "x", "colour": "red"}]}',
+        '{"gpus": [{"index": 0, "name": "x", "color": "red"}]}',
         '{"gpus": [], "rules": {"half_life_seconds": "a day"}}',
         '{"gpus": [], "rates": [1]}',
         '{"gpus": [{"index": 0, "name": "x"}], "grace_seconds": "soon"}',
         '{"gpus": [{"index": "0", "name": "x"}]}',
     ],
 )
-def test_a_damaged_list_of_gpus_is_a_sentence(share: Path, cli: Cli, text: str) -> None:
+def test_a_damaged_config_is_reported(share: Path, cli: Cli, text: str) -> None:
     (share / "share.json").write_text(text, encoding="utf-8")
     for command in (("lease", "1", "--now", "--", "true"), ("who",)):
-        assert "share.json can't be read" in cli(*command, status=1).stderr
+        message = cli(*command, status=1).stderr
+        assert "share.json" in message and "gpuyard share setup" in message
 
 
 def test_another_programs_database_is_left_alone(share: Path) -> None:
-    for found in share.glob(f"{DATABASE}*"):
-        found.unlink()
+    for path in share.glob(f"{DATABASE}*"):
+        path.unlink()
     store = sqlite3.connect(share / DATABASE)
     store.execute("CREATE TABLE theirs (a)")
     store.close()
@@ -331,31 +301,31 @@ def test_another_programs_database_is_left_alone(share: Path) -> None:
         Broker(share)
 
 
-def test_one_user_cant_fill_the_queue(share: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuyard.share.store.broker._MOST_OF_ONE_USER", 3)
+def test_one_user_cannot_fill_the_store(share: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuyard.share.broker.MAX_LEASES_PER_USER", 3)
     broker = Broker(share)
-    locks = [broker.ask(this_process(), LeaseRequest(count=8))[1] for _ in range(3)]
-    with pytest.raises(GpuyardError, match="the most that one user can have"):
-        broker.ask(this_process(), LeaseRequest())
+    locks = [broker.ask(LeaseRequest())[1] for _ in range(3)]
+    with pytest.raises(GpuyardError, match="has 3 leases"):
+        broker.ask(LeaseRequest())
     for lock in locks:
         os.close(lock)
     broker.close()
 
 
-def _holding(broker: Broker, request: LeaseRequest) -> tuple["subprocess.Popen[bytes]", int]:
-    """A process that has the lock of a lease and not this process's pid."""
-    turn, lock = broker.ask(this_process(), request)
-    with broker.database.transaction() as connection:
+def start_holder(broker: Broker, request: LeaseRequest) -> tuple["subprocess.Popen[bytes]", int]:
+    """Start a process that holds the lock of a lease whose PID is not this process."""
+    status, lock = broker.ask(request)
+    with broker.store.transaction() as connection:
         connection.execute("UPDATE leases SET pid = 0, process_start = 0")
     holder = subprocess.Popen(("sleep", "60"), pass_fds=(lock,))
-    assert turn.lease.held
+    assert status.lease.held
     return holder, lock
 
 
-def test_leases_that_are_over_their_time_are_ended_together(
+def test_overdue_leases_are_stopped_together(
     share: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asks waits for one grace, however many don't end by themselves."""
+    """A request waits for one grace period, however many leases it stops."""
     command = ("sh", "-c", "trap '' TERM; echo started; while :; do sleep 1; done")
     launchers = [start("lease", "1", "--for", "8s", "--", *command) for _ in range(3)]
     for launcher in launchers:
@@ -365,58 +335,56 @@ def test_leases_that_are_over_their_time_are_ended_together(
     broker = Broker(share)
     held = broker.state().held
     assert len(held) == 3
-    while broker.clock.boot() < max(lease.until_boot or 0.0 for lease in held):
+    while broker.store.clock.boot() < max(lease.until_boot or 0.0 for lease in held):
         time.sleep(0.05)
     stopped: list[int] = []
-    stop = processes.stop
+    stop = processes.stop_processes
 
-    def count(leases: Sequence[processes.Marks], grace_seconds: float) -> set[str]:
+    def count(leases: Sequence[processes.ProcessMatcher], grace_seconds: float) -> set[str]:
         stopped.append(len(leases))
         return stop(leases, grace_seconds)
 
-    monkeypatch.setattr(processes, "stop", count)
-    turn, lock = broker.ask(this_process(), LeaseRequest(8, waits=False))
+    monkeypatch.setattr("gpuyard.share.expiry.stop_processes", count)
+    status, lock = broker.ask(LeaseRequest(8, waits=False))
     os.close(lock)
-    assert turn.lease.held and stopped == [3]
-    assert [lease.ended for lease in broker.history()[:3]] == ["time"] * 3
+    assert status.lease.held and stopped == [3]
+    assert [lease.end_reason for lease in broker.history_page()[:3]] == ["time"] * 3
     broker.close()
 
 
-def test_a_damaged_store_stays_where_it_is_if_no_new_one_can_be_made(
+def test_a_damaged_store_stays_if_no_new_one_can_be_created(
     share: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a full disk: its history would be lost to the next `share recover`."""
+    """On a full disk, for example: the next `share recover` still needs its history."""
     (share / DATABASE).write_bytes(b"damaged")
 
     def fail(*_: object, **__: object) -> None:
         raise GpuyardError("the disk is full")
 
     with monkeypatch.context() as full:
-        full.setattr(Broker, "_fill", fail)
+        full.setattr(Store, "_insert_held", fail)
         with pytest.raises(GpuyardError, match="the disk is full"):
             recover(share)
     assert (share / DATABASE).read_bytes() == b"damaged"
-    found = recover(share)
-    assert found is not None and found.aside.read_bytes() == b"damaged"
+    recovered = recover(share)
+    assert recovered is not None and recovered.damaged.read_bytes() == b"damaged"
 
 
-def test_a_store_that_is_made_anew_has_what_is_held_from_the_first_moment_on(
-    share: Path, cli: Cli, who: Who
-) -> None:
-    """Whoever asks before `share recover` is done, or where nobody ran it, gets no GPU that another holds."""
+def test_a_new_store_has_all_held_leases_from_the_start(share: Path, cli: Cli, who: Who) -> None:
+    """A request before or without `share recover` gets no GPU that another lease holds."""
     before = Broker(share)
-    _, lock = before.ask(this_process(), LeaseRequest(8))
+    _, lock = before.ask(LeaseRequest(8))
     for path in share.glob(f"{DATABASE}*"):
         path.unlink()
-    with pytest.raises(GpuyardError, match=r"was made anew a moment ago|no lease can be given"):
-        before.ask(this_process(), LeaseRequest(waits=False))
+    with pytest.raises(GpuyardError, match=r"was replaced|cannot lease GPUs"):
+        before.ask(LeaseRequest(waits=False))
     after = Broker(share)
     with pytest.raises(NoneFree):
-        after.ask(this_process(), LeaseRequest(waits=False))
+        after.ask(LeaseRequest(waits=False))
     assert set(holders(who())) == set(range(8))
-    with pytest.raises(GpuyardError, match="was made anew a moment ago"):
-        before.ask(this_process(), LeaseRequest(waits=False))
+    with pytest.raises(GpuyardError, match="was replaced"):
+        before.ask(LeaseRequest(waits=False))
     os.close(lock)
-    assert after.ask(this_process(), LeaseRequest(8))[0].lease.held
+    assert after.ask(LeaseRequest(8))[0].lease.held
     for broker in (before, after):
         broker.close()

@@ -1,4 +1,4 @@
-"""Devices that are closed to a lease's processes: with the kernel's own control groups, of both kinds."""
+"""Closed devices, with both kinds of the kernel's control groups."""
 
 import json
 import os
@@ -6,25 +6,27 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuyard.errors import GpuyardError, MissingRequirement
-from gpuyard.share.isolation import groups
-from gpuyard.share.isolation.groups import V1, V2, Groups, usable_kind
-from gpuyard.share.service.caller import Caller, this_process
+from gpuyard.share import cgroup
+from gpuyard.share.broker import Broker
+from gpuyard.share.caller import Caller
+from gpuyard.share.cgroup import V1, V2, Cgroups, find_usable_kind
+from gpuyard.share.config import read_config
+from gpuyard.share.models import LeaseRequest
 from gpuyard.share.setup import set_up
-from gpuyard.share.store.broker import Broker
-from gpuyard.share.store.lease import LeaseRequest
 from tests.conftest import Cli
-from tests.share.conftest import Start, holders, needs_root
+from tests.share.conftest import Start, acting_as, holders, needs_root
 from tests.share.test_lease import waits_for
 
 Who = Callable[[], dict[str, Any]]
 KINDS = (V2, V1)
-# the kernel says EPERM for what is closed; of a test GPU that is open it says that there is no such device
+# the kernel returns EPERM for a closed device, and "no such device" for the open device of a test GPU
 LOOK = (
     "import os, sys\n"
     "for path in sys.argv[1:]:\n"
@@ -38,9 +40,9 @@ LOOK = (
 def isolated(
     share: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """4 test GPUs with devices of their own."""
+    """4 test GPUs with their own devices."""
     kind = str(request.param)
-    monkeypatch.setattr(groups, "_TRIED", (kind,))
+    monkeypatch.setattr(cgroup, "_KINDS", (kind,))
     try:
         set_up(share, fake_gpus=4, grace_seconds=0.5, isolate=True)
     except MissingRequirement as missing:
@@ -50,12 +52,12 @@ def isolated(
 
 
 def remove_groups(share: Path) -> None:
-    """Once their processes are gone, which are being ended."""
-    left = Groups(share)
+    """Remove the control groups once their processes have ended."""
+    cgroups = Cgroups(share)
 
     def gone() -> bool:
-        left.sweep(left.ids())
-        return not left.ids()
+        cgroups.sweep(cgroups.lease_ids())
+        return not cgroups.lease_ids()
 
     waits_for(gone)
 
@@ -72,12 +74,22 @@ def look(share: Path, *more: str) -> list[str]:
 def test_a_leases_process_tree_can_open_only_its_gpus(
     isolated: str, share: Path, start: Start, who: Who
 ) -> None:
-    asked = ("lease", "--gpus", "1,2", "--", "sh", "-c", '"$@"', "sh", *look(share, "/dev/null"))
-    said = start(*asked).communicate(timeout=60)
-    assert said == ("closed open open closed open ", "")
+    arguments = (
+        "lease",
+        "--gpus",
+        "1,2",
+        "--",
+        "sh",
+        "-c",
+        '"$@"',
+        "sh",
+        *look(share, "/dev/null"),
+    )
+    output = start(*arguments).communicate(timeout=60)
+    assert output == ("closed open open closed open ", "")
     bare = subprocess.run(look(share), capture_output=True, text=True, check=True)
     assert bare.stdout.split() == ["open"] * 4, "who has no lease is found by audit, not stopped"
-    # a lease inside of a lease has its own GPUs, not those of both nor of neither
+    # a lease inside another lease can open its own GPUs, and not those of the outer one
     inner = (sys.executable, "-m", "gpuyard", "lease", "--gpus", "3", "--", *look(share))
     nested = start("lease", "--gpus", "0", "--", *inner).communicate(timeout=60)
     assert nested == ("closed closed closed open ", "")
@@ -85,8 +97,10 @@ def test_a_leases_process_tree_can_open_only_its_gpus(
 
 
 @needs_root
-def test_what_outlives_its_lease_has_no_gpu_and_empty_groups_go(isolated: str, share: Path) -> None:
-    """A process that is in the group of a lease when that ends, as the shell of `--export` is."""
+def test_processes_that_outlive_a_lease_lose_its_gpus_and_empty_groups_are_removed(
+    isolated: str, share: Path
+) -> None:
+    """The shell of `--export` is still in the group of the lease when that ends."""
     program = (
         "import sys\nfor line in sys.stdin:\n    import os\n"
         "    try: os.open(line.strip(), os.O_RDWR)\n"
@@ -106,21 +120,99 @@ def test_what_outlives_its_lease_has_no_gpu_and_empty_groups_go(isolated: str, s
     no_device, not_permitted = 6, 1
     broker = Broker(share)
     me = Caller(0, 0, shell.pid)
-    turn, lock = broker.ask(me, LeaseRequest(gpus=(1,)))
+    status, lock = acting_as(broker, me).ask(LeaseRequest(gpus=(1,)))
     assert (tried(1), tried(2)) == (no_device, not_permitted)
-    assert Groups(share).ids() == {turn.lease.id}
-    assert broker.finish(me, turn.lease.id, childless=True)
+    assert Cgroups(share).lease_ids() == {status.lease.id}
+    assert acting_as(broker, me).finish(status.lease.id, childless=True)
     os.close(lock)
     assert (tried(1), tried(2)) == (not_permitted, not_permitted)
     shell.communicate("")
     sleeping = _sleep()
-    turn, lock = broker.ask(Caller(0, 0, sleeping), LeaseRequest())
-    assert Groups(share).ids() == {turn.lease.id}, "the group of a lease that is over was left"
+    status, lock = acting_as(broker, Caller(0, 0, sleeping)).ask(LeaseRequest())
+    assert Cgroups(share).lease_ids() == {status.lease.id}, (
+        "the group of a lease that is over was left"
+    )
     os.kill(sleeping, 9)
     os.waitpid(sleeping, 0)
     os.close(lock)
     broker.state()
-    assert Groups(share).ids() == set()
+    assert Cgroups(share).lease_ids() == set()
+    broker.close()
+
+
+# waits for a line, then leaves a child that has no mark of the lease
+LEAVE_CHILD = (
+    "import os, sys, time\n"
+    "sys.stdin.readline()\n"
+    "if os.fork() == 0:\n"
+    "    while sys.argv[1] == 'forking':\n"
+    "        if os.fork(): os._exit(0)\n"
+    "    time.sleep(600)\n"
+    "print('left', flush=True)\n"
+)
+
+
+@needs_root
+@pytest.mark.parametrize("child", ["sleeping", "forking"])
+def test_gpus_are_not_given_away_while_a_process_lives_in_the_group(
+    isolated: str, share: Path, child: str
+) -> None:
+    launcher = subprocess.Popen(
+        (sys.executable, "-c", LEAVE_CHILD, child),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert launcher.stdin is not None and launcher.stdout is not None
+    broker = acting_as(Broker(share), Caller(0, 0, launcher.pid))
+    status, lock = broker.ask(LeaseRequest(count=4))
+    launcher.stdin.write("\n")
+    launcher.stdin.flush()
+    assert launcher.stdout.readline() == "left\n"
+    launcher.wait()
+    os.close(lock)
+    group = Path(json.loads((share / "isolated" / status.lease.id).read_text())["group"])
+    assert [lease.id for lease in broker.state().held] == [status.lease.id]
+    broker.release(status.lease.id)
+    assert not group.exists(), "only an empty group can be removed"
+    assert broker.state().held == ()
+    launcher.communicate()
+    broker.close()
+
+
+@needs_root
+def test_a_launcher_in_the_group_counts_only_while_it_uses_a_gpu(
+    isolated: str, share: Path
+) -> None:
+    """The device that always is full stands in for a GPU, because those of test GPUs cannot be opened."""
+    config = read_config(share)
+    device = share / "full"
+    os.mknod(device, 0o020_666, os.makedev(1, 7))
+    replace(config, gpus=(replace(config.gpus[0], device=str(device)),)).write(share)
+    program = (
+        "import sys\nfor line in sys.stdin:\n    opened = open(sys.argv[1]) if 'open' in line else None\n"
+        "    print(line, flush=True, end='')\n"
+    )
+    launcher = subprocess.Popen(
+        (sys.executable, "-c", program, str(device)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    broker = acting_as(Broker(share), Caller(0, 0, launcher.pid))
+    _, lock = broker.ask(LeaseRequest())
+    held = []
+    for line in ("open\n", "close\n"):
+        assert launcher.stdin is not None and launcher.stdout is not None
+        launcher.stdin.write(line)
+        launcher.stdin.flush()
+        assert launcher.stdout.readline() == line
+        if line == "open\n":
+            os.close(lock)
+        held.append(len(broker.state().held))
+    launcher.communicate()
+    assert held == [1, 0]
+    broker.state()
     broker.close()
 
 
@@ -129,30 +221,35 @@ def _sleep() -> int:
 
 
 @needs_root
-def test_every_other_door_to_a_gpu_is_closed_too(
+def test_all_device_files_of_a_gpu_are_closed(
     isolated: str, share: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DRM's nodes, by the address on the bus, and MIG's instances; stand-ins for both, in the kernel's own layout."""
-    doors = _doors(tmp_path, monkeypatch)
+    """DRM nodes, found by PCI address, and MIG instances: stand-ins for both, in the kernel's own layout."""
+    device_files = create_device_files(tmp_path, monkeypatch)
     config = share / "share.json"
     document = json.loads(config.read_text())
-    for gpu, paths in zip(document["gpus"], doors, strict=False):
+    for gpu, paths in zip(document["gpus"], device_files, strict=False):
         gpu["device"] = paths[0]
-    config.write_text(json.dumps({**document, "gpus": document["gpus"][: len(doors)]}))
-    line = [sys.executable, "-c", f"input()\n{LOOK}", *(path for paths in doors for path in paths)]
+    config.write_text(json.dumps({**document, "gpus": document["gpus"][: len(device_files)]}))
+    line = [
+        sys.executable,
+        "-c",
+        f"input()\n{LOOK}",
+        *(path for paths in device_files for path in paths),
+    ]
     process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     broker = Broker(share)
-    _, lock = broker.ask(Caller(0, 0, process.pid), LeaseRequest(gpus=(1,)))
-    said = process.communicate("go\n")[0].split()
+    _, lock = acting_as(broker, Caller(0, 0, process.pid)).ask(LeaseRequest(gpus=(1,)))
+    output = process.communicate("go\n")[0].split()
     os.close(lock)
     broker.state()
     broker.close()
-    counts = [len(paths) for paths in doors]
-    assert said == [*["closed"] * counts[0], *["open"] * counts[1], *["closed"] * counts[2]]
+    counts = [len(paths) for paths in device_files]
+    assert output == [*["closed"] * counts[0], *["open"] * counts[1], *["closed"] * counts[2]]
 
 
-def _doors(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Of two GPUs of NVIDIA's, the devices of which are not in the order of the bus, and of one of AMD's."""
+def create_device_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Create the devices of two NVIDIA GPUs, numbered in another order than on the bus, and of one AMD GPU."""
     for name in ("dev/dri", "dev/nvidia-caps"):
         (root / name).mkdir(parents=True)
     numbers = iter(range(200, 256))  # below "mem": the kernel has none of them
@@ -165,7 +262,7 @@ def _doors(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
 
-    found = []
+    devices_by_gpu = []
     for minor, address in ((1, "0000:3b:00.0"), (0, "0000:af:00.0")):
         write(f"nvidia/gpus/{address}/information", f"Model: \t\t X\nDevice Minor: \t {minor}\n")
         cap = f"nvidia-cap{21 + minor}"
@@ -176,23 +273,25 @@ def _doors(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         for node in (render, f"card{1 - minor}"):
             (root / "pci" / address / "drm" / node).mkdir(parents=True)
         names = [f"nvidia{minor}", f"dri/{render}", f"dri/card{1 - minor}", f"nvidia-caps/{cap}"]
-        found.append([door(name) for name in [*names, f"nvidia-caps/nvidia-cap{31 + minor}"]])
+        devices_by_gpu.append(
+            [door(name) for name in [*names, f"nvidia-caps/nvidia-cap{31 + minor}"]]
+        )
     for node in ("renderD130", "card2"):
         (root / "pci/0000:d8:00.0/drm" / node).mkdir(parents=True)
     (root / "drm/renderD130").mkdir(parents=True)
     (root / "drm/renderD130/device").symlink_to(root / "pci/0000:d8:00.0")
-    found.append([door("dri/renderD130"), door("dri/card2")])
+    devices_by_gpu.append([door("dri/renderD130"), door("dri/card2")])
     for name, place in (("_DEV", "dev"), ("_DRM", "drm"), ("_PCI", "pci"), ("_NVIDIA", "nvidia")):
-        monkeypatch.setattr(f"gpuyard.share.isolation.devices.{name}", root / place)
-    return found
+        monkeypatch.setattr(f"gpuyard.share.devices.{name}", root / place)
+    return devices_by_gpu
 
 
 @needs_root
-def test_a_shell_that_exports_a_lease_has_its_gpus_alone(isolated: str, share: Path) -> None:
+def test_a_shell_that_exports_a_lease_can_open_only_its_gpus(isolated: str, share: Path) -> None:
     script = 'eval "$("$0" -m gpuyard lease 1 --export)"; "$0" "$@"'
     line = ("bash", "-c", script, *look(share))
-    said = subprocess.run(line, capture_output=True, text=True, check=True)
-    assert said.stdout.split() == ["open", "closed", "closed", "closed"]
+    output = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert output.stdout.split() == ["open", "closed", "closed", "closed"]
     broker = Broker(share)
     waits_for(lambda: not broker.state().held)
     broker.close()
@@ -202,11 +301,11 @@ def test_a_shell_that_exports_a_lease_has_its_gpus_alone(isolated: str, share: P
 def test_only_own_processes_are_moved(isolated: str, share: Path) -> None:
     broker = Broker(share)
     sleeping = _sleep()
-    turn, lock = broker.ask(Caller(65534, 65534, sleeping), LeaseRequest())
+    status, lock = acting_as(broker, Caller(65534, 65534, sleeping)).ask(LeaseRequest())
     with pytest.raises(GpuyardError, match="is not yours"):
-        broker.enclose(Caller(65534, 65534, sleeping), turn.lease.id, os.getpid())
-    with pytest.raises(GpuyardError, match="not yours"):
-        broker.enclose(this_process(), turn.lease.id, os.getpid())
+        acting_as(broker, Caller(65534, 65534, sleeping)).enclose(status.lease.id, os.getpid())
+    with pytest.raises(GpuyardError, match=status.lease.id):
+        broker.enclose(status.lease.id, os.getpid())
     os.kill(sleeping, 9)
     os.waitpid(sleeping, 0)
     os.close(lock)
@@ -215,14 +314,16 @@ def test_only_own_processes_are_moved(isolated: str, share: Path) -> None:
 
 
 @needs_root
-def test_which_guard_is_active_is_said(isolated: str, share: Path, cli: Cli, start: Start) -> None:
+def test_who_audit_and_setup_show_the_active_guard(
+    isolated: str, share: Path, cli: Cli, start: Start
+) -> None:
     leased = start("lease", "1", "--", "sh", "-c", "echo up; exec sleep 60")
     assert leased.stdout is not None and leased.stdout.readline() == "up\n"
     for command in ("who", "audit"):
         assert "Guard: cgroups." in cli(command).stdout
         assert json.loads(cli(command, "--json").stdout)["guard"] == "cgroups"
-    said = json.loads(cli("who", "--json").stdout)
-    assert [lease["isolated"] for lease in said["gpus"][0]["leases"]] == [True]
+    output = json.loads(cli("who", "--json").stdout)
+    assert [lease["isolated"] for lease in output["gpus"][0]["leases"]] == [True]
     kept = cli("share", "setup", "--fake-gpus", "4", "--no-service").stderr
     assert "Guard: cgroups." in kept
     off = cli("share", "setup", "--fake-gpus", "4", "--no-isolate", "--no-service").stderr
@@ -231,32 +332,33 @@ def test_which_guard_is_active_is_said(isolated: str, share: Path, cli: Cli, sta
     assert leased.wait(60) == 143
 
 
-def test_where_it_cant_be_had_set_up_says_what_is_the_guard_then(
+def test_setup_without_usable_cgroups_names_the_other_guard(
     share: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groups, "_TRIED", ())
+    monkeypatch.setattr(cgroup, "_KINDS", ())
     with pytest.raises(MissingRequirement, match="`gpuyard audit` is the guard"):
-        usable_kind()
+        find_usable_kind()
     with pytest.raises(MissingRequirement):
         set_up(share, fake_gpus=4, isolate=True)
     assert json.loads(cli("who", "--json").stdout)["guard"] == "audit"
 
 
 @needs_root
-def test_a_lease_that_cant_be_isolated_is_refused(
+def test_a_lease_that_cannot_be_isolated_is_refused(
     isolated: str, share: Path, cli: Cli, who: Who
 ) -> None:
     config = share / "share.json"
     config.write_text(config.read_text().replace(isolated, "cgroup9"), encoding="utf-8")
     refused = cli("lease", "1", "--now", "--", "true", status=1).stderr
-    assert "can't be closed" in refused and "--no-isolate" in refused
+    assert "--no-isolate" in refused
     assert holders(who()) == {} and who()["queue"] == []
 
 
 DELEGATED = """
 import os, subprocess, sys
 from pathlib import Path
-from gpuyard.share.isolation.groups import V2, Groups
+from gpuyard.share.cgroup import V2, Cgroups
+from gpuyard.share.processes import start_time
 mount, nobody = Path(sys.argv[1]), 65534
 subprocess.run(("mount", "-t", "cgroup2", "none", mount), check=True)
 theirs = mount / f"delegated-{os.getpid()}"
@@ -268,24 +370,25 @@ process = subprocess.Popen(("sh", "-c", leave), user=nobody, stdin=-1, stdout=-1
 try:
     (theirs / "cgroup.procs").write_text(str(process.pid))
     share = Path(sys.argv[2])
-    Groups(share).enclose("0000abcd", process.pid, V2, own=[], others=[])
+    start = start_time(process.pid)
+    Cgroups(share).enclose("0000abcd", process.pid, V2, own=[], others=[], process_start=start)
     process.stdin.write(b"go\\n"); process.stdin.flush(); process.stdout.readline()
     print([line for line in Path(f"/proc/{process.pid}/cgroup").read_text().split() if line.startswith("0:")][0])
 finally:
     process.kill(); process.wait()
-    Groups(share).sweep(["0000abcd"])
+    Cgroups(share).sweep(["0000abcd"])
     theirs.rmdir()
 """
 
 
 @needs_root
-def test_nobody_leaves_by_a_group_that_systemd_has_given_them(share: Path) -> None:
-    """In one of a user's own, they could move processes out of the lease's below it."""
+def test_users_cannot_escape_through_a_delegated_group(share: Path) -> None:
+    """Users could move processes out of a lease's group if that were below a group delegated to them."""
     with tempfile.TemporaryDirectory() as mount:
         Path(mount).chmod(0o755)
         inside = (sys.executable, "-c", DELEGATED, mount, str(share))
-        # a mount of its own: other tests take what is mounted for what this machine has
-        said = subprocess.run(("unshare", "--mount", *inside), capture_output=True, text=True)  # noqa: PLW1510
-    if "mount" in said.stderr.lower():
+        # mounted separately, because other tests use the mounts of this machine
+        output = subprocess.run(("unshare", "--mount", *inside), capture_output=True, text=True)  # noqa: PLW1510
+    if "mount" in output.stderr.lower():
         pytest.skip("no cgroup v2 here")
-    assert said.stdout == "0::/gpuyard-lease-0000abcd\n", said.stderr
+    assert output.stdout == "0::/gpuyard-lease-0000abcd\n", output.stderr

@@ -1,10 +1,12 @@
-"""Notebooks on leases: with a stand-in for JupyterLab everywhere, and with a real JupyterLab in `make soak`."""
+"""Notebooks on leases, with a stand-in for JupyterLab, and with a real JupyterLab in `make soak`."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 import urllib.error
 import urllib.request
@@ -15,16 +17,16 @@ from typing import Any
 import pytest
 
 from gpuyard.errors import MissingRequirement
-from gpuyard.share.notebook.jupyter import jupyter_command
-from gpuyard.share.notebook.records import Notebook, all_notebooks, write_record
-from gpuyard.share.notebook.run import running
-from gpuyard.share.service.caller import Caller
-from gpuyard.share.service.desk import OwnDesk
-from gpuyard.share.store.clock import stamp
-from gpuyard.share.store.lease import LeaseRequest
-from gpuyard.share.turns.reservations import Wish
+from gpuyard.share.caller import Caller
+from gpuyard.share.client import LocalClient
+from gpuyard.share.clock import iso_timestamp
+from gpuyard.share.models import LeaseRequest, ReservationRequest
+from gpuyard.share.notebook.jupyter import find_command
+from gpuyard.share.notebook.records import Notebook, notebooks_directory, write_record
+from gpuyard.share.notebook.run import list_running
 from tests.conftest import Cli
-from tests.share.conftest import Start, holders
+from tests.other_users import public_gpuyard
+from tests.share.conftest import Start, acting_as, holders, needs_root
 
 Who = Callable[[], dict[str, Any]]
 Usage = Callable[[], list[dict[str, Any]]]
@@ -34,7 +36,7 @@ BUSY_CELL = Path(__file__).parent / "busy_cell.py"
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
-    """One that has the stand-in as its JupyterLab."""
+    """An environment with the stand-in as its JupyterLab."""
     return make_environment(tmp_path / "environment", with_jupyterlab=True)
 
 
@@ -52,14 +54,14 @@ def make_environment(directory: Path, *, with_jupyterlab: bool) -> Path:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """The user's notebooks."""
+    """List the user's notebooks."""
     directory = tmp_path / "files"
     directory.mkdir()
     (directory / "mine.ipynb").write_text("{}")
     return directory
 
 
-def started(process: "subprocess.Popen[str]") -> dict[str, Any]:
+def wait_for_address(process: "subprocess.Popen[str]") -> dict[str, Any]:
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, process.communicate()[1]
@@ -76,32 +78,35 @@ def ask(notebook: dict[str, Any], path: str, token: str | None) -> int:
         return error.code
 
 
-def test_a_notebook_holds_its_gpus_and_its_token_is_nowhere_to_be_seen(
+def test_a_notebook_holds_its_gpus_and_hides_its_token(
     start: Start, who: Who, usage: Usage, cli: Cli, environment: Path, files: Path
 ) -> None:
     with_it = ("--python", str(environment), "--dir", str(files), "--json")
     process = start("notebook", "--gpus", "2", "--for", "1h", *with_it)
-    notebook = started(process)
+    notebook = wait_for_address(process)
     token = notebook["url"].partition("token=")[2]
     assert len(token) >= 32
     port = notebook["port"]
     assert notebook["tunnel"].startswith(f"ssh -L {port}:127.0.0.1:{port} ")
     assert holders(who()) == {0: [notebook["id"]], 1: [notebook["id"]]}
-    seen = json.loads((files / "seen.json").read_text())
-    assert (seen["CUDA_VISIBLE_DEVICES"], seen["GPUYARD_LEASE"]) == ("0,1", notebook["id"])
-    assert token not in " ".join(seen["argv"])
+    recorded = json.loads((files / "seen.json").read_text())
+    assert (recorded["CUDA_VISIBLE_DEVICES"], recorded["GPUYARD_LEASE"]) == (
+        "0,1",
+        notebook["id"],
+    )
+    assert token not in " ".join(recorded["argv"])
     assert token not in (files / "seen.json").read_text() + json.dumps(who())
-    kept = all_notebooks() / notebook["id"]
+    kept = notebooks_directory() / notebook["id"]
     assert kept.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in kept.iterdir()} == {0o600}
     assert (ask(notebook, "/api/status", None), ask(notebook, "/api/status", token)) == (403, 200)
 
     second = start("notebook", *with_it)
-    other = started(second)
+    other = wait_for_address(second)
     assert other["gpus"] == [2]
     assert other["url"].partition("token=")[2] != token
     listed = json.loads(cli("notebook", "list", "--json").stdout)["notebooks"]
-    assert {one["id"] for one in listed} == {notebook["id"], other["id"]}
+    assert {notebook["id"] for notebook in listed} == {notebook["id"], other["id"]}
     assert notebook["tunnel"] in cli("notebook", "list").stdout
 
     stopped = json.loads(cli("notebook", "stop", notebook["id"], "--json").stdout)
@@ -113,7 +118,7 @@ def test_a_notebook_holds_its_gpus_and_its_token_is_nowhere_to_be_seen(
     second.wait(60)
     assert holders(who()) == {}
     assert {lease["ended"] for lease in usage()} == {"released", "finished"}
-    assert "no notebook" in cli("notebook", "stop", other["id"], status=2).stderr
+    assert other["id"] in cli("notebook", "stop", other["id"], status=2).stderr
     assert (files / "mine.ipynb").read_text() == "{}"
 
 
@@ -124,7 +129,7 @@ def test_an_idle_notebook_gives_its_gpus_back_and_a_busy_or_used_one_does_not(
     process = start(
         "notebook", "--idle", "3s", "--python", str(environment), "--dir", str(files), "--json"
     )
-    notebook = started(process)
+    notebook = wait_for_address(process)
     time.sleep(4.5)
     assert holders(who()) == {0: [notebook["id"]]}
     (files / "activity").write_text("0")
@@ -133,27 +138,27 @@ def test_an_idle_notebook_gives_its_gpus_back_and_a_busy_or_used_one_does_not(
         (files / "activity").write_text(str(number))
         time.sleep(0.4)
     assert holders(who()) == {0: [notebook["id"]]}
-    said = process.communicate(timeout=30)[1]
-    assert "its GPUs are given back, its files stay" in said
+    output = process.communicate(timeout=30)[1]
+    assert "gives its GPUs back" in output
     assert holders(who()) == {}
     assert (files / "mine.ipynb").exists()
 
 
-def test_a_notebook_in_the_background_goes_on_without_its_terminal(
+def test_a_background_notebook_survives_its_terminal(
     start: Start, who: Who, cli: Cli, usage: Usage, environment: Path, files: Path
 ) -> None:
     with_it = ("--background", "--python", str(environment), "--dir", str(files), "--json")
     process = start("notebook", *with_it)
-    said, complained = process.communicate(timeout=60)
-    assert process.returncode == 0 and "keeps running in the background" in complained
-    notebook = json.loads(said)
+    output, error_output = process.communicate(timeout=60)
+    assert process.returncode == 0 and "keeps running in the background" in error_output
+    notebook = json.loads(output)
     token = notebook["url"].partition("token=")[2]
     assert ask(notebook, "/api/status", token) == 200
     assert holders(who()) == {0: [notebook["id"]]}
-    log = all_notebooks() / "notebook.log"
+    log = notebooks_directory() / "notebook.log"
     assert log.stat().st_mode & 0o777 == 0o600 and token not in log.read_text()
     busy = start("notebook", *with_it, "--now", "--gpus", "8")
-    assert "can't be had now" in busy.communicate(timeout=60)[1] and busy.returncode == 75
+    assert "`gpuyard who`" in busy.communicate(timeout=60)[1] and busy.returncode == 75
     cli("notebook", "stop", notebook["id"])
     assert holders(who()) == {}
     (files / "open").touch()
@@ -162,56 +167,63 @@ def test_a_notebook_in_the_background_goes_on_without_its_terminal(
     assert holders(who()) == {}
 
 
-def test_a_server_that_answers_without_its_token_is_ended(
+def test_a_server_that_answers_without_its_token_is_stopped(
     start: Start, who: Who, environment: Path, files: Path
 ) -> None:
     (files / "open").touch()
     process = start("notebook", "--python", str(environment), "--dir", str(files))
-    out, said = process.communicate(timeout=30)
-    assert "without its token" in said
+    out, output = process.communicate(timeout=30)
+    assert "without its token" in output
     assert "http" not in out
     assert holders(who()) == {}
 
 
-def test_without_jupyterlab_the_line_that_installs_it_is_said_and_nothing_is_leased(
+def test_without_jupyterlab_the_install_command_is_shown_and_nothing_is_leased(
     cli: Cli, share: Path, tmp_path: Path, usage: Usage
 ) -> None:
     bare = make_environment(tmp_path / "bare", with_jupyterlab=False)
-    said = cli("notebook", "--python", str(bare), status=1).stderr
-    assert f"{bare}/bin/python -m pip install jupyterlab" in said
-    assert "no Python in" in cli("notebook", "--python", "/nowhere", status=2).stderr
-    assert "is no directory" in cli("notebook", "--dir", "/nowhere", status=2).stderr
+    output = cli("notebook", "--python", str(bare), status=1).stderr
+    assert f"{bare}/bin/python -m venv" in output, "this Python has no pip"
+    (bare / "modules/pip.py").touch()
+    output = cli("notebook", "--python", str(bare), status=1).stderr
+    managed = Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED").exists()
+    assert f"{bare}/bin/python -m {'venv' if managed else 'pip install jupyterlab'}" in output
+    if list(Path("/usr/lib").glob("python3*/EXTERNALLY-MANAGED")):
+        output = cli("notebook", "--python", "/usr/bin/python3", status=1).stderr
+        assert "/usr/bin/python3 -m pip" not in output, "its pip refuses to install packages"
+    assert "/nowhere" in cli("notebook", "--python", "/nowhere", status=2).stderr
+    assert "/nowhere" in cli("notebook", "--dir", "/nowhere", status=2).stderr
     assert usage() == []
 
 
-def test_a_killed_notebook_is_listed_no_more_and_its_token_goes(
+def test_a_killed_notebook_is_not_listed_and_its_token_is_deleted(
     start: Start, cli: Cli, environment: Path, files: Path
 ) -> None:
     with_it = ("--python", str(environment), "--dir", str(files), "--json")
     process = start("notebook", *with_it)
-    notebook = started(process)
+    notebook = wait_for_address(process)
     cli("release", notebook["id"])
     process.wait(60)
-    (all_notebooks() / notebook["id"]).mkdir(exist_ok=True)
+    (notebooks_directory() / notebook["id"]).mkdir(exist_ok=True)
     assert json.loads(cli("notebook", "list", "--json").stdout) == {"notebooks": []}
 
 
-def test_a_module_in_the_directory_one_stands_in_is_not_taken_for_jupyterlab(
+def test_a_module_in_the_current_directory_is_not_mistaken_for_jupyterlab(
     tmp_path: Path, environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "jupyterlab.py").write_text("open('was-run', 'w')")
     (tmp_path / "runpy.py").write_text("open('was-run', 'w')")
-    command = jupyter_command(str(environment))
+    command = find_command(str(environment))
     subprocess.run([*command, "--no-such-option"], capture_output=True, check=False, timeout=60)
     with pytest.raises(MissingRequirement):
-        jupyter_command(str(make_environment(tmp_path / "bare", with_jupyterlab=False)))
+        find_command(str(make_environment(tmp_path / "bare", with_jupyterlab=False)))
     assert not (tmp_path / "was-run").exists()
 
 
 @pytest.fixture
 def jupyter(tmp_path: Path) -> Path:
-    """An environment with a real one: $GPUYARD_TEST_JUPYTER, or made now (about 250 MB)."""
+    """An environment with a real JupyterLab: $GPUYARD_TEST_JUPYTER, or a new one (about 250 MB)."""
     named = os.environ.get("GPUYARD_TEST_JUPYTER")
     if named:
         return Path(named)
@@ -224,7 +236,7 @@ def jupyter(tmp_path: Path) -> Path:
 
 
 @pytest.mark.soak
-def test_a_real_jupyter_is_kept_while_a_kernel_is_busy_whatever_the_users_settings_are(
+def test_a_real_jupyter_runs_while_a_kernel_is_busy_whatever_the_users_settings(
     start: Start,
     who: Who,
     files: Path,
@@ -241,7 +253,7 @@ def test_a_real_jupyter_is_kept_while_a_kernel_is_busy_whatever_the_users_settin
     process = start(
         "notebook", "--idle", "4s", "--python", str(jupyter), "--dir", str(files), "--json"
     )
-    notebook = started(process)
+    notebook = wait_for_address(process)
     token = notebook["url"].partition("token=")[2]
     assert (ask(notebook, "/api/kernels", None), ask(notebook, "/api/kernels", token)) == (403, 200)
     listening = subprocess.run(("ss", "-ltn"), capture_output=True, text=True, check=False).stdout
@@ -249,22 +261,87 @@ def test_a_real_jupyter_is_kept_while_a_kernel_is_busy_whatever_the_users_settin
     busy = (str(jupyter / "bin" / "python"), str(BUSY_CELL), str(notebook["port"]), "9")
     subprocess.run(busy, input=token, text=True, check=True, timeout=60)
     began = time.monotonic()
-    said = process.communicate(timeout=90)[1]
-    assert "its GPUs are given back" in said
-    assert token not in said
+    output = process.communicate(timeout=90)[1]
+    assert "gives its GPUs back" in output
+    assert token not in output
     assert time.monotonic() - began > 7, "it was ended while its kernel was busy"
     assert holders(who()) == {}
 
 
-def test_a_notebook_that_a_reservation_cuts_is_listed_with_its_end(share: Path) -> None:
-    desk = OwnDesk(share)
-    turn, lock = desk.ask(LeaseRequest(8))
-    record = Notebook(turn.lease.id, 1, "t", "/", turn.lease.gpus, None, "u", "h")
+def test_a_notebook_is_listed_with_the_end_that_a_reservation_set(share: Path) -> None:
+    client = LocalClient(share)
+    status, lock = client.ask(LeaseRequest(8))
+    record = Notebook(status.lease.id, 1, "t", "/", status.lease.gpus, None, "u", "h")
     write_record(record, "{}\n")
-    assert [one.until for one in running(desk)] == [None]
+    assert [notebook.until for notebook in list_running(client)] == [None]
     start = time.time() + 2 * 3600
-    desk.broker.reserve(Caller(65534, 65534, os.getpid()), Wish(1, start, start + 60))
-    (listed,) = running(desk)
-    assert listed.until == stamp(start)
+    acting_as(client.broker, Caller(65534, 65534, os.getpid())).reserve(
+        ReservationRequest(1, start, start + 60)
+    )
+    (listed,) = list_running(client)
+    assert listed.until == iso_timestamp(start)
     os.close(lock)
-    desk.close()
+    client.close()
+
+
+# Another user binds the port, or asks the server with the right token, and prints what came of it.
+ATTACK = """
+import socket, sys
+port, token = int(sys.argv[1]), sys.argv[2]
+try:
+    socket.create_server(("127.0.0.1", port))
+    print("bound the port")
+except OSError:
+    with socket.create_connection(("127.0.0.1", port), 20) as connection:
+        try:
+            connection.sendall(f"GET /api/status HTTP/1.0\\r\\nAuthorization: token {token}\\r\\n\\r\\n".encode())
+            print("answered" if connection.recv(100) else "closed")
+        except ConnectionError:
+            print("closed")
+"""
+
+
+@needs_root
+def test_another_user_can_neither_take_the_port_before_the_server_starts_nor_reach_it(
+    start: Start, environment: Path, files: Path
+) -> None:
+    def attack() -> str:
+        command = (public_gpuyard().python, "-c", ATTACK, str(record["port"]), record["token"])
+        return subprocess.run(
+            command, user=65534, cwd="/", capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    (files / "slow").touch()
+    process = start("notebook", "--python", str(environment), "--dir", str(files), "--json")
+    while not (files / "seen.json").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    (record_file,) = notebooks_directory().glob("*/notebook.json")
+    record = json.loads(record_file.read_text())
+    assert attack() == "closed"
+    (files / "slow").unlink()
+    notebook = wait_for_address(process)
+    assert notebook["port"] == record["port"]
+    assert attack() == "closed"
+    assert ask(notebook, "/api/status", record["token"]) == 200
+
+
+def test_a_port_that_gpuyard_no_longer_holds_is_not_shown(
+    start: Start, who: Who, cli: Cli, environment: Path, files: Path
+) -> None:
+    process = start("notebook", "--python", str(environment), "--dir", str(files), "--json")
+    notebook = wait_for_address(process)
+    token = notebook["url"].partition("token=")[2]
+    process.kill()  # not Jupyter, which keeps the GPUs
+    process.wait(60)
+    try:
+        assert holders(who()) == {0: [notebook["id"]]}
+        listed = json.loads(cli("notebook", "list", "--json").stdout)["notebooks"]
+        assert [(n["id"], n["url"], n["tunnel"]) for n in listed] == [(notebook["id"], None, None)]
+        output = cli("notebook", "list").stdout
+        assert token not in output and f"gpuyard notebook stop {notebook['id']}" in output
+        cli("notebook", "stop", notebook["id"])
+        assert holders(who()) == {}
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Many clients race for 8 GPUs while some of them are killed: never two hold one, and nothing is lost or leaked."""
+"""Many clients compete for 8 GPUs while some are killed: no GPU has two holders, and nothing is lost or leaked."""
 
 import os
 import random
@@ -25,7 +25,7 @@ Who = Callable[[], dict[str, Any]]
 @pytest.mark.parametrize(
     ("many", "seconds"), [(14, 3), pytest.param(50, 60, marks=pytest.mark.soak)]
 )
-def test_nobody_is_booked_twice_whoever_is_killed(
+def test_no_gpu_is_leased_twice_whichever_process_is_killed(
     many: int, seconds: int, share: Path, tmp_path: Path, usage: Usage, who: Who
 ) -> None:
     check = tmp_path / "check"
@@ -39,7 +39,7 @@ def test_nobody_is_booked_twice_whoever_is_killed(
             time.sleep(chance.uniform(0.05, 0.3))
             place = chance.randrange(many)
             victim = clients[place]
-            # the launcher alone, so that its command goes on without it; or all of it
+            # kill only the launcher, so that its command continues, or the whole lease
             if chance.random() < 0.5:
                 victim.kill()
             else:
@@ -47,7 +47,7 @@ def test_nobody_is_booked_twice_whoever_is_killed(
             victim.wait()
             killed += 1
             clients[place] = _client(check, many + killed)
-        _kill_one_that_holds(check, who)
+        _kill_holder(check, who)
         (check / "stop").touch()
         for client in clients:
             assert client.wait(60) == 0
@@ -62,8 +62,8 @@ def test_nobody_is_booked_twice_whoever_is_killed(
     assert _acknowledged(check) <= {lease["id"] for lease in leases}
     assert all(lease["ended"] in ("finished", "died") for lease in leases)
     assert {lease["ended"] for lease in leases} == {"finished", "died"}
-    said = who()
-    assert not holders(said) and not said["queue"]
+    output = who()
+    assert not holders(output) and not output["queue"]
     assert list((share / "locks").iterdir()) == []
     with sqlite3.connect(share / "leases.sqlite") as store:
         assert store.execute("SELECT COUNT(*) FROM holds").fetchone() == (0,)
@@ -78,8 +78,8 @@ def _client(check: Path, seed: int, longest: float = 0.1) -> "subprocess.Popen[b
     )
 
 
-def _kill_one_that_holds(check: Path, who: Who) -> None:
-    """With its command, in the midst of the others: chance alone may hit none that holds a GPU."""
+def _kill_holder(check: Path, who: Who) -> None:
+    """Kill a client that holds a GPU, with its command; random kills may hit none."""
     client = _client(check, seed=0, longest=10_000)
     _wait_until(
         lambda: any(

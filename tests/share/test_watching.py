@@ -1,8 +1,9 @@
-"""What `who`, `audit` and `usage` tell, and the lease of a shell."""
+"""The output of `who`, `audit`, and `usage`, and leases of shells."""
 
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -15,11 +16,13 @@ from typing import Any
 
 import pytest
 
+from gpuyard.report.answers.share.leases import who_answer
+from gpuyard.report.terminal import print_answer
+from gpuyard.share.broker import Broker
+from gpuyard.share.caller import groups_of, user_name
+from gpuyard.share.clock import Clock
 from gpuyard.share.setup import set_up
-from gpuyard.share.store.broker import Broker
-from gpuyard.share.store.clock import Clock
-from gpuyard.share.watch.gpus import Reading
-from gpuyard.share.watch.violations import find_violations
+from gpuyard.share.violations import find_violations
 from tests.conftest import Cli
 from tests.share.conftest import Start, holders
 
@@ -28,7 +31,7 @@ Who = Callable[[], dict[str, Any]]
 
 @pytest.fixture
 def stranger() -> Iterator["subprocess.Popen[bytes]"]:
-    """A process that leased nothing."""
+    """A process without a lease."""
     process = subprocess.Popen(("sleep", "60"))
     yield process
     process.kill()
@@ -36,30 +39,28 @@ def stranger() -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def on_gpus(share: Path, **readings: Any) -> None:
-    """What test GPUs report: `gpu3={...}`."""
+    """Set the readings of test GPUs: `gpu3={...}`."""
     document = {name.removeprefix("gpu"): reading for name, reading in readings.items()}
     (share / "fake-readings.json").write_text(json.dumps(document))
 
 
-def test_who_shows_how_busy_gpus_are_and_na_where_nobody_knows(
-    share: Path, cli: Cli, who: Who
-) -> None:
+def test_who_shows_utilization_and_na_if_unknown(share: Path, cli: Cli, who: Who) -> None:
     on_gpus(
-        share, gpu0={"memory_used_bytes": 3_000_000_000, "utilisation": 0.75, "power_watts": 201.4}
+        share, gpu0={"memory_used_bytes": 3_000_000_000, "utilization": 0.75, "power_watts": 201.4}
     )
     first, second = who()["gpus"][:2]
-    assert (first["utilisation"], first["temperature_c"]) == (0.75, None)
-    assert second["utilisation"] is None
+    assert (first["utilization"], first["temperature_c"]) == (0.75, None)
+    assert second["utilization"] is None
     lines = cli("who", "--wide").stdout.splitlines()
     (line,) = [line for line in lines if line.startswith("│   0 ")]
-    assert "3 GB" in line and "75 %" in line and "N/A" in line and "201" in line
+    assert "3 GB" in line and re.search("75 ?%", line) and "N/A" in line and "201" in line
 
 
 class Nvml:
-    """As nvidia-ml-py answers for two GPUs, of which the second does not tell its power."""
+    """A stand-in for nvidia-ml-py with two GPUs; the second does not report its power."""
 
     class NVMLError(Exception):
-        """As it raises."""
+        """The error that NVML raises."""
 
     class Told:
         def __init__(self, **values: Any) -> None:
@@ -95,36 +96,48 @@ class Nvml:
         return 250_000
 
     def nvmlDeviceGetComputeRunningProcesses(self, index: int) -> list[Told]:
-        return [self.Told(pid=self.pid)] if index else []
+        return [self.Told(pid=self.pid, usedGpuMemory=2_000_000_000)] if index else []
 
 
-def test_the_driver_tells_how_busy_real_gpus_are_and_who_is_on_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stranger: "subprocess.Popen[bytes]"
+def test_nvml_reports_utilization_and_processes(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stranger: "subprocess.Popen[bytes]",
 ) -> None:
-    from gpuyard.cli.share.who import look
-    from gpuyard.share.service.desk import open_to_look
+    from gpuyard.cli.share.who_view import read_document
+    from gpuyard.share.client import open_reader
 
     monkeypatch.setitem(sys.modules, "pynvml", Nvml(stranger.pid))
     monkeypatch.setenv("GPUYARD_SHARE_DIR", str(tmp_path / "share"))
     set_up(tmp_path / "share")
-    desk = open_to_look()
-    said = look(desk)
-    desk.close()
-    first, second = said["gpus"]
+    client = open_reader()
+    output = read_document(client)
+    client.close()
+    first, second = output["gpus"]
     assert (first["name"], first["memory_bytes"]) == ("Tesla V100-SXM2-16GB", 16_000_000_000)
     assert (first["memory_used_bytes"], first["temperature_c"]) == (3_000_000_000, 61)
-    assert (first["utilisation"], second["utilisation"]) == (0, 0.97)
+    assert (first["utilization"], second["utilization"]) == (0, 0.97)
     assert (first["power_watts"], second["power_watts"]) == (250, None)
-    (found,) = said["violations"]
-    assert (found["kind"], found["gpu"], found["pid"]) == ("no-lease", 1, stranger.pid)
+    (violation,) = output["violations"]
+    assert (violation["kind"], violation["gpu"], violation["pid"]) == ("no-lease", 1, stranger.pid)
+    (process,) = second["processes"]
+    assert (process["pid"], process["memory_bytes"]) == (stranger.pid, 2_000_000_000)
+    assert (process["user"], process["program"]) == (user_name(os.getuid()), "sleep")
+    assert process["elapsed_seconds"] >= 0
+    print_answer(who_answer(output))
+    shown = "".join(capsys.readouterr().out.split())
+    assert "2×TeslaV100-SXM2-16GB" in shown
+    assert "3GBof16GB" in shown
+    assert f"{stranger.pid}│{process['user']}│sleep│2GB" in shown
 
 
-def test_who_goes_on_showing_when_asked_to(start: Start) -> None:
+def test_who_watch_keeps_refreshing(start: Start) -> None:
     watching = start("who", "--watch", "--json")
     assert watching.stdout is not None
-    seen = 0
-    while seen < 2:  # two documents, one after the other
-        seen += watching.stdout.readline().startswith('  "queue"')
+    documents = 0
+    while documents < 2:  # two documents, one after the other
+        documents += watching.stdout.readline().startswith('  "queue"')
     assert watching.poll() is None
 
 
@@ -132,47 +145,51 @@ def test_who_keeps_its_keys(share: Path, start: Start, who: Who) -> None:
     leased(start, "2", "--for", "1h", "--project", "speech")
     start("lease", "8", "--", "true")
     waits_for(lambda: who()["queue"])
-    said = who()
-    assert set(said) == {"gpus", "queue", "reservations", "violations", "guard"}
-    assert {"id", "user", "pid", "since", "until", "command"} <= set(said["gpus"][0]["leases"][0])
-    assert said["gpus"][0]["leases"][0]["until"] > said["gpus"][0]["leases"][0]["since"]
+    output = who()
+    sections = {"gpus", "queue", "jobs", "withheld", "policy", "reservations"}
+    assert set(output) == sections | {"violations", "guard", "conflict"}
+    (withheld,) = output["withheld"]
+    assert set(withheld) == {"gpus", "user", "for", "needs", "reason", "expected"}
+    assert (withheld["gpus"], withheld["needs"]) == (6, 8)
+    assert {"id", "user", "pid", "since", "until", "command"} <= set(output["gpus"][0]["leases"][0])
+    assert output["gpus"][0]["leases"][0]["until"] > output["gpus"][0]["leases"][0]["since"]
 
 
 def test_a_process_without_a_lease_is_a_violation_and_audit_exits_1(
     share: Path, cli: Cli, stranger: "subprocess.Popen[bytes]"
 ) -> None:
-    assert "Everybody keeps to their leases." in cli("audit").stdout
+    assert json.loads(cli("audit", "--json").stdout)["violations"] == []
     on_gpus(share, gpu3={"pids": [stranger.pid]})
-    (found,) = json.loads(cli("audit", "--json", status=1).stdout)["violations"]
-    assert (found["kind"], found["gpu"], found["pid"]) == ("no-lease", 3, stranger.pid)
+    (violation,) = json.loads(cli("audit", "--json", status=1).stdout)["violations"]
+    assert (violation["kind"], violation["gpu"], violation["pid"]) == ("no-lease", 3, stranger.pid)
     assert f"process {stranger.pid} of" in cli("who").stdout
 
 
-def test_a_holder_on_anothers_gpu_is_a_violation_and_on_its_own_is_not(
+def test_a_process_on_a_gpu_of_another_lease_is_a_violation(
     share: Path, cli: Cli, start: Start
 ) -> None:
     _, id_, pid = leased(start, "1")
     on_gpus(share, gpu0={"pids": [pid]})
     cli("audit")
     on_gpus(share, gpu0={"pids": [pid]}, gpu5={"pids": [pid]})
-    (found,) = json.loads(cli("audit", "--json", status=1).stdout)["violations"]
-    assert (found["kind"], found["gpu"], found["lease"]) == ("other-gpu", 5, id_)
+    (violation,) = json.loads(cli("audit", "--json", status=1).stdout)["violations"]
+    assert (violation["kind"], violation["gpu"], violation["lease"]) == ("other-gpu", 5, id_)
 
 
 def test_a_lease_that_is_idle_for_an_hour_is_a_violation(share: Path, start: Start) -> None:
     leased(start, "1")
     broker = Broker(share)
     now = Clock().boot()
-    for utilisation, is_idle in ((0.0, True), (0.5, False), (0.0, True)):
-        broker.record_utilisation({0: Reading(utilisation=utilisation)})
+    for utilization, is_idle in ((0.0, True), (0.5, False), (0.0, True)):
+        broker.record_utilization({0: utilization})
         held = broker.state().held
         assert not find_violations(held, {}, now + 3000)
-        found = find_violations(held, {}, now + 3700)
-        assert [violation.kind for violation in found] == (["idle"] if is_idle else [])
+        violations = find_violations(held, {}, now + 3700)
+        assert [violation.kind for violation in violations] == (["idle"] if is_idle else [])
     broker.close()
 
 
-def test_audit_stops_what_breaks_a_rule_only_when_asked_and_after_a_grace(
+def test_audit_stops_violations_only_on_request_and_after_a_grace_period(
     share: Path, cli: Cli, stranger: "subprocess.Popen[bytes]"
 ) -> None:
     on_gpus(share, gpu3={"pids": [stranger.pid]})
@@ -184,7 +201,7 @@ def test_audit_stops_what_breaks_a_rule_only_when_asked_and_after_a_grace(
     cli("audit")
 
 
-def test_who_breaks_a_rule_is_warned_on_their_terminal(share: Path, cli: Cli) -> None:
+def test_audit_warns_users_on_their_terminals(share: Path, cli: Cli) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvp("sleep", ["sleep", "600"])  # noqa: S606
@@ -192,18 +209,18 @@ def test_who_breaks_a_rule_is_warned_on_their_terminal(share: Path, cli: Cli) ->
         waits_for(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
         on_gpus(share, gpu3={"pids": [pid]})
         cli("audit", status=1)
-        assert not select.select([terminal], [], [], 0)[0], "nobody asked to warn"
+        assert not select.select([terminal], [], [], 0)[0], "warned without --warn"
         done = json.loads(cli("audit", "--warn", "--json", status=1).stdout)
         assert (done["warned"], done["stopped"]) == ([pid], [])
-        said = os.read(terminal, 4096).decode()
-        assert f"gpuyard: process {pid} of " in said and "without a lease" in said
+        output = os.read(terminal, 4096).decode()
+        assert f"gpuyard: process {pid} of " in output and "without a lease" in output
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
         os.close(terminal)
 
 
-def test_what_does_not_end_when_asked_is_ended(share: Path, cli: Cli) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(share: Path, cli: Cli) -> None:
     deaf = subprocess.Popen(
         ("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.2; done"), stdout=subprocess.PIPE
     )
@@ -214,18 +231,18 @@ def test_what_does_not_end_when_asked_is_ended(share: Path, cli: Cli) -> None:
     deaf.stdout.close()
 
 
-def test_an_idle_lease_is_released_only_when_asked(
+def test_an_idle_lease_is_released_only_on_request(
     share: Path, cli: Cli, start: Start, who: Who
 ) -> None:
     _, id_, _ = leased(start, "1")
-    on_gpus(share, gpu0={"utilisation": 0.0})
+    on_gpus(share, gpu0={"utilization": 0.0})
     cli("share", "policy", "--idle-grace", "1ms")
     who()  # notes that it is idle now
-    said = json.loads(cli("audit", "--json", "--stop-after", "1h", status=1).stdout)
-    assert [one["kind"] for one in said["violations"]] == ["idle"]
+    output = json.loads(cli("audit", "--json", "--stop-after", "1h", status=1).stdout)
+    assert [violation["kind"] for violation in output["violations"]] == ["idle"]
     assert holders(who()) == {0: [id_]}
     ended = cli("audit", "--stop-after", "0s", status=1).stdout
-    assert f"Lease {id_} of" in ended and holders(who()) == {}
+    assert f"Released lease {id_} of" in ended and holders(who()) == {}
 
 
 def test_usage_counts_gpu_hours_by_user_group_and_project(
@@ -234,15 +251,21 @@ def test_usage_counts_gpu_hours_by_user_group_and_project(
     set_up(share, fake_gpus=8, topology="nvlink-hybrid-cube-mesh")
     start("lease", "4", "--project", "speech", "--", "sleep", "1").wait(30)
     start("lease", "1", "--share", "0.5", "--", "sleep", "1").wait(30)
-    said = json.loads(cli("usage", "--json").stdout)
-    first, second = said["leases"]
+    output = json.loads(cli("usage", "--json").stdout)
+    first, second = output["leases"]
     assert {"id", "user", "gpus", "start", "end", "ended"} <= set(first)
     assert first["ended"] == "finished" and len(first["gpus"]) == 4
     assert first["gpu_hours"] > 4 / 3600 and second["gpu_hours"] < first["gpu_hours"] / 4
-    assert [row["name"] for row in said["by_project"]] == ["speech", None]
-    (by_user,) = said["by_user"]
+    assert [row["name"] for row in output["by_project"]] == ["speech", None]
+    (by_user,) = output["by_user"]
     assert by_user["gpu_hours"] == pytest.approx(first["gpu_hours"] + second["gpu_hours"])
-    assert said["cloud_usd"] == pytest.approx(said["gpu_hours"] * said["cloud_usd_per_gpu_hour"])
+    assert output["cloud_usd"] == pytest.approx(
+        output["gpu_hours"] * output["cloud_usd_per_gpu_hour"]
+    )
+    assert first["elapsed_seconds"] >= 1
+    groups = groups_of(os.getuid()) | {first["group"]}
+    assert {row["name"] for row in output["by_group"]} == groups, "all groups of a user count"
+    assert all(row["gpu_hours"] == by_user["gpu_hours"] for row in output["by_group"])
     assert "GPU-hours" in cli("usage").stdout
     assert json.loads(cli("usage", "--json", "--since", "1ms").stdout)["leases"] == []
 
@@ -266,13 +289,11 @@ def test_the_lease_of_a_shell_lives_as_long_as_the_shell(
     waits_for(lambda: not holders(who()))
 
 
-def test_a_login_shell_has_the_lease_that_its_bashrc_asks_for(
-    share: Path, who: Who, tmp_path: Path
-) -> None:
-    """On a terminal, and a shell inside it asks for no second one; hanging up gives the GPUs back."""
+def test_a_login_shell_has_the_lease_of_its_bashrc(share: Path, who: Who, tmp_path: Path) -> None:
+    """A nested shell on the terminal leases no second time, and hanging up gives the GPUs back."""
     home = tmp_path / "home"
     home.mkdir()
-    line = 'eval "$(gpuyard lease 2 --for 8h --export)"'  # as in the docs
+    line = 'eval "$(gpuyard lease 2 --for 8h --wait 5s --export)"'  # as in the docs
     assert line in (Path(__file__).parents[2] / "docs/share.md").read_text(encoding="utf-8")
     (home / ".bashrc").write_text(
         f'gpuyard() {{ {sys.executable} -m gpuyard "$@"; }}\n[ -n "$GPUYARD_LEASE" ] || {line}\n',
@@ -284,16 +305,16 @@ def test_a_login_shell_has_the_lease_that_its_bashrc_asks_for(
         os.environ.update(HOME=str(home), PS1="$ ", HISTFILE="")
         os.execvp("bash", ["bash", "--login", "-i"])  # noqa: S606
     os.write(terminal, b"bash -i -c 'echo got:$CUDA_VISIBLE_DEVICES:$GPUYARD_LEASE:end'\n")
-    said = ""
+    output = ""
 
     def answered() -> bool:
-        nonlocal said
+        nonlocal output
         if select.select([terminal], [], [], 0.1)[0]:
-            said += os.read(terminal, 4096).decode(errors="replace")
-        return "got:0,1:" in said and ":end" in said.partition("got:0,1:")[2]
+            output += os.read(terminal, 4096).decode(errors="replace")
+        return "got:0,1:" in output and ":end" in output.partition("got:0,1:")[2]
 
     waits_for(answered)
-    id_ = said.partition("got:0,1:")[2].partition(":end")[0]
+    id_ = output.partition("got:0,1:")[2].partition(":end")[0]
     assert holders(who()) == {0: [id_], 1: [id_]}
     os.close(terminal)  # the window is closed
     os.waitpid(pid, 0)
@@ -301,33 +322,31 @@ def test_a_login_shell_has_the_lease_that_its_bashrc_asks_for(
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "zsh"])
-def test_a_shell_that_gets_no_lease_is_told_so_and_sees_no_gpu(
-    share: Path, start: Start, shell: str
-) -> None:
-    """Else what it starts would use all of them."""
+def test_a_shell_without_a_lease_sees_no_gpu(share: Path, start: Start, shell: str) -> None:
+    """Otherwise its programs would use all of them."""
     program = shutil.which(shell) or pytest.skip(f"{shell} is not here")
     leased(start, "8")
     line = f'eval "$({sys.executable} -m gpuyard lease 1 $1 --export)"; echo "$? $CUDA_VISIBLE_DEVICES"'
     environment = dict(os.environ)
 
     def ask(option: str) -> tuple[str, str]:
-        asked = subprocess.run(
+        result = subprocess.run(
             (program, "-c", line, shell, option),
             env=environment,
             capture_output=True,
             text=True,
             check=True,
         )
-        return asked.stdout, asked.stderr
+        return result.stdout, result.stderr
 
     for option, status, sentence in (
-        ("--now", 75, "can't be had now"),
-        ("--gpus=9", 2, "there is no GPU 9"),
-        ("--for=0s", 2, "a lease lasts"),
+        ("--now", 75, "cannot be leased now"),
+        ("--gpus=9", 2, "GPU 9"),
+        ("--for=0s", 2, "more than 0 seconds"),
     ):
-        said, complained = ask(option)
-        assert said == f"{status} -1\n"
-        assert sentence in complained and "this shell has no lease, and sees no GPU" in complained
+        output, error_output = ask(option)
+        assert output == f"{status} -1\n"
+        assert sentence in error_output and "this shell has no lease" in error_output
     environment |= {"GPUYARD_LEASE": "0a1b2c3d", "CUDA_VISIBLE_DEVICES": "6"}
     assert ask("--now")[0] == "75 6\n"  # what it holds already stays
 
@@ -339,9 +358,9 @@ def test_a_shell_that_waits_for_a_lease_can_be_interrupted(
     waiting = start("lease", "1", "--export")
     assert waiting.stderr is not None and "number 1 in the queue" in waiting.stderr.readline()
     os.kill(waiting.pid, signal.SIGINT)
-    said, complained = waiting.communicate(timeout=30)
-    assert (waiting.returncode, said.splitlines()[-1]) == (130, "(exit 130)")
-    assert "the place in the queue is given up" in complained and "Traceback" not in complained
+    output, error_output = waiting.communicate(timeout=30)
+    assert (waiting.returncode, output.splitlines()[-1]) == (130, "(exit 130)")
+    assert "left the queue" in error_output and "Traceback" not in error_output
     assert who()["queue"] == []
 
 

@@ -1,4 +1,4 @@
-"""Commands that are killed at a random moment, alone or with all that they started, and what is left of them."""
+"""Kill commands at a random time, alone or with their child processes, and find what they leave behind."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ _GONE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Yard:
-    """A user's home and project; each process that is started here, and each that those start, is known by it."""
+    """A user's home and project; all processes that are started here can be found by their home."""
 
     home: Path
     project: Path
@@ -32,7 +32,9 @@ class Yard:
             "GPUYARD_HOME": str(self.home),
             "PYTHONPATH": os.pathsep.join(paths),
             "TMPDIR": str(self.temporary),
-            "TORCHINDUCTOR_CACHE_DIR": str(self.project.parent / "torch"),  # a cache, meant to stay
+            "TORCHINDUCTOR_CACHE_DIR": str(
+                self.project.parent / "torch"
+            ),  # a cache that stays on purpose
         }
 
     @property
@@ -51,16 +53,16 @@ class Yard:
         )
 
     def run(self, *arguments: str) -> str:
-        """`gpuyard ARGUMENTS` to its end; what it printed."""
+        """Run `gpuyard ARGUMENTS` until it exits, and return its output."""
         with self.start(sys.executable, "-m", "gpuyard", *arguments) as process:
             out, err = process.communicate()
         assert process.returncode == 0, out + err
         return out
 
     def kill(self, *command: str, within_seconds: float) -> str:
-        """Start it and kill -9 it at a random moment; what it had printed until then.
+        """Start a command, kill it with SIGKILL at a random time, and return its output until then.
 
-        Every other time all that it started dies with it, as when memory is short.
+        In half of the cases its child processes are killed too, as when memory runs out.
         """
         moment, alone = random.uniform(0, within_seconds), random.random() < 0.5
         with self.start(*command) as process:
@@ -68,30 +70,32 @@ class Yard:
                 out, err = process.communicate(timeout=moment)
             except subprocess.TimeoutExpired:
                 process.kill()
-                for started in () if alone else list(self.processes()):
+                for child in () if alone else list(self.processes()):
                     with contextlib.suppress(psutil.Error):
-                        started.kill()
+                        child.kill()
                 out, err = process.communicate()
             assert "Traceback" not in err, f"killed after {moment:.3f} s\n{err}"
         deadline = time.monotonic() + _GONE_SECONDS
-        while left := list(self.processes()):
-            assert time.monotonic() < deadline, f"{left} outlive a kill after {moment:.3f} s"
+        while remaining := list(self.processes()):
+            assert time.monotonic() < deadline, f"{remaining} outlive a kill after {moment:.3f} s"
             time.sleep(0.05)
         return out
 
     def leftovers(self) -> list[str]:
-        """Whatever is in the directory for temporary files, and what is half written anywhere."""
+        """List everything in the directory for temporary files, and incomplete files anywhere."""
         everywhere = [*self.home.rglob("*"), *self.project.rglob("*")]
-        half = [path for path in everywhere if path.name.startswith((".gpuyard-", "gpuyard-"))]
-        kept = (path for path in half if path.name != LOCK)
+        incomplete = [
+            path for path in everywhere if path.name.startswith((".gpuyard-", "gpuyard-"))
+        ]
+        kept = (path for path in incomplete if path.name != LOCK)
         return sorted(map(str, [*self.temporary.iterdir(), *kept]))
 
     def processes(self) -> Iterator[psutil.Process]:
-        """Those that know this home and still run."""
+        """Find running processes with this home."""
         for process in psutil.process_iter():
             try:
-                known = process.environ().get("GPUYARD_HOME") == str(self.home)
-                if known and process.status() != psutil.STATUS_ZOMBIE:
+                same_home = process.environ().get("GPUYARD_HOME") == str(self.home)
+                if same_home and process.status() != psutil.STATUS_ZOMBIE:
                     yield process
             except psutil.Error:
                 continue

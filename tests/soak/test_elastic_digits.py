@@ -1,4 +1,4 @@
-"""The example that grows while it trains: with real torch, real ranks, and the loss of a run that nobody stopped."""
+"""The example that grows during training, with real torch and real ranks: its loss is that of an uninterrupted run."""
 
 import itertools
 import re
@@ -34,7 +34,7 @@ def torchrun(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "torch.distributed.run", *arguments)
 
 
-def test_the_loss_of_a_job_that_grew_is_that_of_one_that_was_never_stopped(
+def test_a_job_that_grows_has_the_loss_of_an_uninterrupted_run(
     jobs: Jobs, home: Path, clips: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -49,29 +49,27 @@ def test_the_loss_of_a_job_that_grew_is_that_of_one_that_was_never_stopped(
     )
     handle = jobs.submit(str(jobs.directory / "elastic.job.yaml"), "--", *torchrun(*training))
 
-    def losses() -> dict[int, tuple[float, int]]:
-        found = _STEP.findall(jobs.logs(handle))
-        assert [int(step) for step, _, _ in found] == list(range(1, len(found) + 1))
-        return {int(step): (float(loss), int(workers)) for step, loss, workers in found}
+    def read_losses() -> dict[int, tuple[float, int]]:
+        steps = _STEP.findall(jobs.logs(handle))
+        assert [int(step) for step, _, _ in steps] == list(range(1, len(steps) + 1))
+        return {int(step): (float(loss), int(workers)) for step, loss, workers in steps}
 
-    until(lambda: len(losses()) >= 8, "steps of one worker")
+    until(lambda: len(read_losses()) >= 8, "steps of one worker")
     assert jobs.cli("cancel", hold).returncode == 0
-    until(lambda: sum(w == 2 for _, w in losses().values()) >= 8, "steps of two workers")
+    until(lambda: sum(w == 2 for _, w in read_losses().values()) >= 8, "steps of two workers")
     assert jobs.cli("cancel", handle).returncode == 0
     assert jobs.wait(handle) == 1
     assert jobs.status(handle)["restarts"] == 1
-    seen = losses()
-    assert {workers for _, workers in seen.values()} == {1, 2}
-    alone = subprocess.run(
+    losses = read_losses()
+    assert {workers for _, workers in losses.values()} == {1, 2}
+    uninterrupted = subprocess.run(
         torchrun(
-            *("--standalone", "--nproc-per-node=1", *training[:-1], str(len(seen))),
-            *("--checkpoint", str(jobs.directory / "alone")),
+            *("--standalone", "--nproc-per-node=1", *training[:-1], str(len(losses))),
+            *("--checkpoint", str(jobs.directory / "uninterrupted")),
         ),
         capture_output=True,
         text=True,
         check=True,
     )
-    never_stopped = {int(step): float(loss) for step, loss, _ in _STEP.findall(alone.stdout)}
-    assert {step: loss for step, (loss, _) in seen.items()} == pytest.approx(
-        never_stopped, rel=1e-3
-    )
+    expected = {int(step): float(loss) for step, loss, _ in _STEP.findall(uninterrupted.stdout)}
+    assert {step: loss for step, (loss, _) in losses.items()} == pytest.approx(expected, rel=1e-3)

@@ -1,4 +1,4 @@
-"""kill -9 at random moments: whatever was finished can be read, and nothing that is half done stays."""
+"""After SIGKILL at random times, finished work can be read and nothing incomplete remains."""
 
 import contextlib
 import hashlib
@@ -85,47 +85,49 @@ def yard(home: Path, tmp_path: Path) -> Yard:
     return Yard(home, project)
 
 
-def seconds_of(yard: Yard, *arguments: str) -> float:
-    began = time.monotonic()
+def measure_seconds(yard: Yard, *arguments: str) -> float:
+    start = time.monotonic()
     yard.run(*arguments)
-    return time.monotonic() - began
+    return time.monotonic() - start
 
 
-def left_after(yard: Yard, *arguments: str) -> list[str]:
-    """What the next command leaves of those that were killed."""
+def list_leftovers_after(yard: Yard, *arguments: str) -> list[str]:
+    """Run the next command and list what remains of the killed ones."""
     yard.run(*(arguments or ("catalog", "links")))
     return yard.leftovers()
 
 
-def test_a_store_has_every_run_that_was_said_to_be_kept(
+def test_a_store_has_every_run_that_was_reported_as_stored(
     yard: Yard, make_measurement: MakeMeasurement
 ) -> None:
     file = files.results_file()
     document = make_measurement().model_dump_json()
-    said: list[str] = []
+    reported: list[str] = []
     for number in range(KILLS):
         writer = (sys.executable, "-c", WRITER, str(file), document, str(number))
-        said += yard.kill(*writer, within_seconds=4).splitlines()
+        reported += yard.kill(*writer, within_seconds=4).splitlines()
         kept = (
             {run.id for run in ResultsStore(file).records(Measurement)} if file.exists() else set()
         )
-        assert set(said) <= kept
-        assert len(kept) <= len(said) + number + 1  # at most one a kill was kept and not yet said
-    assert said, "no writer lived long enough"
+        assert set(reported) <= kept
+        assert (
+            len(kept) <= len(reported) + number + 1
+        )  # per kill, at most one run was stored but not yet reported
+    assert reported, "no writer lived long enough"
     with contextlib.closing(sqlite3.connect(file)) as store:
         assert store.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert left_after(yard, "results", "list", "--json") == []
+    assert list_leftovers_after(yard, "results", "list", "--json") == []
     assert {path.name for path in yard.home.iterdir()} == {file.name}
 
 
 def test_a_training_that_is_killed_again_and_again_ends_with_the_same_weights(yard: Yard) -> None:
     def train(checkpoint: str) -> tuple[str, ...]:
-        settings = ("--workers", "2", "--batch", "10", "--accuracy", "99.99 %", "--json")
+        settings = ("--workers", "2", "--batch", "10", "--accuracy", "99.99%", "--json")
         file = ("--checkpoint", checkpoint, "--epochs", "60")
         return ("train", "own.workload.yaml", *settings, *file)
 
     def end(checkpoint: str) -> list[dict[str, object]]:
-        """What each epoch came to. Nobody expects all of it to be learnt."""
+        """Finish the training and return its epochs; the accuracy need not be reached."""
         with yard.start(*GPUYARD, *train(checkpoint)) as process:
             out, err = process.communicate()
         assert process.returncode in (0, 1), err
@@ -133,12 +135,12 @@ def test_a_training_that_is_killed_again_and_again_ends_with_the_same_weights(ya
         differ = {"seconds", "restored"}
         return [{k: v for k, v in epoch.items() if k not in differ} for epoch in epochs]
 
-    began = time.monotonic()
+    start = time.monotonic()
     whole = end("whole.npz")
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - start
     for _ in range(KILLS):
         yard.kill(*GPUYARD, *train("killed.npz"), within_seconds=seconds)
-        assert left_after(yard, *train("killed.npz"), "--dry-run") == []
+        assert list_leftovers_after(yard, *train("killed.npz"), "--dry-run") == []
     assert end("killed.npz") == whole
     assert yard.leftovers() == []
 
@@ -147,9 +149,9 @@ def test_a_study_that_is_killed_keeps_what_it_measured_and_writes_its_report_who
     yard: Yard,
 ) -> None:
     study = ("study", "own.study.yaml", "--output", "out")
-    began = time.monotonic()
+    start = time.monotonic()
     Yard(yard.home / "other", yard.project).run(*study[:-1], "first")
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - start
     store = ResultsStore(files.results_file())
     kept: set[str] = set()
     for _ in range(KILLS):
@@ -158,7 +160,7 @@ def test_a_study_that_is_killed_keeps_what_it_measured_and_writes_its_report_who
         assert kept <= now
         kept = now
         there = ("train", "own.workload.yaml", "--dry-run", "--checkpoint", "out/c.npz")
-        assert left_after(yard, *(there if (yard.project / "out").exists() else ())) == []
+        assert list_leftovers_after(yard, *(there if (yard.project / "out").exists() else ())) == []
         for written in (yard.project / "out").glob("*"):
             assert written.name in ("study.json", "report.html")
             text = written.read_text(encoding="utf-8")
@@ -169,8 +171,8 @@ def test_a_study_that_is_killed_keeps_what_it_measured_and_writes_its_report_who
     assert len(workload["measured"]) == 4
 
 
-class _Slowly(http.server.BaseHTTPRequestHandler):
-    """The archive in so many pieces that most kills meet it on its way."""
+class _SlowHandler(http.server.BaseHTTPRequestHandler):
+    """Send the archive in many pieces, so that most kills happen during the transfer."""
 
     archive = b""
 
@@ -204,21 +206,21 @@ def test_a_fetch_that_is_killed_leaves_the_dataset_as_it_was_or_as_it_is(
     archives = [_packed(release) for release in releases]
     target = files.dataset_directory("spoken-digits")
     fetched = 0
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Slowly) as server:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _SlowHandler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}/"
 
         def fetch(turn: int) -> tuple[str, ...]:
-            monkeypatch.setattr(_Slowly, "archive", archives[turn])
+            monkeypatch.setattr(_SlowHandler, "archive", archives[turn])
             return (sys.executable, "-c", FETCH, address, _sha256(releases[turn]))
 
-        began = time.monotonic()
+        start = time.monotonic()
         with yard.start(*fetch(0)) as process:
             assert process.communicate()[1] == ""
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - start
         for kill in range(1, KILLS + 1):
             yard.kill(*fetch(kill % 2), within_seconds=1.5 * seconds)
-            assert left_after(yard) == []
+            assert list_leftovers_after(yard) == []
             assert list(target.parent.iterdir()) == [target]
             there = {path.name: path.read_bytes() for path in target.iterdir()}
             assert there in releases, "a part of a release"
@@ -254,13 +256,13 @@ def test_a_lab_whose_maker_is_killed_is_removed_by_the_next_command(
     yard: Yard, arguments: tuple[str, ...], can_make_labs: None
 ) -> None:
     before = namespaces()
-    seconds = seconds_of(yard, *arguments)
+    seconds = measure_seconds(yard, *arguments)
     if arguments[1] == "up":
         yard.run("lab", "down")
     for _ in range(KILLS):
         yard.kill(*GPUYARD, *arguments, within_seconds=seconds)
         if any(health == "up" for _, health in lab.labs()):
-            yard.run("lab", "down")  # it was made whole before the kill
+            yard.run("lab", "down")  # it was complete before the kill
         assert json.loads(yard.run("lab", "status", "--json")) == []
         assert namespaces() <= before
         assert yard.leftovers() == []
@@ -273,7 +275,7 @@ def test_a_bench_of_storage_leaves_no_data_that_the_next_one_does_not_remove(yar
     mine.write_bytes(b"mine")
     settings = ("--gpus", "1", "--size", "64MB", "--time-per-point", "1 s")
     bench = ("bench", "storage", str(disk), "--model", "resnet18", *settings)
-    seconds = seconds_of(yard, *bench)
+    seconds = measure_seconds(yard, *bench)
     for _ in range(KILLS):
         yard.kill(*GPUYARD, *bench, within_seconds=seconds)
     yard.run(*bench)

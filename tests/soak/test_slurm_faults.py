@@ -1,4 +1,4 @@
-"""A Slurm that breaks while ranks train in its allocation: one sentence, and no rank is left behind."""
+"""If Slurm fails while ranks train in its allocation, gpuyard reports it in one line and leaves no rank behind."""
 
 import json
 import sys
@@ -36,7 +36,7 @@ class Waiting(nn.Linear):
         return super().forward(inputs)
 """
 WORKLOAD = "{name: own, model: 'own_model:Waiting', input: {shape: [16]}, target: {classes: 4}}"
-# what salloc runs: how the command ended is known before Slurm is asked to take the nodes back
+# salloc runs this script, which records the exit status before Slurm releases the nodes
 SCRIPT = """\
 touch allocated
 while [ ! -e start ]; do sleep 0.1; done
@@ -50,47 +50,53 @@ WAIT_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Faulty:
-    """A cluster of two nodes whose parts are killed while a bench is in its allocation."""
+    """A cluster of two nodes whose daemons are killed while a benchmark runs in its allocation."""
 
     slurm: SlurmCluster
     yard: Yard
 
     def kill_controller(self) -> None:
-        self.slurm.daemon("slurmctld", "-D").kill()
+        self.slurm.find_daemon("slurmctld", "-D").kill()
 
     def restart_controller(self) -> None:
         assert self.slurm.run("slurmctld").returncode == 0
 
     def kill_node(self, name: str) -> None:
-        """All that runs on it: Slurm's daemon, that of the step, and its rank."""
-        on_it = [p for p in self.yard.processes() if p.environ().get("SLURMD_NODENAME") == name]
-        above = [p.parent() for p in on_it]
-        steps = [p for p in above if p is not None and p.name() == "slurmstepd"]
+        """Kill everything on the node: Slurm's daemon, the step's daemon, and the rank."""
+        node_processes = [
+            p for p in self.yard.processes() if p.environ().get("SLURMD_NODENAME") == name
+        ]
+        parents = [p.parent() for p in node_processes]
+        steps = [p for p in parents if p is not None and p.name() == "slurmstepd"]
         assert steps
-        for process in (self.slurm.daemon("slurmd", "-D", "-N", name), *steps, *on_it):
+        for process in (
+            self.slurm.find_daemon("slurmd", "-D", "-N", name),
+            *steps,
+            *node_processes,
+        ):
             process.kill()
 
     def touch(self, name: str) -> None:
         (self.yard.project / name).touch()
 
     def wait_for(self, name: str) -> str:
-        """Until the file is there; what is in it."""
+        """Wait until the file exists and return its content."""
         path = self.yard.project / name
-        until(path.exists, f"{name} is there")
-        time.sleep(0.1)  # it may just be written
+        until(path.exists, f"{name} exists")
+        time.sleep(0.1)  # it may still be incomplete
         return path.read_text(encoding="utf-8")
 
 
 def until(condition: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        assert time.monotonic() < deadline, f"timed out waiting until {what}"
         time.sleep(0.05)
 
 
 @pytest.fixture
 def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
-    yard = Yard(tmp_path / "own-home", tmp_path)  # the daemons have that of the tests
+    yard = Yard(tmp_path / "own-home", tmp_path)  # the daemons have the home of the tests
     (tmp_path / "own_model.py").write_text(MODEL)
     (tmp_path / "own.workload.yaml").write_text(WORKLOAD)
     monkeypatch.chdir(tmp_path)
@@ -99,12 +105,12 @@ def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
 
 
 @contextmanager
-def in_an_allocation(faulty: Faulty) -> Iterator[None]:
-    """The bench waits for the file `start`, its ranks for `go`."""
+def run_in_allocation(faulty: Faulty) -> Iterator[None]:
+    """Start a benchmark that waits for the file `start`; its ranks wait for `go`."""
     allocate = ("salloc", "--quiet", "--nodes=2", "sh", "-c", SCRIPT, "sh")
-    with ThreadPoolExecutor(1) as elsewhere:
+    with ThreadPoolExecutor(1) as executor:
         environment = faulty.yard.environment
-        asked = elsewhere.submit(
+        allocation = executor.submit(
             faulty.slurm.run, *allocate, *BENCH, *OPTIONS, environment=environment
         )
         try:
@@ -113,47 +119,47 @@ def in_an_allocation(faulty: Faulty) -> Iterator[None]:
         finally:
             for name in ("start", "go"):
                 faulty.touch(name)
-            asked.result()
+            allocation.result()
 
 
-def test_a_node_that_dies_is_told_and_takes_no_rank_with_it_that_stays(faulty: Faulty) -> None:
-    with in_an_allocation(faulty):
+def test_a_dead_node_is_reported_and_no_rank_remains(faulty: Faulty) -> None:
+    with run_in_allocation(faulty):
         faulty.touch("start")
         for rank in range(2):
             faulty.wait_for(f"rank{rank}-trains")
         faulty.kill_node("node2")
-        faulty.touch("go")  # the other rank trains on, and waits for gradients
+        faulty.touch("go")  # the other rank continues and waits for gradients
         assert faulty.wait_for("status") == "1\n"
-    said = faulty.wait_for("stderr")
-    assert "Traceback" not in said
-    assert "rank 0 of 2 has lost its connection to another rank" in said
+    stderr = faulty.wait_for("stderr")
+    assert "Traceback" not in stderr
+    assert "rank 0 of 2 lost its connection" in stderr
     assert not faulty.wait_for("stdout")
     until(lambda: not list(faulty.yard.processes()), "no rank is left")
 
 
-def test_ranks_outlive_a_controller_that_dies_and_are_measured(faulty: Faulty) -> None:
-    with in_an_allocation(faulty):
+def test_ranks_survive_a_dead_controller_and_are_measured(faulty: Faulty) -> None:
+    with run_in_allocation(faulty):
         faulty.touch("start")
         for rank in range(2):
             faulty.wait_for(f"rank{rank}-trains")
         faulty.kill_controller()
         faulty.touch("go")
         status = faulty.wait_for("status")
-        faulty.restart_controller()  # salloc has to give its nodes back to somebody
-    said = faulty.wait_for("stderr")
-    assert status == "0\n", said
+        faulty.restart_controller()  # salloc needs a controller to release its nodes
+    stderr = faulty.wait_for("stderr")
+    assert status == "0\n", stderr
     assert json.loads(faulty.wait_for("stdout"))[0]["place"]["nodes"] == ["node1", "node2"]
     until(lambda: not list(faulty.yard.processes()), "no rank is left")
 
 
-def test_a_controller_that_does_not_answer_is_told_before_anything_starts(faulty: Faulty) -> None:
-    with in_an_allocation(faulty):
+def test_an_unreachable_controller_is_reported_before_anything_starts(faulty: Faulty) -> None:
+    with run_in_allocation(faulty):
         faulty.kill_controller()
         faulty.touch("start")
         assert faulty.wait_for("status") == "1\n"
         faulty.restart_controller()
-    said = faulty.wait_for("stderr")
-    assert "scontrol ping" in said
-    assert said.startswith("gpuyard: ")
+    stderr = faulty.wait_for("stderr")
+    assert "scontrol ping" in stderr
+    assert stderr.startswith("gpuyard: ")
     assert not list(faulty.yard.project.glob("*-trains"))
     assert not list(faulty.yard.processes())

@@ -1,4 +1,4 @@
-"""Options about the exchange of gradients, as files and stored records write them."""
+"""Options of the gradient exchange, in files and in stored records."""
 
 import json
 
@@ -16,7 +16,7 @@ def test_a_bucket_is_the_same_however_its_size_is_written() -> None:
     assert by_size.model_dump()["bucket_mb"] == 25
 
 
-def test_records_have_the_keys_that_they_always_had() -> None:
+def test_an_option_at_its_default_is_not_in_stored_records() -> None:
     stored = {"compress": "fp16", "accumulate": 4, "bucket_mb": 5.0, "local_sgd": 1}
     options = ExchangeOptions.model_validate_json(json.dumps(stored))
     assert options.model_dump(mode="json") == stored
@@ -24,22 +24,22 @@ def test_records_have_the_keys_that_they_always_had() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("options", "message"),
     [
-        ({"bucket": "1 MiB", "bucket_mb": 1}, "leave out one of the two"),
+        ({"bucket": "1 MiB", "bucket_mb": 1}, "leave out one"),
         ({"bucket": "0 MiB"}, "greater than 0"),
         ({"bucket": "5 parsecs"}, "not a unit of a size"),
-        ({"local_sgd": 2, "compress": "powersgd:2"}, "take fp16 or bf16 with it"),
+        ({"local_sgd": 2, "compress": "powersgd:2"}, "use fp16 or bf16"),
         ({"local_sgd": 2, "bucket": 1e6}, "local SGD has no buckets"),
         ({"compress": "powersgd:0"}, "should match pattern"),
     ],
 )
-def test_what_does_not_go_together_is_refused(given: dict[str, object], says: str) -> None:
-    with pytest.raises(ValidationError, match=says):
-        ExchangeOptions.model_validate(given)
+def test_incompatible_options_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        ExchangeOptions.model_validate(options)
 
 
-def test_a_workload_is_stored_as_ever_unless_it_says_how_wide_gradients_are() -> None:
+def test_a_workload_is_stored_without_a_gradient_dtype_unless_it_has_one() -> None:
     plain = Workload(name="r", model="resnet50")
     assert "gradient_dtype" not in plain.model_dump(mode="json")
     narrow = plain.model_copy(update={"gradient_dtype": "fp16"})

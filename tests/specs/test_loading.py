@@ -1,4 +1,4 @@
-"""A mistake in a spec file is a sentence with file, line, key and the closest valid name."""
+"""A mistake in a spec file is reported with file, line, key, and the closest valid name."""
 
 from pathlib import Path
 
@@ -78,7 +78,7 @@ def test_good_cluster_reads_in_base_units(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "sentence"),
+    ("before", "after", "message"),
     [
         ("nodes:", "node:", ":2: node: no key is called 'node'; did you mean 'nodes' or 'nodes_per_rack'?"),
         ("topology:", "topologie:", ":3: machine.topologie: no key is called 'topologie'; did you mean 'topology'?"),
@@ -94,53 +94,53 @@ def test_good_cluster_reads_in_base_units(tmp_path: Path) -> None:
         ("name: test\n", "", ":1: name: this is required"),
         ("gpus: 8, ", "", ":3: machine.gpus: this is required"),
         ("{gpu: v100-sxm2-16gb, gpus: 8, topology: nvlink-hybrid-cube-mesh}", "dgx-a10", ":3: machine: no machine is called 'dgx-a10'; did you mean 'dgx-a100' or 'dgx-a100-40gb'?"),
-        ("  link: infiniband-edr\n", "  link: infiniband-edr\n  rate: 1 Gbit/s\n", ":4: network: a network has either 'link' or 'rate'"),
+        ("  link: infiniband-edr\n", "  link: infiniband-edr\n  rate: 1 Gbit/s\n", ":4: network: a network needs either 'link' or 'rate'"),
     ],
 )  # fmt: skip
 def test_mistake_names_line_key_and_closest(
-    tmp_path: Path, before: str, after: str, sentence: str
+    tmp_path: Path, before: str, after: str, message: str
 ) -> None:
     assert before in CLUSTER
-    assert sentence in mistake_in(tmp_path, CLUSTER.replace(before, after))
+    assert message in mistake_in(tmp_path, CLUSTER.replace(before, after))
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "message"),
     [
         ("", "expected keys with values, like name: mine, got nothing"),
         ("- a\n- b\n", "expected keys with values, like name: mine, got a list"),
         ("name: [unclosed\n", "is not valid YAML"),
-        ("name: a\nname: b\n", ":2:1: the key 'name' is there twice, first in line 1"),
+        ("name: a\nname: b\n", ":2:1: duplicate key 'name', first used in line 1"),
         ("\tname: a\n", "is not valid YAML"),
         (
             "name: !!python/object/apply:os.system [true]\nnodes: 1\nmachine: dgx-a100\n",
-            ":1:7: the tag 'tag:yaml.org,2002:python/object/apply:os.system' means nothing here",
+            ":1:7: the tag 'tag:yaml.org,2002:python/object/apply:os.system' is not",
         ),
     ],
 )
-def test_files_that_are_no_spec(tmp_path: Path, text: str, sentence: str) -> None:
-    assert sentence in mistake_in(tmp_path, text)
+def test_files_that_are_not_specs(tmp_path: Path, text: str, message: str) -> None:
+    assert message in mistake_in(tmp_path, text)
 
 
 def test_missing_file_directory_and_binary(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="no such file"):
+    with pytest.raises(SpecError, match=r"none.yaml: .*not found"):
         read_cluster(str(tmp_path / "none.yaml"))
     (tmp_path / "d.yaml").mkdir()
     with pytest.raises(SpecError, match="is a directory"):
         read_cluster(str(tmp_path / "d.yaml"))
     (tmp_path / "b.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SpecError, match="this is not text in UTF-8"):
+    with pytest.raises(SpecError, match="UTF-8"):
         read_cluster(str(tmp_path / "b.yaml"))
 
 
 def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
     text = CLUSTER.replace("30 us", "30").replace("v100-sxm2-16gb", "v1000")
-    sentences = mistake_in(tmp_path, text)
-    assert "machine.gpu" in sentences
-    assert "network.latency" in sentences
+    message = mistake_in(tmp_path, text)
+    assert "machine.gpu" in message
+    assert "network.latency" in message
 
 
-def test_catalog_names_do_instead_of_files() -> None:
+def test_catalog_names_replace_files() -> None:
     assert read_workload("resnet50").model == "resnet50"
     assert read_cluster("dgx-a100").machine == "dgx-a100"
     clips = read_workload("spoken-digits-conv").dataset
@@ -156,7 +156,7 @@ def test_more_than_one_node_needs_a_network(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offer", "sentence"),
+    ("offer", "message"),
     [
         ("{name: a, kind: own, hardwrae: $1}", "no key is called 'hardwrae'; did you mean 'hardware'?"),
         ("{name: a, kind: rent}", "no kind is called 'rent'"),
@@ -166,16 +166,16 @@ def test_more_than_one_node_needs_a_network(tmp_path: Path) -> None:
         ("{name: a, kind: own, hardware: $1}, {name: a, kind: own, hardware: $2}", "two offers are called 'a'"),
     ],
 )  # fmt: skip
-def test_mistakes_in_offers(tmp_path: Path, offer: str, sentence: str) -> None:
+def test_mistakes_in_offers(tmp_path: Path, offer: str, message: str) -> None:
     path = tmp_path / "t.offers.yaml"
     path.write_text(f"name: x\noffers: [{offer}]\n")
     with pytest.raises(SpecError) as mistake:
         read_offers(path)
-    assert sentence in str(mistake.value)
+    assert message in str(mistake.value)
     assert "at least 1 item" not in str(mistake.value)
 
 
-def test_a_mistake_in_a_list_says_what_its_items_are(tmp_path: Path) -> None:
+def test_a_mistake_in_a_list_describes_its_items(tmp_path: Path) -> None:
     path = tmp_path / "t.deployment.yaml"
     path.write_text(
         "name: t\ncluster: 1x1xt4\ntarget:\n  kind: openstack\n  flavor: g\n  image: i\n  external_network: e\n"
@@ -190,11 +190,11 @@ def test_a_mistake_in_a_list_says_what_its_items_are(tmp_path: Path) -> None:
     path.write_text(
         "name: t\ncluster: 1x1xt4\ntarget: {kind: gpulab, project: p, image: debian, gpu_model: [a/b]}\n"
     )
-    with pytest.raises(SpecError, match="expected a model of GPU as GPULab names it, got 'a/b'"):
+    with pytest.raises(SpecError, match=r"gpu_model\[0\]: expected a GPU model .*, got 'a/b'"):
         read_deployment(path)
 
 
-def test_a_file_of_another_kind_is_one_sentence(tmp_path: Path) -> None:
+def test_a_file_of_another_kind_gives_one_message(tmp_path: Path) -> None:
     (tmp_path / "room.site.yaml").write_text("kind: office\ncircuits: []\n")
     with pytest.raises(SpecError) as refused:
         read_spec(tmp_path / "room.site.yaml", Cluster)
@@ -203,20 +203,18 @@ def test_a_file_of_another_kind_is_one_sentence(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_that_is_not_there_is_answered_with_one_that_is(tmp_path: Path) -> None:
+def test_a_missing_file_suggests_a_similar_one(tmp_path: Path) -> None:
     (tmp_path / "apollo.cluster.yaml").write_text("")
-    for asked in ("apollo.cluster.yml", "apolo.cluster.yaml", "apollo"):
-        with pytest.raises(
-            SpecError, match=r"no such file; did you mean '.*apollo\.cluster\.yaml'\?"
-        ):
-            read_spec(tmp_path / asked, Cluster)
-    with pytest.raises(SpecError, match=r"no such file$"):
+    for name in ("apollo.cluster.yml", "apolo.cluster.yaml", "apollo"):
+        with pytest.raises(SpecError, match=r"not found; did you mean '.*apollo\.cluster\.yaml'\?"):
+            read_spec(tmp_path / name, Cluster)
+    with pytest.raises(SpecError, match=r"not found$"):
         read_spec(tmp_path / "quite-different.txt", Cluster)
 
 
-def test_a_tab_and_an_age_are_answered_in_words(tmp_path: Path) -> None:
+def test_tabs_and_ages_are_explained(tmp_path: Path) -> None:
     (tmp_path / "tab.cluster.yaml").write_text("name: x\n\tnodes: 2\n")
-    with pytest.raises(SpecError, match="a tab stands here; indent with spaces"):
+    with pytest.raises(SpecError, match=r":2:1: .*tab .*indent with spaces"):
         read_spec(tmp_path / "tab.cluster.yaml", Cluster)
     (tmp_path / "old.plan.yaml").write_text("owned: [{gpu: t4, gpus: 4, age: old}]\n")
     with pytest.raises(SpecError, match="'old' is not a duration; write it like '3 years'"):

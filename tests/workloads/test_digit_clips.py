@@ -1,4 +1,4 @@
-"""Reading, importing and fetching the spoken digits, with every way in which the files can be bad."""
+"""Reading, importing, and downloading the spoken digits, with all kinds of bad files."""
 
 import hashlib
 import http.server
@@ -38,7 +38,7 @@ def write_wav(
 
 @pytest.fixture
 def clips(tmp_path: Path) -> Path:
-    """Two digits of every founding speaker and of one more, one clip longer than 1.5 s."""
+    """Create two digits of every founding speaker and one more, one clip longer than 1.5 s."""
     directory = tmp_path / "clips"
     directory.mkdir()
     for speaker in (*FOUNDING_SPEAKERS, "lucas"):
@@ -84,10 +84,10 @@ def test_an_empty_or_missing_directory_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rate": 44_100}, "44100 Hz, 1 channel.* 16 bits; clips have 8000 Hz"),
+        ({"rate": 44_100}, "44100 Hz, 1 channel.* 16 bits.*8000 Hz"),
         ({"channels": 2}, "8000 Hz, 2 channel"),
         ({"width": 4}, "32 bits"),
-        ({"samples": 0}, "promises 0 samples"),
+        ({"samples": 0}, "0 samples"),
     ],
 )
 def test_a_file_in_another_format_is_named(
@@ -100,7 +100,7 @@ def test_a_file_in_another_format_is_named(
 
 @pytest.mark.parametrize(
     ("kept_bytes", "message"),
-    [(1000, "is cut off: .* 4000 samples"), (20, "header"), (0, "header")],
+    [(1000, "4000 samples"), (20, "header"), (0, "header")],
 )
 def test_a_truncated_file_is_named(clips: Path, kept_bytes: int, message: str) -> None:
     path = clips / "0_theo_0.wav"
@@ -109,12 +109,12 @@ def test_a_truncated_file_is_named(clips: Path, kept_bytes: int, message: str) -
         load_clips(clips)
 
 
-def test_what_is_no_sound_or_has_no_digit_is_named(clips: Path) -> None:
+def test_a_file_without_sound_or_digit_is_named(clips: Path) -> None:
     (clips / "1_theo_0.wav").write_text("<html>not found</html>")
     with pytest.raises(UserMistake, match=r"1_theo_0\.wav is not a PCM wav file"):
         load_clips(clips)
     (clips / "1_theo_0.wav").rename(clips / "intro.wav")
-    with pytest.raises(UserMistake, match=r"intro\.wav: a clip is called DIGIT_SPEAKER_INDEX"):
+    with pytest.raises(UserMistake, match=r"intro\.wav: .*DIGIT_SPEAKER_INDEX"):
         load_clips(clips)
 
 
@@ -128,7 +128,7 @@ def test_import_copies_the_clips_and_may_be_repeated(clips: Path, tmp_path: Path
     np.testing.assert_array_equal(load_clips(target)[0], load_clips(clips)[0])
 
 
-def test_a_later_import_replaces_the_former(clips: Path, tmp_path: Path) -> None:
+def test_a_second_import_replaces_the_first(clips: Path, tmp_path: Path) -> None:
     target = tmp_path / "datasets" / "spoken-digits"
     import_clips(clips, target)
     (clips / "0_lucas_0.wav").unlink()
@@ -141,11 +141,11 @@ def test_a_later_import_replaces_the_former(clips: Path, tmp_path: Path) -> None
 def test_a_failed_import_leaves_nothing_behind(clips: Path, tmp_path: Path) -> None:
     target = tmp_path / "datasets" / "spoken-digits"
     import_clips(clips, target)
-    kept = sorted(path.name for path in target.iterdir())
+    names = sorted(path.name for path in target.iterdir())
     write_wav(clips / "9_zoe_0.wav", rate=16_000)
     with pytest.raises(UserMistake, match="9_zoe_0"):
         import_clips(clips, target)
-    assert sorted(path.name for path in target.iterdir()) == kept
+    assert sorted(path.name for path in target.iterdir()) == names
     assert [path.name for path in target.parent.iterdir()] == ["spoken-digits"]
 
 
@@ -158,7 +158,7 @@ def test_a_home_that_cannot_be_written_is_named(clips: Path, tmp_path: Path) -> 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A directory and the address at which it is served."""
+    """Serve a directory over HTTP; yield it and its address."""
     directory = tmp_path / "served"
     directory.mkdir()
 
@@ -188,44 +188,48 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def write_release(archive: Path, clips: Path) -> None:
-    """As GitHub packs it, with what a hostile archive could hold besides."""
+    """Write a release as GitHub packs it, plus the members of a hostile archive."""
     with tarfile.open(archive, "w:gz") as tar:
         for path in sorted(clips.glob("*.wav")):
             tar.add(path, f"free-spoken-digit-dataset-1.0.10/recordings/{path.name}")
         for name in ("README.md", "recordings/notes.txt", "elsewhere/5_theo_1.wav"):
             tar.addfile(tarfile.TarInfo(f"free-spoken-digit-dataset-1.0.10/{name}"))
-        climbing = tarfile.TarInfo("../../../recordings/../escaped.wav")
-        climbing.size = 4
-        tar.addfile(climbing, io.BytesIO(b"RIFF"))
+        escaping = tarfile.TarInfo("../../../recordings/../escaped.wav")
+        escaping.size = 4
+        tar.addfile(escaping, io.BytesIO(b"RIFF"))
         link = tarfile.TarInfo("free-spoken-digit-dataset-1.0.10/recordings/6_theo_1.wav")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         tar.addfile(link)
 
 
 def checksum(clips: Path) -> str:
-    """As `sha256sum *.wav | sha256sum` has it."""
-    listed = "".join(
+    """Return the result of `sha256sum *.wav | sha256sum`."""
+    listing = "".join(
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
         for path in sorted(clips.glob("*.wav"))
     )
-    return hashlib.sha256(listed.encode()).hexdigest()
+    return hashlib.sha256(listing.encode()).hexdigest()
 
 
 @pytest.mark.skipif(not REAL_CLIPS.is_dir(), reason="the dataset is not here")
-def test_the_release_is_known_by_its_clips() -> None:
+def test_the_checksum_matches_the_release() -> None:
     assert checksum(REAL_CLIPS / "recordings") == RELEASE_SHA256
 
 
-def test_fetch_takes_only_the_recordings(
+def test_fetch_extracts_only_the_recordings(
     clips: Path, served: tuple[Path, str], tmp_path: Path
 ) -> None:
     directory, address = served
     write_release(directory / "release.tar.gz", clips)
     target = tmp_path / "datasets" / "spoken-digits"
-    seen: list[tuple[int, int | None]] = []
+    progress: list[tuple[int, int | None]] = []
     url = f"{address}/release.tar.gz"
     count = fetch_clips(
-        target, lambda *at: seen.append(at), url=url, schemes=("http",), sha256=checksum(clips)
+        target,
+        lambda *args: progress.append(args),
+        url=url,
+        schemes=("http",),
+        sha256=checksum(clips),
     )
     assert count == 10
     fetched = {path.name: path.read_bytes() for path in target.iterdir()}
@@ -233,27 +237,27 @@ def test_fetch_takes_only_the_recordings(
     assert [path.name for path in target.parent.iterdir()] == ["spoken-digits"]
     assert not list(tmp_path.rglob("escaped.wav"))
     size = (directory / "release.tar.gz").stat().st_size
-    assert seen[-1] == (size, size)
+    assert progress[-1] == (size, size)
 
 
-def test_a_failed_download_says_what_to_do_and_leaves_nothing(
+def test_a_failed_download_names_the_fix_and_leaves_nothing(
     clips: Path, served: tuple[Path, str], tmp_path: Path
 ) -> None:
     directory, address = served
     write_release(directory / "release.tar.gz", clips)
-    whole = (directory / "release.tar.gz").read_bytes()
-    (directory / "damaged.tar.gz").write_bytes(whole[: len(whole) // 2])
+    content = (directory / "release.tar.gz").read_bytes()
+    (directory / "damaged.tar.gz").write_bytes(content[: len(content) // 2])
     (directory / "page.tar.gz").write_text("<html>")
     target = tmp_path / "datasets" / "spoken-digits"
     for name, reason in (
         ("missing.tar.gz", "404"),
-        ("cut.tar.gz", "only .* bytes came"),
+        ("cut.tar.gz", r"\d+ of \d+ bytes"),
         ("damaged.tar.gz", "the archive is damaged"),
         ("page.tar.gz", "the archive is damaged"),
     ):
         with pytest.raises(GpuyardError, match=f"{reason}.*import the directory"):
             fetch_clips(target, url=f"{address}/{name}", schemes=("http",))
-    with pytest.raises(GpuyardError, match="can't be fetched"):
+    with pytest.raises(GpuyardError, match=r"127\.0\.0\.1:1"):
         fetch_clips(target, url="http://127.0.0.1:1/x.tar.gz", schemes=("http",))
     assert not list(target.parent.iterdir())
 

@@ -1,4 +1,4 @@
-"""Images from a folder and from an archive, as a workload reads them."""
+"""Datasets of images from a folder and from an archive."""
 
 import io
 import shutil
@@ -17,19 +17,19 @@ from gpuyard.workloads.samples import build_batches
 Image = pytest.importorskip("PIL.Image")
 
 
-def png(colour: tuple[int, int, int]) -> bytes:
+def create_png(color: tuple[int, int, int]) -> bytes:
     content = io.BytesIO()
-    Image.new("RGB", (6, 4), colour).save(content, "PNG")
+    Image.new("RGB", (6, 4), color).save(content, "PNG")
     return content.getvalue()
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for label, colour in (("cat", (255, 0, 0)), ("dog", (0, 0, 255))):
+    for label, color in (("cat", (255, 0, 0)), ("dog", (0, 0, 255))):
         directory = tmp_path / "images" / label
         directory.mkdir(parents=True)
         for index in range(3):
-            (directory / f"{index}.png").write_bytes(png(colour))
+            (directory / f"{index}.png").write_bytes(create_png(color))
         (directory / "notes.txt").write_text("no image")
     return tmp_path / "images"
 
@@ -38,8 +38,8 @@ def folder(tmp_path: Path) -> Path:
 def archive(tmp_path: Path) -> Path:
     path = tmp_path / "train-0.tar"
     with tarfile.open(path, "w") as tar:
-        for index, colour in enumerate([(255, 0, 0), (0, 255, 0)]):
-            for suffix, content in (("png", png(colour)), ("cls", str(7 + index).encode())):
+        for index, color in enumerate([(255, 0, 0), (0, 255, 0)]):
+            for suffix, content in (("png", create_png(color)), ("cls", str(7 + index).encode())):
                 member = tarfile.TarInfo(f"a/{index:03d}.{suffix}")
                 member.size = len(content)
                 tar.addfile(member, io.BytesIO(content))
@@ -65,7 +65,7 @@ def test_an_archive_pairs_images_and_classes(archive: Path) -> None:
     assert len(find_images(str(archive.parent), (1, 4, 6))) == 2
 
 
-def test_a_workload_trains_on_them(folder: Path) -> None:
+def test_a_workload_trains_on_images_from_a_folder(folder: Path) -> None:
     workload = Workload(
         name="w",
         model="tests.workloads.test_disk_images:model",
@@ -78,7 +78,7 @@ def test_a_workload_trains_on_them(folder: Path) -> None:
     assert target.dtype == torch.int64
     (folder / "owl").mkdir()
     shutil.copy(folder / "dog" / "0.png", folder / "owl")
-    with pytest.raises(UserMistake, match=r"has classes up to 2, counted from 0"):
+    with pytest.raises(UserMistake, match=r"classes 0 to 2"):
         next(build_batches(workload, build_task(workload), batch=4))
 
 
@@ -86,7 +86,7 @@ def model() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 2))
 
 
-def test_mistakes_are_sentences(folder: Path, tmp_path: Path) -> None:
+def test_errors_name_the_problem(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserMistake, match="neither a directory nor a file"):
         find_images("./nothing", (3, 8, 8))
     with pytest.raises(UserMistake, match=r"expected \[3, height, width\]"):
@@ -98,7 +98,7 @@ def test_mistakes_are_sentences(folder: Path, tmp_path: Path) -> None:
         find_images(str(folder / "cat"), (3, 8, 8))
 
 
-def test_paths_are_told_from_names() -> None:
+def test_paths_are_distinguished_from_names() -> None:
     assert is_on_disk("./images")
     assert is_on_disk("train.tar")
     assert not is_on_disk("my_data:train")

@@ -1,4 +1,4 @@
-"""A language model of one's own needs its tokens and `target: next-token`, and nothing else."""
+"""A workload with your own language model needs only its tokens and `target: next-token`."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.errors import SpecError
-from gpuyard.workloads import profile_of
+from gpuyard.workloads import profile_model
 from gpuyard.workloads.resolve import build_task
 from tests.conftest import MACHINE, ROOT, Cli
 
@@ -47,7 +47,7 @@ def write(directory: Path, module: str, returned: str = LOGITS) -> Path:
         ("object_lm", f"__import__('types').SimpleNamespace(logits={LOGITS})"),
     ],
 )
-def test_it_is_trained_on_every_next_token(
+def test_the_model_is_trained_on_every_next_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, returned: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -58,80 +58,79 @@ def test_it_is_trained_on_every_next_token(
     assert (tokens[:, 1:] == target[:, :-1]).all()
     loss = task.loss(task.model(tokens), target)
     assert 1.5 < float(loss.detach()) < 4  # ln 11 is 2.4
-    assert profile_of(workload).sample == "sequence of 6 tokens"
+    assert profile_model(workload).sample == "sequence of 6 tokens"
 
 
-def test_a_model_that_returns_only_the_last_token_is_told_what_is_needed(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_an_error_names_the_required_shape_of_the_logits(cli: Cli, tmp_path: Path) -> None:
     path = write(tmp_path, "last_lm", f"({LOGITS})[:, -1:]")
-    done = cli("predict", str(path), "--on", "t4", cwd=tmp_path, status=2)
-    assert "last_lm:make returned [2, 1, 11] for [2, 6] tokens" in done.stderr
-    assert "needs the logits of every token, [2, 6, 11]" in done.stderr
+    completed = cli("predict", str(path), "--on", "t4", cwd=tmp_path, status=2)
+    for fragment in ("last_lm:make", "[2, 1, 11]", "[2, 6]", "[2, 6, 11]"):
+        assert fragment in completed.stderr
 
 
 @pytest.mark.parametrize(
-    ("wrong", "sentence"),
+    ("change", "message"),
     [
         (("below: 11", "dtype: float32"), "target: next-token needs tokens as input"),
         (("[6]", "[6, 6]"), "target: next-token needs tokens as input"),
         (("next-token", "next-word"), "target: expected next-token, got 'next-word'"),
     ],
 )
-def test_what_is_not_tokens_is_refused(
-    tmp_path: Path, wrong: tuple[str, str], sentence: str
+def test_other_inputs_than_tokens_are_refused(
+    tmp_path: Path, change: tuple[str, str], message: str
 ) -> None:
     path = write(tmp_path, "wrong_lm")
-    path.write_text(path.read_text().replace(*wrong))
-    with pytest.raises(SpecError, match=sentence):
+    path.write_text(path.read_text().replace(*change))
+    with pytest.raises(SpecError, match=message):
         read_workload(str(path))
 
 
-def test_one_without_an_input_is_told_of_tokens(cli: Cli, tmp_path: Path) -> None:
+def test_a_workload_without_input_gets_an_example_with_tokens(cli: Cli, tmp_path: Path) -> None:
     path = write(tmp_path, "bare_lm")
     path.write_text("".join(x for x in path.read_text().splitlines(True) if "input" not in x))
-    done = cli("predict", str(path), "--on", "t4", cwd=tmp_path, status=2)
-    assert "needs 'input', like: input: {shape: [256], below: 50257} and target: next-token" in " ".join(done.stderr.split())  # fmt: skip
-    assert "224" not in done.stderr
+    completed = cli("predict", str(path), "--on", "t4", cwd=tmp_path, status=2)
+    assert "input: {shape: [256], below: 50257}" in " ".join(completed.stderr.split())
+    assert "224" not in completed.stderr
 
 
 def test_the_example_is_predicted_at_the_first_try(cli: Cli) -> None:
     example = "examples/gpt.workload.yaml"
-    done = cli("predict", example, "--on", "8xa100-sxm4-80gb", "--json", cwd=ROOT)
-    document = json.loads(done.stdout)
+    completed = cli("predict", example, "--on", "8xa100-sxm4-80gb", "--json", cwd=ROOT)
+    document = json.loads(completed.stdout)
     assert all(p["fits"] for p in document["predictions"])
 
 
 @MACHINE
-def test_modules_beside_the_spec_are_found_by_ranks_too(
+def test_ranks_import_modules_from_the_directory_of_the_spec(
     gpuyard_process: Cli, tmp_path: Path
 ) -> None:
     models = tmp_path / "models"
     models.mkdir()
     write(models, "beside_lm")
-    done = gpuyard_process(
+    completed = gpuyard_process(
         "bench", "train", "models/beside_lm.workload.yaml", "--workers", "2", "--time-per-point", "0.2 s",
         "--json", cwd=tmp_path,
     )  # fmt: skip
-    (measured,) = json.loads(done.stdout)
+    (measured,) = json.loads(completed.stdout)
     assert measured["profile"]["sample"] == "sequence of 6 tokens"
 
 
-def test_nothing_beside_a_spec_takes_the_place_of_what_is_installed(
+def test_modules_next_to_a_spec_do_not_shadow_installed_ones(
     gpuyard_process: Cli, tmp_path: Path
 ) -> None:
     models = tmp_path / "models"
     models.mkdir()
     path = write(models, "own_lm")
     for name in ("torch", "json", "numpy"):
-        (models / f"{name}.py").write_text("raise SystemExit('taken over')\n")
+        (models / f"{name}.py").write_text("raise SystemExit('shadowed')\n")
     gpuyard_process("predict", str(path), "--on", "t4", cwd=tmp_path)
 
 
-def test_a_module_that_is_nowhere_is_told_with_all_places(cli: Cli, tmp_path: Path) -> None:
+def test_an_error_lists_all_places_that_were_searched(cli: Cli, tmp_path: Path) -> None:
     models = tmp_path / "models"
     models.mkdir()
     path = write(models, "gone_lm")
     (models / "gone_lm.py").unlink()
-    done = cli("predict", str(path), "--on", "t4", cwd=tmp_path, status=2)
-    assert f"among the installed packages, in {tmp_path} and in {models}" in done.stderr
+    completed = cli("predict", str(path), "--on", "t4", cwd=tmp_path, status=2)
+    for place in ("installed packages", f"{tmp_path} ", str(models)):
+        assert place in completed.stderr

@@ -1,4 +1,4 @@
-"""The profiles that ship are current, and complete."""
+"""The profiles in the catalog are current and complete."""
 
 import importlib.util
 from pathlib import Path
@@ -29,8 +29,8 @@ def test_every_built_in_model_has_a_profile() -> None:
 @pytest.mark.parametrize(
     "model", ["alexnet", "resnet18", "bert-base", "spoken-digits-linear", "spoken-digits-conv"]
 )
-def test_the_profile_is_what_the_profiler_measures(script: ModuleType, model: str) -> None:
-    assert models().get(model) == script.profile(model)
+def test_the_profiler_reproduces_the_profile(script: ModuleType, model: str) -> None:
+    assert models().get(model) == script.profile_model(model)
 
 
 def test_gradients_and_flops_of_all_layers_add_up() -> None:
@@ -40,6 +40,6 @@ def test_gradients_and_flops_of_all_layers_add_up() -> None:
         assert profile.activation_bytes > profile.input_bytes / 4
 
 
-def test_a_misspelt_model_is_told_the_closest() -> None:
+def test_a_misspelled_model_gets_the_closest_name() -> None:
     with pytest.raises(UnknownName, match="did you mean 'resnet50'"):
         models().get("resnet-50")

@@ -1,4 +1,4 @@
-"""The profiler's numbers against ones worked out by hand."""
+"""The profiler's results against values calculated by hand."""
 
 import importlib
 import math
@@ -16,7 +16,7 @@ from gpuyard.workloads.task import Task
 from gpuyard.workloads.zoo import MODELS, gpt2
 
 LINEAR_FLOPS = 2 * (12_000 * 1000 + 1000 * 100 + 100 * 10 + 10 * 10)
-# Every output of a convolution takes one multiply-add for each input channel and kernel position.
+# every output of a convolution needs one multiply-add for each input channel and kernel position.
 CONV_FLOPS = 2 * (
     50 * 12_001 * 1 * 200 + 30 * 3_001 * 50 * 100 + 10 * 1_001 * 30 * 50 + 2000 * 100 + 100 * 10
 )
@@ -29,8 +29,8 @@ def profile(model: str) -> ModelProfile:
     return profile_task(task, id=model, name=model)
 
 
-def regression(model: nn.Module, *shape: int) -> Task:
-    """Push the mean of all outputs to zero."""
+def create_regression(model: nn.Module, *shape: int) -> Task:
+    """Create a task that trains the mean of all outputs toward zero."""
 
     def batch(n: int) -> tuple[tuple[Tensor, ...], Tensor]:
         return (torch.randn(n, *shape),), torch.zeros(())
@@ -64,7 +64,9 @@ def test_flops_of_convolutions() -> None:
         ("vit-b-16", 17.56),
     ],
 )
-def test_flops_of_image_models_are_those_published(model: str, giga_multiply_adds: float) -> None:
+def test_flops_of_image_models_match_published_values(
+    model: str, giga_multiply_adds: float
+) -> None:
     assert profile(model).forward_flops / 2e9 == pytest.approx(giga_multiply_adds, rel=0.001)
 
 
@@ -91,7 +93,7 @@ def test_flops_of_gnmt_follow_the_formula() -> None:
 
 
 @pytest.mark.parametrize("recurrent", [nn.LSTM, nn.GRU, nn.RNN])
-def test_recurrent_layers_are_counted_alike_on_every_device(
+def test_recurrent_layers_have_the_same_flops_on_every_device(
     recurrent: type[nn.LSTM | nn.GRU | nn.RNN],
 ) -> None:
     class LastState(nn.Module):
@@ -104,11 +106,11 @@ def test_recurrent_layers_are_counted_alike_on_every_device(
             return states
 
     gates = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}[recurrent]
-    by_hand = 2 * 5 * 2 * gates * 16 * ((8 + 16) + (32 + 16))
+    expected = 2 * 5 * 2 * gates * 16 * ((8 + 16) + (32 + 16))
     for device in ("meta", "cpu"):
         with torch.device(device):
-            task = regression(LastState(), 5, 8)
-        assert profile_task(task, id="x", name="x").forward_flops == by_hand, device
+            task = create_regression(LastState(), 5, 8)
+        assert profile_task(task, id="x", name="x").forward_flops == expected, device
 
 
 def test_cudnn_lstm_formula_agrees_with_the_sum_over_its_weights() -> None:
@@ -117,8 +119,8 @@ def test_cudnn_lstm_formula_agrees_with_the_sum_over_its_weights() -> None:
     assert formula([5, 3, 8], weights, 4, None) == 2 * 5 * 3 * (64 * 8 + 64 * 16)
 
 
-class Attend(nn.Module):
-    """One projection and grouped attention with itself."""
+class Attention(nn.Module):
+    """One projection and grouped self-attention."""
 
     def __init__(self, masked: bool) -> None:
         super().__init__()
@@ -138,7 +140,7 @@ class Attend(nn.Module):
 @pytest.mark.parametrize("device", ["meta", "cpu"])
 def test_attention_is_counted_on_every_device(device: str, masked: bool) -> None:
     with torch.device(device):
-        task = regression(Attend(masked), 16, 64)
+        task = create_regression(Attention(masked), 16, 64)
     measured = profile_task(task, id="x", name="x")
     assert measured.forward_flops == 2 * 16 * 64 * 128 + 2 * 2 * 4 * 16 * 16 * 32
 
@@ -171,12 +173,14 @@ def test_gradients_of_the_last_layer_come_first() -> None:
 def test_a_tied_embedding_is_ready_only_at_the_end() -> None:
     layers = profile("gpt2").layers
     assert layers[0].name == "norm"
-    assert layers[0].forward_flops == 2 * 1024 * 768 * 50_257  # the output layer's, done by then
+    assert (
+        layers[0].forward_flops == 2 * 1024 * 768 * 50_257
+    )  # of the output layer, which is done by then
     assert {layer.name for layer in layers[-2:]} == {"words", "positions"}
 
 
 class Tied(nn.Module):
-    """Two modules with one weight, as others write language models."""
+    """Two modules that share one weight, as in some language models."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,7 +195,7 @@ class Tied(nn.Module):
 
 
 def test_tied_modules_are_one_layer() -> None:
-    measured = profile_task(regression(Tied(), 8), id="x", name="x")
+    measured = profile_task(create_regression(Tied(), 8), id="x", name="x")
     assert measured.parameters == 128
     assert [(layer.name, layer.parameters) for layer in measured.layers] == [
         ("middle", 64),
@@ -203,44 +207,46 @@ def test_tied_modules_are_one_layer() -> None:
 def test_frozen_layers_send_no_gradients() -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
     model[0].requires_grad_(False)
-    measured = profile_task(regression(model, 8), id="x", name="x")
+    measured = profile_task(create_regression(model, 8), id="x", name="x")
     assert measured.parameters == 8 * 9 + 4 * 9
     assert [layer.name for layer in measured.layers] == ["1"]
     assert measured.gradient_bytes == 4 * 4 * 9
     assert measured.forward_flops == 2 * (64 + 32)
     model.requires_grad_(False)
     with pytest.raises(UserMistake, match="dense has no parameters to train"):
-        profile_task(regression(model, 8), id="dense", name="dense")
+        profile_task(create_regression(model, 8), id="dense", name="dense")
 
 
 @pytest.mark.parametrize("device", ["meta", "cpu"])
 def test_activation_bytes_by_hand(device: str) -> None:
     with torch.device(device):
-        task = regression(nn.Sequential(nn.Linear(100, 50), nn.ReLU(), nn.Linear(50, 10)), 100)
+        task = create_regression(
+            nn.Sequential(nn.Linear(100, 50), nn.ReLU(), nn.Linear(50, 10)), 100
+        )
     measured = profile_task(task, id="x", name="x")
-    # The first layer keeps its input; ReLU its output, which is the last layer's input as well.
+    # the first layer keeps its input; ReLU keeps its output, which is also the last layer's input
     assert measured.activation_bytes == 4 * (100 + 50)
     assert measured.input_bytes == 4 * 100
 
 
-def test_batch_normalization_statistics_are_no_samples_share() -> None:
+def test_batch_normalization_statistics_do_not_grow_with_samples() -> None:
     model = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8))
-    measured = profile_task(regression(model, 3, 10, 10), id="x", name="x")
+    measured = profile_task(create_regression(model, 3, 10, 10), id="x", name="x")
     assert measured.activation_bytes == 4 * (3 * 10 * 10 + 8 * 8 * 8)
 
 
-def test_profiling_leaves_the_task_as_it_was() -> None:
-    task = regression(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout()), 8)
+def test_profiling_does_not_change_the_task() -> None:
+    task = create_regression(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout()), 8)
     task.model.eval()
     weight = task.model.get_parameter("0.weight")
     weight.grad = torch.full_like(weight, math.pi)
     before = {name: value.clone() for name, value in task.model.state_dict().items()}
-    random = torch.get_rng_state()
+    rng_state = torch.get_rng_state()
     profile_task(task, id="x", name="x")
     assert not any(module.training for module in task.model.modules())
     assert weight.grad is not None
     assert torch.equal(weight.grad, torch.full_like(weight, math.pi))
     assert task.model.get_parameter("0.bias").grad is None
-    assert torch.equal(random, torch.get_rng_state())
+    assert torch.equal(rng_state, torch.get_rng_state())
     for name, value in task.model.state_dict().items():
         assert torch.equal(value, before[name]), name

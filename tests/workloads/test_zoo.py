@@ -1,4 +1,4 @@
-"""The built-in models are the published ones, to the parameter, and they learn."""
+"""The built-in models have exactly the published number of parameters, and they learn."""
 
 import importlib
 import subprocess
@@ -23,7 +23,7 @@ PUBLISHED_PARAMETERS = {
     "resnet101": 44_549_160,
     "resnet152": 60_192_808,
     "inception-v3": 27_161_264,
-    # The published encoder, less the pooler (width² + width), plus the span head (2·width + 2).
+    # the published encoder, minus the pooler (width² + width), plus the span head (2·width + 2)
     "bert-base": 109_482_240 - 768 * 769 + 2 * 769,
     "bert-large": 335_141_888 - 1024 * 1025 + 2 * 1025,
     "gnmt": 160_671_297,
@@ -52,7 +52,7 @@ def test_every_model_has_a_published_size() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_parameters_are_those_published(model: str) -> None:
+def test_parameters_match_published_counts(model: str) -> None:
     module, factory = MODELS[model].split(":")
     with torch.device("meta"):
         task: Task = getattr(importlib.import_module(module), factory)()
@@ -91,7 +91,7 @@ def test_spoken_digit_convolution_has_the_founding_shapes() -> None:
     ]
 
 
-def test_both_spoken_digit_models_take_the_same_clips() -> None:
+def test_both_spoken_digit_models_accept_the_same_clips() -> None:
     linear, conv = spoken_digits.linear(), spoken_digits.conv()
     (clips,), digits = linear.batch(3)
     assert clips.shape == (3, 12_000)
@@ -170,7 +170,7 @@ def test_one_step_gives_every_parameter_a_gradient(
         assert parameter.grad.isfinite().all(), name
 
 
-def test_gpt2_does_not_see_later_tokens() -> None:
+def test_gpt2_ignores_later_tokens() -> None:
     task = tiny_gpt2()
     (tokens,), _ = task.batch(1)
     changed = tokens.clone()
@@ -181,7 +181,7 @@ def test_gpt2_does_not_see_later_tokens() -> None:
     assert not torch.allclose(before[:, 10:], after[:, 10:])
 
 
-def test_ssd_reads_every_box_of_the_paper() -> None:
+def test_ssd_has_every_box_of_the_paper() -> None:
     with torch.device("meta"):
         task = ssd.ssd300()
         offsets, logits = task.model(*task.batch(2)[0])
@@ -189,9 +189,9 @@ def test_ssd_reads_every_box_of_the_paper() -> None:
     assert logits.shape == (2, 8732, 81)
 
 
-def test_ssd_loss_takes_three_hardest_negatives_a_positive() -> None:
+def test_ssd_loss_uses_the_three_hardest_negatives_per_positive() -> None:
     logits = torch.zeros(1, 10, 81)
-    logits[0, :, 0] = torch.arange(10.0)  # box 0 is the least sure that there is nothing
+    logits[0, :, 0] = torch.arange(10.0)  # box 0 is the least certain of background
     target = torch.zeros(1, 10, 5)
     target[0, 9, 4] = 7
     offsets = torch.zeros(1, 10, 4)

@@ -1,8 +1,8 @@
-"""Facts about hardware and what it costs, each with its source and date."""
+"""Facts about hardware, models, and prices, each with its source and date."""
 
 from gpuyard.catalog.hardware import Gpu, Link, Machine, gpus, links, machines
 from gpuyard.catalog.models import LayerProfile, ModelProfile, models
-from gpuyard.catalog.prices import Price, past_prices, price_named, prices
+from gpuyard.catalog.prices import Price, find_price, past_prices, prices
 from gpuyard.catalog.tables import FactTable
 
 __all__ = [
@@ -13,11 +13,11 @@ __all__ = [
     "Machine",
     "ModelProfile",
     "Price",
+    "find_price",
     "gpus",
     "links",
     "machines",
     "models",
     "past_prices",
-    "price_named",
     "prices",
 ]

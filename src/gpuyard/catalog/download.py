@@ -1,4 +1,4 @@
-"""A file from an http(s) address: whole, of the length that the server says, and no larger than it can be meant to be."""
+"""Download a file over http(s), and check that it is complete and no larger than a limit."""
 
 import http.client
 import urllib.error
@@ -6,69 +6,74 @@ import urllib.parse
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
-from gpuyard.errors import GpuyardError, UserMistake, quoted
-from gpuyard.web_client import opener
+from gpuyard.errors import GpuyardError, UserMistake, quote
+from gpuyard.web_client import build_opener, call_within
 
 _TIMEOUT_SECONDS = 30
 _CHUNK_BYTES = 1 << 18
 
-Received = Callable[[int, int | None], None]
-"""Called with the bytes that have come so far and all that will, where the server says."""
+OnProgress = Callable[[int, int | None], None]
+"""A callback with the number of bytes received and the total, which is None if unknown."""
 
 
 def download(
     address: str,
     file: BinaryIO,
     *,
-    most_bytes: int,
+    max_bytes: int,
+    max_seconds: float,
     schemes: Sequence[str] = ("http", "https"),
-    received: Received = lambda _received, _total: None,
+    on_progress: OnProgress = lambda _received, _total: None,
 ) -> None:
-    """Write what is there into the file. What is cut off, too large or not to be had is a sentence."""
+    """Write the content at the address to the file. Raise if it is incomplete, too large, too slow, or unreachable."""
     _check_scheme(address, schemes)
+
+    def receive() -> None:
+        with build_opener(redirects=True).open(address, timeout=_TIMEOUT_SECONDS) as response:
+            _check_scheme(response.geturl(), schemes)
+            _receive(response, file, address, max_bytes, on_progress)
+
     try:
-        with opener(redirects=True).open(address, timeout=_TIMEOUT_SECONDS) as answer:
-            _check_scheme(answer.geturl(), schemes)
-            _receive(answer, file, address, most_bytes, received)
-    except urllib.error.HTTPError as refused:
-        refused.close()
-        raise GpuyardError(f"{address}: the server says {refused.code} {refused.reason}") from None
+        call_within(max_seconds, receive)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise GpuyardError(f"{address}: the server replied {error.code} {error.reason}") from None
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise GpuyardError(f"{address}: can't be fetched: {reason}") from None
+        raise GpuyardError(f"{address}: cannot be downloaded: {reason}") from None
 
 
 def _receive(
-    answer: Any, file: BinaryIO, address: str, most_bytes: int, received: Received
+    response: Any, file: BinaryIO, address: str, max_bytes: int, on_progress: OnProgress
 ) -> None:
-    total = _length(answer, address)
-    too_large = UserMistake(f"{address}: larger than {most_bytes // 1_000_000} MB")
-    if total is not None and total > most_bytes:
+    total = _get_length(response, address)
+    too_large = UserMistake(f"{address}: larger than {max_bytes // 1_000_000} MB")
+    if total is not None and total > max_bytes:
         raise too_large
     count = 0
-    while chunk := answer.read(_CHUNK_BYTES):
+    while chunk := response.read(_CHUNK_BYTES):
         count += len(chunk)
-        if count > most_bytes:
+        if count > max_bytes:
             raise too_large
         file.write(chunk)
-        received(count, total)
+        on_progress(count, total)
     if total is not None and count != total:
-        raise GpuyardError(f"{address}: only {count} of {total} bytes came; try again")
+        raise GpuyardError(f"{address}: received only {count} of {total} bytes; try again")
 
 
-def _length(answer: Any, address: str) -> int | None:
-    """As the server says it; None where the end of each piece is marked, so that a missing one is noticed."""
-    said = answer.headers.get("Content-Length")
-    if said is not None and said.isascii() and said.isdecimal() and len(said) < 16:
-        return int(said)
-    if said is not None:
+def _get_length(response: Any, address: str) -> int | None:
+    """Return the length from the server, or None with chunked transfer, where a missing chunk is an error."""
+    length = response.headers.get("Content-Length")
+    if length is not None and length.isascii() and length.isdecimal() and len(length) < 16:
+        return int(length)
+    if length is not None:
         raise GpuyardError(
-            f"{address}: the server says that its length is {quoted(said)}, expected a number of bytes"
+            f"{address}: the server's Content-Length is {quote(length)}, expected a number of bytes"
         )
-    if "chunked" in answer.headers.get("Transfer-Encoding", "").lower():
+    if "chunked" in response.headers.get("Transfer-Encoding", "").lower():
         return None
     raise GpuyardError(
-        f"{address}: the server does not say how long it is, so that a part could be taken for all of it; "
+        f"{address}: the server does not report the length, so gpuyard could not detect an incomplete download; "
         "download it another way and name the file"
     )
 
@@ -77,6 +82,6 @@ def _check_scheme(address: str, schemes: Sequence[str]) -> None:
     try:
         scheme = urllib.parse.urlsplit(address).scheme.lower()
     except ValueError as error:
-        raise UserMistake(f"{address}: this is no address: {error}") from None
+        raise UserMistake(f"{address}: this is not an address: {error}") from None
     if scheme not in schemes:
         raise UserMistake(f"{address}: expected an {' or '.join(schemes)} address, got {scheme!r}")

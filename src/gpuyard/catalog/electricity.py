@@ -1,4 +1,4 @@
-"""What electricity costs businesses, by country and for some regions, and which price an answer uses."""
+"""Business electricity prices by country and region, and the choice of the price for an answer."""
 
 import functools
 from dataclasses import asdict, dataclass
@@ -9,16 +9,16 @@ from pydantic import Field
 from gpuyard.catalog.tables import Fact, FactTable, read_csv
 
 DEFAULT_COUNTRY = "US"
-"""Where nobody says where machines stand; every answer that uses it says so."""
+"""The country if none is given; every answer that uses this default says so."""
 
 
 class ElectricityPrice(Fact):
-    """One published price, named by the code of its country or region (ISO 3166)."""
+    """A published price, with the code of its country or region (ISO 3166) as id."""
 
     name: str
     usd_per_kwh: float = Field(gt=0)
     customers: str
-    """Whose price it is: large ones pay less."""
+    """The customers who pay this price; large ones pay less."""
     period: str
     note: str = ""
 
@@ -30,16 +30,16 @@ def electricity_prices() -> FactTable[ElectricityPrice]:
     )
 
 
-def place_code(text: str) -> str:
-    """The code of a country or region whose price is known, by that, by its name, or as people call it."""
-    named = {row.name.lower(): row.id for row in electricity_prices()} | {"uk": "GB", "usa": "US"}
+def find_place_code(text: str) -> str:
+    """Return the code of a country or region with a price, given its code or name."""
+    codes = {row.name.lower(): row.id for row in electricity_prices()} | {"uk": "GB", "usa": "US"}
     code = text.upper() if text.upper() in electricity_prices() else text
-    return electricity_prices().get(named.get(text.lower(), code)).id
+    return electricity_prices().get(codes.get(text.lower(), code)).id
 
 
 @dataclass(frozen=True)
 class Tariff:
-    """The price of electricity that an answer uses; `place` is None where the user gave the price."""
+    """The electricity price that an answer uses; `place` is None if the user gave the price."""
 
     usd_per_kwh: float
     place: str | None = None
@@ -56,29 +56,33 @@ class Tariff:
         return asdict(self)
 
 
-def tariff_of(given: float | None, place: str | None, ask_for: str) -> Tariff:
-    """The user's own price, else that of a country or region, else the default's; `ask_for` says what would
-    replace the default."""
-    if given is not None:
-        return Tariff(given)
-    known = place is not None and place in electricity_prices()
-    row = electricity_prices().get(place if place is not None and known else DEFAULT_COUNTRY)
+def select_tariff(usd_per_kwh: float | None, place: str | None, option: str) -> Tariff:
+    """Return the user's own price, otherwise that of the country or region, otherwise the default country's.
+
+    `option` names the option or key that replaces the default.
+    """
+    if usd_per_kwh is not None:
+        return Tariff(usd_per_kwh)
+    has_price = place is not None and place in electricity_prices()
+    row = electricity_prices().get(place if place is not None and has_price else DEFAULT_COUNTRY)
     words = f"{row.name}, {row.customers}, {row.period} ({row.source})"
-    if not known:
+    if not has_price:
         why = "no country is given" if place is None else f"no price is known for {place}"
-        words = f"the default, as {why} (give {ask_for}): {words}"
-    return Tariff(row.usd_per_kwh, row.id, row.date.isoformat(), row.source, not known, words)
+        words = f"the default, as {why} (give {option}): {words}"
+    return Tariff(row.usd_per_kwh, row.id, row.date.isoformat(), row.source, not has_price, words)
 
 
-def counted_tariff(
-    watts: float, given: float, place: str | None, ask_for: tuple[str, str]
+def price_electricity(
+    watts: float, usd_per_kwh: float, place: str | None, options: tuple[str, str]
 ) -> tuple[float, str]:
-    """What a kWh costs where power is counted only if somebody gives it, and the sentence that says so.
-    `ask_for` names what is asked for: the power, and where the price is from."""
-    power, price = ask_for
+    """Return the price per kWh and a sentence about it; electricity counts only if power and price are given.
+
+    `options` names the options for the power and for the price.
+    """
+    power_option, price_option = options
     if not watts:
-        return 0.0, f"Electricity is not counted: give {power}."
-    if not given and place is None:
-        return 0.0, f"Electricity is not counted: give {price}."
-    tariff = tariff_of(given or None, place, price)
+        return 0.0, f"Electricity is not counted: give {power_option}."
+    if not usd_per_kwh and place is None:
+        return 0.0, f"Electricity is not counted: give {price_option}."
+    tariff = select_tariff(usd_per_kwh or None, place, price_option)
     return tariff.usd_per_kwh, tariff.sentence

@@ -1,5 +1,4 @@
-"""What stands around the machines of a cluster: switches, from a shelf of one rack unit to a director chassis,
-cables, and ways to keep samples and checkpoints; and what a GPU reads in training."""
+"""Catalog tables for networks and storage: switches, cables, storage options, and the read rates of training."""
 
 import datetime
 import functools
@@ -10,20 +9,22 @@ from pydantic import Field, model_validator
 from gpuyard.catalog.tables import Fact, FactTable, read_csv, read_toml
 
 PriceBasis = Literal["listed", "estimate"]
-PRICES_OF = 2026
+ESTIMATE_YEAR = 2026
 """The year of every estimate in switches.toml and cables.toml; a row's date is that of its other facts."""
 
 
-def price_as_of(basis: PriceBasis, date: datetime.date) -> str:
-    """For people: an estimate is of the year that it was made in, whatever its row's source."""
-    return f"{PRICES_OF}, estimate" if basis == "estimate" else f"{date}, {basis}"
+def _format_price_date(basis: PriceBasis, date: datetime.date) -> str:
+    """Format the date of a price; an estimate has the year in which it was made, whatever its row's date."""
+    return f"{ESTIMATE_YEAR}, estimate" if basis == "estimate" else f"{date}, {basis}"
 
 
 class Switch(Fact):
-    """One switch. `ports` are alike and of `port_gbit_per_second`; where a switch has faster ports to
-    go up with, those are its uplinks, and `ports` then only go down. `link` is the row of the links
-    table that a machine's card speaks on a port. A director is a chassis: leaf boards carry the ports,
-    spine boards join their chips. Power and price say whether they were listed or are estimates."""
+    """A switch.
+
+    All `ports` have the rate `port_gbit_per_second`. If a switch also has faster uplinks, the `ports` are downlinks only.
+    `link` is the row of the links table for a machine's card on a port. A director is a chassis in which leaf boards carry
+    the ports and spine boards connect their chips. Power and price are listed or estimated.
+    """
 
     name: str
     kind: Literal["ethernet", "infiniband"]
@@ -37,16 +38,16 @@ class Switch(Fact):
     max_watts: float | None = Field(default=None, gt=0)
     watts_basis: PriceBasis | None = None
     supplies: int | None = Field(default=None, gt=0)
-    """Power supplies; where nobody says, twice as many as are needed."""
+    """Power supplies; by default, twice the number needed."""
     weight_kg: float | None = Field(default=None, gt=0)
     price_usd: float | None = Field(default=None, gt=0)
     price_basis: PriceBasis | None = None
     card_price_usd: float = Field(ge=0)
-    """A machine's side of one port; always an estimate."""
+    """Estimated price of the card at the machine's end of a port."""
     discontinued: bool = False
-    """No longer sold new: designs may name it, nothing proposes it."""
+    """No longer sold new: designs may name it, but gpuyard never proposes it."""
     small: bool = False
-    """For a few machines: nothing proposes a fabric of several."""
+    """For a few machines: gpuyard never proposes a fabric of several."""
     leaf_boards: int | None = Field(default=None, gt=0)
     ports_per_leaf_board: int | None = Field(default=None, gt=0)
     spine_boards: int | None = Field(default=None, gt=0)
@@ -54,7 +55,7 @@ class Switch(Fact):
     note: str = ""
 
     @model_validator(mode="after")
-    def _whole(self) -> "Switch":
+    def _check_boards_and_uplinks(self) -> "Switch":
         boards = (
             self.leaf_boards,
             self.ports_per_leaf_board,
@@ -69,7 +70,7 @@ class Switch(Fact):
 
     @property
     def price_as_of(self) -> str:
-        return price_as_of(self.price_basis, self.date) if self.price_basis else ""
+        return _format_price_date(self.price_basis, self.date) if self.price_basis else ""
 
     @property
     def director(self) -> bool:
@@ -77,7 +78,7 @@ class Switch(Fact):
 
     @property
     def up_gbit_per_second(self) -> float:
-        """The rate of a port that goes up."""
+        """The rate of a port that connects to a higher switch."""
         return self.uplink_gbit_per_second or self.port_gbit_per_second
 
     @property
@@ -94,7 +95,7 @@ CableKind = Literal["twisted-pair", "dac", "acc", "aoc", "optics"]
 
 
 class Cable(Fact):
-    """One sort of cable, with what is at its ends. Prices are of one cable, and of each metre."""
+    """A type of cable with its connectors. It has a price per cable and a price per meter."""
 
     name: str
     kind: CableKind
@@ -108,14 +109,14 @@ class Cable(Fact):
 
     @property
     def price_as_of(self) -> str:
-        return price_as_of(self.price_basis, self.date)
+        return _format_price_date(self.price_basis, self.date)
 
     @property
     def reach_m(self) -> float:
         return self.lengths_m[-1]
 
-    def sold_length_m(self, needed_m: float) -> float:
-        """The shortest length on sale that is long enough."""
+    def choose_length_m(self, needed_m: float) -> float:
+        """Return the shortest available length that is long enough."""
         return next(length for length in self.lengths_m if length >= needed_m)
 
     def cost_usd(self, length_m: float) -> float:
@@ -131,18 +132,19 @@ StorageKind = Literal["local", "server", "parallel"]
 
 
 class StorageOption(Fact):
-    """One way. Rates are of one unit: a machine's own drives, a server, or an appliance; `most_units`
-    is how many may stand side by side in one system: every figure above what was built is an estimate.
+    """A storage option. Its rates are per unit: a machine's own drives, a server, or an appliance.
+
+    `max_units` is the largest number of units in one system; it is an estimate beyond the largest system that was built.
     """
 
     name: str
     kind: StorageKind
-    licence: Literal["open-source", "proprietary", "hardware"]
+    license: Literal["open-source", "proprietary", "hardware"]
     unit: str
     read_gb_per_second: float = Field(gt=0)
     write_gb_per_second: float = Field(gt=0)
     capacity_tb: float = Field(gt=0)
-    most_units: int = Field(gt=0)
+    max_units: int = Field(gt=0)
     basis: Literal["measured", "estimate"]
     note: str = ""
 
@@ -165,15 +167,15 @@ def storage_options() -> FactTable[StorageOption]:
 
 
 class StorageNeed(Fact):
-    """One model on one GPU: samples a second while it never waits, and bytes of a record."""
+    """The read rate of a model on a GPU that never waits: samples per second, and bytes per record."""
 
     model: str
     gpu: str
     batch_per_gpu: int = Field(gt=0)
     step_seconds: float = Field(gt=0)
     record_bytes: float = Field(gt=0)
-    least_utilisation: float = Field(gt=0, le=1)
-    """The share of its time that the GPU must be busy for the benchmark to count."""
+    min_utilization: float = Field(gt=0, le=1)
+    """The GPU utilization that the benchmark requires for a valid result."""
 
     @property
     def samples_per_second(self) -> float:

@@ -1,4 +1,4 @@
-"""What a room is built of and costs to run: servers as a rack and an electrician see them, rack PDUs, plugs."""
+"""Catalog tables for rooms: physical and electrical data of servers, rack PDUs, plugs, and facility costs."""
 
 import functools
 from typing import Literal
@@ -11,9 +11,9 @@ SupplyGrade = Literal["gold", "platinum", "titanium"]
 
 
 class ServerModel(Fact):
-    """One box, named like its row in the machines table where it has one.
+    """A server, with the same id as its row in the machines table if it has one.
 
-    `supplies_needed` run it at full speed, and with fewer than `supplies_minimum` it is off.
+    It runs at full speed with `supplies_needed` power supplies, and turns off with fewer than `supplies_minimum`.
     """
 
     name: str
@@ -21,7 +21,7 @@ class ServerModel(Fact):
     depth_mm: float = Field(gt=0)
     weight_kg: float = Field(gt=0)
     max_watts: float | None = Field(default=None, gt=0)
-    """Maximum input as its maker gives it; else the draw is added up from its parts."""
+    """Maximum input power from the vendor; by default, the sum of the parts."""
     supplies: int = Field(gt=0)
     supplies_needed: int = Field(gt=0)
     supplies_minimum: int = Field(gt=0)
@@ -32,7 +32,7 @@ class ServerModel(Fact):
     tower: bool = False
     noise_dba: float | None = None
     basis: Literal["listed", "estimate"]
-    """What weight, depth and supplies rest on."""
+    """The basis of weight, depth, and supplies."""
     note: str = ""
 
 
@@ -42,17 +42,16 @@ def servers() -> FactTable[ServerModel]:
 
 
 class Pdu(Fact):
-    """One power distribution unit. Its amps are those of its inlet, a row of the plugs table; an
-    inlet that the source does not rate is left out, and such a unit is never chosen by itself.
+    """A power distribution unit, rated by its inlet, which is a row of the plugs table.
 
-    Units with two inlets that switch between them (`ats`) and those with a battery (`ups`) are in
-    the same source; they are told apart by `kind`.
+    If the source does not rate the inlet, `inlet` is None, and gpuyard never chooses the unit by itself. The source also
+    has automatic transfer switches (`ats`) and units with a battery (`ups`).
     """
 
     name: str
     kind: Literal["pdu", "ats", "ups"]
     rack_units: int = Field(ge=0)
-    """0: it hangs in the back of the rack and takes no unit."""
+    """0: it is mounted at the back of the rack and needs no rack unit."""
     inlet: str | None = None
     inlets: int = Field(gt=0)
     max_watts: float | None = Field(default=None, gt=0)
@@ -60,7 +59,7 @@ class Pdu(Fact):
     c15: int = Field(default=0, ge=0)
     c19: int = Field(default=0, ge=0)
     c39: int = Field(default=0, ge=0)
-    """Outlets that take a C14 or a C20."""
+    """Outlets that accept a C14 or a C20."""
     other_outlets: str = ""
     outlets_basis: Literal["listed", "estimate"]
     note: str = ""
@@ -75,10 +74,10 @@ Region = Literal["iec", "north-america"]
 
 
 class Plug(Fact):
-    """One face. A plug or inlet has pins, a socket, outlet or connector has holes.
+    """A plug (or inlet) with pins, or a socket (or outlet, connector) with holes.
 
-    The same C13 is rated 10 A by IEC and 15 A in North America; a face that one side of the world
-    does not rate has no amps there.
+    Ratings differ by region: a C13 has 10 A in IEC countries and 15 A in North America. A plug without a rating in a
+    region has no amps there.
     """
 
     name: str
@@ -91,22 +90,22 @@ class Plug(Fact):
     amps_iec: float | None = Field(default=None, gt=0)
     amps_north_america: float | None = Field(default=None, gt=0)
     mates: tuple[str, ...]
-    colour: str = ""
+    color: str = ""
     use: str
     note: str = ""
 
     @field_validator("phases", mode="before")
     @classmethod
-    def _whole(cls, cell: object) -> object:
+    def _parse_phases(cls, cell: object) -> object:
         return int(cell) if isinstance(cell, str) else cell
 
     @field_validator("mates", mode="before")
     @classmethod
-    def _split(cls, cell: object) -> object:
+    def _split_mates(cls, cell: object) -> object:
         return cell.split(";") if isinstance(cell, str) else cell
 
     def amps(self, region: Region) -> float | None:
-        """The rating in this part of the world, or the other one's where it has none."""
+        """Return the rating in this region, or the other region's if there is none."""
         first, second = self.amps_iec, self.amps_north_america
         if region == "north-america":
             first, second = second, first
@@ -118,13 +117,13 @@ def plugs() -> FactTable[Plug]:
     return read_csv("plug", Plug, "plugs.csv")
 
 
-def fits(one: str, other: str) -> bool:
-    """Whether the two faces go together."""
-    return other in plugs().get(one).mates
+def plugs_mate(plug: str, socket: str) -> bool:
+    """Return whether the plug fits the socket."""
+    return socket in plugs().get(plug).mates
 
 
 class FacilityCost(Fact):
-    """One published average."""
+    """A published average of a facility cost."""
 
     name: str
     value: float

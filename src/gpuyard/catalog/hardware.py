@@ -1,5 +1,4 @@
-"""The hardware: GPUs, the links that carry gradients, the machines that GPUs sit in and their CPUs; and which GPUs current
-CUDA and PyTorch have left behind, since which version and day."""
+"""Catalog tables of hardware: GPUs, links, machines, CPUs, and the end of software support for older GPUs."""
 
 import functools
 from collections.abc import Iterable
@@ -15,12 +14,11 @@ PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 
 
 class Gpu(Fact):
-    """One GPU as software sees it: a K80 board is two of these, an MI250X package is one. What Google, AWS and
-    Intel sell for the same work is here, too.
+    """A GPU as software sees it: a K80 board has two, and an MI250X package is one.
 
-    Peaks are dense (no 2:4 sparsity) with fp32 accumulation: the tensor- or matrix-core rate where
-    there are such cores, else the vector rate. A precision that the hardware lacks, or runs only at
-    a token rate, is left out.
+    The table also has the accelerators of Google, AWS, and Intel. Peaks are dense (no 2:4 sparsity) with fp32 accumulation:
+    the rate of the tensor or matrix cores if there are any, otherwise the vector rate. A precision that the hardware lacks,
+    or runs only at a token rate, is left out.
     """
 
     name: str
@@ -42,27 +40,27 @@ class Gpu(Fact):
     nvlink_generation: int | None = Field(default=None, ge=1, le=6)
     nvlink_links: int | None = Field(default=None, ge=1)
     nvlink_link: str | None = None
-    """The row of the links table, where it is not the usual one of the generation."""
+    """The row of the links table; by default, the usual one of the generation."""
     nvlink_bridge: bool = False
-    """NVLink reaches only the cards on the other side of a bridge, never a switch."""
+    """True if NVLink connects only the cards of one bridge, never a switch."""
     nvswitch_gpus: int | None = Field(default=None, ge=2)
-    """The most that NVSwitches join in one machine or rack that was built; None: they join none."""
+    """The largest number of GPUs that NVSwitches connect in an existing machine or rack, if any."""
     mesh_gpus: int | None = Field(default=None, ge=3)
-    """The most that boards or bridges join each with every other by NVLink; None: none do."""
+    """The largest number of GPUs that boards or bridges connect in a full NVLink mesh, if any."""
     fabric_link: str | None = None
-    """Where a maker other than NVIDIA joins its GPUs directly: the row of the links table."""
+    """The row of the links table for direct links of a vendor other than NVIDIA."""
     fabric_links: int | None = Field(default=None, ge=1)
     fabric_topology: Literal["full-mesh", "torus"] | None = None
-    """How the maker wires them."""
+    """The topology of that vendor's direct links."""
     pcie_peer_to_peer: bool
-    """The vendor's driver lets one GPU read another's memory over PCIe."""
+    """True if the vendor's driver lets one GPU read another's memory over PCIe."""
     streaming_multiprocessors: int | None = Field(default=None, gt=0)
-    """NVIDIA's SMs; on AMD the compute units."""
+    """NVIDIA's streaming multiprocessors or AMD's compute units."""
     note: str = ""
 
     @property
     def memory_bytes(self) -> int:
-        """Memory is sold in GB and built in powers of two: nvidia-smi shows 16384 MiB for 16 GB."""
+        """The memory in bytes; a "16 GB" GPU has 16 GiB, and nvidia-smi shows 16384 MiB."""
         return round(self.memory_gb * 2**30)
 
     @property
@@ -71,40 +69,40 @@ class Gpu(Fact):
 
     @property
     def nvlink_id(self) -> str | None:
-        """The row of the links table that describes one of this GPU's NVLinks."""
+        """The row of the links table for one of this GPU's NVLinks."""
         if self.nvlink_generation is None:
             return None
         return self.nvlink_link or f"nvlink-{self.nvlink_generation}"
 
     @property
-    def own_software(self) -> bool:
-        """Neither CUDA nor ROCm: a model has to be brought to its maker's software first."""
+    def needs_vendor_software(self) -> bool:
+        """True if a model must be ported to the vendor's software, because it has neither CUDA nor ROCm."""
         return self.vendor not in ("NVIDIA", "AMD")
 
     @property
-    def own_link(self) -> str | None:
-        """The row of the links table of one link between GPUs of this kind; None: there is only PCIe."""
+    def peer_link(self) -> str | None:
+        """The row of the links table for a direct link to another GPU, or None if there is only PCIe."""
         return self.nvlink_id or self.fabric_link
 
     @property
-    def own_links(self) -> int:
-        """How many links to other GPUs it has, NVLink or another maker's."""
+    def peer_links(self) -> int:
+        """The number of direct links to other GPUs, NVLink or another vendor's."""
         return self.nvlink_links or self.fabric_links or 0
 
     @property
-    def own_links_words(self) -> str:
-        """ "4 × NVLink 3 over a bridge to one other card"."""
-        if self.own_link is None:
+    def links_description(self) -> str:
+        """A description like "4 × NVLink 3 over a bridge to one other card"."""
+        if self.peer_link is None:
             return f"PCIe {self.pcie_generation}.0 x{self.pcie_lanes} and no links to other GPUs"
         others = {4: "up to three other cards"}.get(self.mesh_gpus or 2, "one other card")
         bridge = f" over a bridge to {others}" if self.nvlink_bridge else ""
-        return f"{self.own_links} × {links().get(self.own_link).name}{bridge}"
+        return f"{self.peer_links} × {links().get(self.peer_link).name}{bridge}"
 
     def peak_flops(self, precision: str) -> float | None:
-        """The peak in FLOP/s, or None where the GPU does not offer the precision.
+        """Return the peak in FLOP/s, or None if the GPU does not offer the precision.
 
-        Nothing stands in for a missing precision: fp16 on a GTX 1080 Ti is None, not its fp32 rate,
-        because whether a framework then computes in fp32 is for the caller to decide.
+        A missing precision has no substitute: fp16 on a GTX 1080 Ti is None, not its fp32 rate, because the caller decides
+        whether a framework would compute in fp32 instead.
         """
         if precision not in PRECISIONS:
             raise UnknownName("precision", precision, PRECISIONS)
@@ -123,15 +121,17 @@ LinkBasis = Literal["measured", "planning", "derived", "assumed"]
 
 
 class Link(Fact):
-    """One link, one direction. The basis says how far to trust the effective rate: somebody
-    measured it, NCCL plans with it, it follows from the frame format, or it is a guess."""
+    """A link in one direction.
+
+    The basis of the effective rate is a measurement, NCCL's planning constant, the frame format, or an assumption.
+    """
 
     name: str
     kind: LinkKind
     raw_gb_per_second: float = Field(gt=0)
     effective_gb_per_second: float = Field(gt=0)
     latency_us: float = Field(gt=0)
-    """One hop of a small message inside a collective."""
+    """The latency of one hop of a small message in a collective."""
     protocol: LinkProtocol
     basis: LinkBasis
     note: str = ""
@@ -157,8 +157,8 @@ def links() -> FactTable[Link]:
 class Machine(Fact):
     """A product, a cloud instance, or a common build.
 
-    `gpu` is a row of the GPU table and `nic_link` one of the links table: the link that training
-    traffic takes, `nics` of them. A barebone names the GPU that it is usually sold with.
+    `gpu` is a row of the GPU table, and `nic_link` a row of the links table: it has `nics` such links for training traffic.
+    A barebone names the GPU that it is usually sold with.
     """
 
     name: str
@@ -169,7 +169,7 @@ class Machine(Fact):
     nics: int = Field(default=0, ge=0)
     sockets: int = Field(gt=0)
     socket_link: str | None = None
-    """The row of the links table that joins them, where it is not the usual one of the GPU's years."""
+    """The row of the links table between sockets; by default, the usual one when the GPU was released."""
     max_watts: float | None = Field(default=None, gt=0)
     rack_units: int | None = Field(default=None, gt=0)
     price_usd: float | None = Field(default=None, gt=0)
@@ -182,30 +182,29 @@ def machines() -> FactTable[Machine]:
 
 
 class StagedCopy(Fact):
-    """One machine: the median over its pairs of GPUs of CUDA's p2pBandwidthLatencyTest with
-    peer access off."""
+    """The median of CUDA's p2pBandwidthLatencyTest without peer access over a machine's pairs of GPUs."""
 
     gpu: str
     gpus: int = Field(gt=1)
     link: str
-    """The slower slot of a pair, a row of the links."""
+    """The slower slot of a pair, a row of the links table."""
     slot_known_by: Literal["source", "rate"]
-    """`rate`: no lesser slot of the GPU could carry what was measured."""
+    """`rate`: no slower slot could carry the measured rate."""
     one_way_gb_per_second: float = Field(gt=0)
     both_ways_gb_per_second: float | None = Field(None, gt=0)
-    """Both directions together, at the same time."""
+    """The sum of both directions at the same time."""
     peer_gb_per_second: float | None = Field(None, gt=0)
-    """One way over the same slots with peer access."""
+    """The one-way rate over the same slots with peer access."""
     note: str = ""
 
     @property
     def one_way_share(self) -> float:
-        """Of the slot's effective rate."""
+        """The one-way rate as a share of the slot's effective rate."""
         return self.one_way_gb_per_second / links().get(self.link).effective_gb_per_second
 
     @property
     def both_ways_share(self) -> float | None:
-        """Of the slot's effective rate in each direction."""
+        """The rate in each direction as a share of the slot's effective rate."""
         if self.both_ways_gb_per_second is None:
             return None
         return self.both_ways_gb_per_second / 2 / links().get(self.link).effective_gb_per_second
@@ -217,67 +216,67 @@ def staged_copies() -> FactTable[StagedCopy]:
 
 
 class EndOfLife(Fact):
-    """One architecture, whose name is the id."""
+    """An architecture (its id) that current CUDA no longer supports."""
 
     cuda_last: str
     cuda_dropped: str
     cuda_dropped_in: str
     pytorch: str
-    """What is left of PyTorch's support, as half a sentence."""
+    """The remaining PyTorch support, as a clause."""
 
     @property
-    def words(self) -> str:
-        """For a cell of a table: "up to 12.9"."""
+    def cuda_range(self) -> str:
+        """The supported CUDA versions for a table cell: "up to 12.9"."""
         return f"up to {self.cuda_last}"
 
     @property
     def sentence(self) -> str:
-        """What somebody who is about to take such a GPU should know."""
+        """A warning for people who consider such a GPU."""
         return (
-            f"{self.id} GPUs are at the end of their software's life: CUDA {self.cuda_dropped} "
+            f"{self.id} GPUs are at the end of their software support: CUDA {self.cuda_dropped} "
             f"({self.cuda_dropped_in}) dropped them, {self.cuda_last} is the last; {self.pytorch}."
         )
 
 
 @functools.cache
 def ends_of_life() -> FactTable[EndOfLife]:
-    return read_toml("architecture at its software's end", EndOfLife, "software.toml")
+    return read_toml("unsupported architecture", EndOfLife, "software.toml")
 
 
-def end_of_life(gpu: Gpu) -> EndOfLife | None:
-    """None: current software supports it."""
-    known = gpu.vendor == "NVIDIA" and gpu.architecture in ends_of_life()
-    return ends_of_life().get(gpu.architecture) if known else None
+def find_end_of_life(gpu: Gpu) -> EndOfLife | None:
+    """Return the end of support of the GPU's architecture, or None if current software supports it."""
+    unsupported = gpu.vendor == "NVIDIA" and gpu.architecture in ends_of_life()
+    return ends_of_life().get(gpu.architecture) if unsupported else None
 
 
-def ends_of(gpus: Iterable[Gpu]) -> list[EndOfLife]:
-    """Of these GPUs, each architecture once, the oldest first."""
-    found = {end.id: end for gpu in gpus if (end := end_of_life(gpu))}
-    return [end for end in ends_of_life() if end.id in found]
+def find_ends_of_life(gpus: Iterable[Gpu]) -> list[EndOfLife]:
+    """Return the unsupported architectures of these GPUs, each once, the oldest first."""
+    architectures = {end.id for gpu in gpus if (end := find_end_of_life(gpu))}
+    return [end for end in ends_of_life() if end.id in architectures]
 
 
 class Cpu(Fact):
-    """One CPU by what it offers cards; its lanes are those that reach slots, without those of the chipset."""
+    """A CPU with the PCIe lanes that reach slots, without those of the chipset."""
 
     name: str
     vendor: Literal["Intel", "AMD"]
     family: str
     cores: int = Field(gt=0)
-    most_sockets: int = Field(gt=0)
+    max_sockets: int = Field(gt=0)
     pcie_generation: int = Field(ge=2, le=7)
     pcie_lanes: int = Field(gt=0)
-    lanes_of_two: int | None = Field(default=None, gt=0)
-    """Of two sockets together: AMD's give lanes to each other."""
+    dual_socket_lanes: int | None = Field(default=None, gt=0)
+    """The lanes of two sockets together, because AMD's use some lanes to connect to each other."""
     note: str = ""
 
     def lanes(self, sockets: int) -> int:
-        """Of all sockets of a machine; a mistake where it can't have so many."""
-        if sockets > self.most_sockets:
+        """Return the lanes of all sockets of a machine."""
+        if sockets > self.max_sockets:
             raise UserMistake(
-                f"{self.id} goes into machines with up to {self.most_sockets} sockets, got {sockets}"
+                f"{self.id} supports machines with up to {self.max_sockets} sockets, got {sockets}"
             )
-        if sockets == 2 and self.lanes_of_two is not None:
-            return self.lanes_of_two
+        if sockets == 2 and self.dual_socket_lanes is not None:
+            return self.dual_socket_lanes
         return sockets * self.pcie_lanes
 
 

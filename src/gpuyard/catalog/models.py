@@ -1,25 +1,27 @@
-"""Profiles of well-known models: which gradients a training step sends, in which order, and what
-one sample costs. `scripts/profile_models.py` writes the data files."""
+"""Profiles of well-known models: the gradients of a training step in order, and the cost of one sample.
+
+`scripts/profile_models.py` writes the data files.
+"""
 
 import functools
 from collections import defaultdict
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from gpuyard.catalog.tables import Fact, FactTable, csv_rows
+from gpuyard.catalog.tables import Fact, FactTable, read_csv_rows
 
 FP32_BYTES = 4
 
 
 class LayerProfile(BaseModel):
-    """A module with parameters of its own."""
+    """A module with its own parameters."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str = Field(min_length=1)
     parameters: int = Field(gt=0)
     forward_flops: int = Field(
-        ge=0, description="a sample, with what is computed after this layer and before the next"
+        ge=0, description="per sample, including operations after this layer and before the next"
     )
 
     @computed_field  # type: ignore[prop-decorator]
@@ -29,10 +31,10 @@ class LayerProfile(BaseModel):
 
 
 class ModelProfile(Fact):
-    """What training one model asks of the hardware; a multiply-add is two FLOPs.
+    """The compute and memory that training a model needs; a multiply-add is two FLOPs.
 
-    Of activations there are two counts: in fp32, which tf32 keeps too, and under PyTorch's autocast to
-    fp16 or bf16. Attention is that of a fused kernel.
+    Activations are counted twice: in fp32, which is also valid for tf32, and with PyTorch's autocast to fp16 or bf16.
+    Attention is counted as a fused kernel.
     """
 
     name: str = Field(min_length=1)
@@ -41,41 +43,45 @@ class ModelProfile(Fact):
     layers: tuple[LayerProfile, ...] = Field(
         description="in the order in which backward finishes their gradients, the last layer first"
     )
-    forward_flops: int = Field(ge=0, description="a sample")
+    forward_flops: int = Field(ge=0, description="per sample")
     cudnn_flops: int = Field(
         default=0,
         ge=0,
-        description="of the FLOPs those of convolutions and RNNs, which PyTorch lets cuDNN compute in tf32",
+        description="FLOPs of convolutions and RNNs, which PyTorch lets cuDNN compute in tf32",
     )
     activation_bytes: int = Field(
         ge=0,
-        description="what autograd keeps of a sample for backward in fp32, parameters left out",
+        description="memory per sample that autograd keeps for backward in fp32, without parameters",
     )
     activation_bytes_autocast: int = Field(
-        ge=0, description="the same in mixed precision: norms, residuals and the loss stay in fp32"
+        ge=0,
+        description="the same in mixed precision, where norms, residuals, and the loss stay in fp32",
     )
-    largest_activation_bytes: int = Field(ge=0, description="of them the largest tensor, in fp32")
+    largest_activation_bytes: int = Field(ge=0, description="largest activation tensor, in fp32")
     largest_activation_bytes_autocast: int = Field(ge=0)
     loss_gradient_bytes: int = Field(
-        default=0, ge=0, description="what backward through the loss needs at once, in fp32"
+        default=0, ge=0, description="memory that backward through the loss needs, in fp32"
     )
     loss_gradient_bytes_autocast: int = Field(default=0, ge=0)
-    input_bytes: int = Field(ge=0, description="a sample's inputs, without its target")
+    input_bytes: int = Field(ge=0, description="inputs of a sample, without its target")
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def gradient_bytes(self) -> int:
-        """What a step exchanges; layers without a gradient (frozen, unused) have no part in it."""
+        """The bytes that a step exchanges, without layers that have no gradient (frozen, unused)."""
         return sum(layer.gradient_bytes for layer in self.layers)
 
     @property
     def mostly_cudnn(self) -> bool:
-        """Whether most of what it computes are convolutions and RNNs."""
+        """True if convolutions and RNNs are most of its FLOPs."""
         return 2 * self.cudnn_flops > self.forward_flops
 
     def sample_bytes(self, *, autocast: bool) -> int:
-        """What a sample takes of a GPU's memory when backward begins: all that is kept of it, and the gradients of
-        the loss (a language model's logits, twice) or one as large as the largest of what is kept."""
+        """Return the GPU memory per sample when backward begins.
+
+        It is the activations plus the larger of two buffers: the gradients of the loss (a language model's logits, twice),
+        or a gradient as large as the largest activation.
+        """
         if autocast:
             return self.activation_bytes_autocast + max(
                 self.largest_activation_bytes_autocast, self.loss_gradient_bytes_autocast
@@ -85,9 +91,9 @@ class ModelProfile(Fact):
 
 @functools.cache
 def models() -> FactTable[ModelProfile]:
-    """The models that gpuyard knows without running them."""
+    """Return the models that gpuyard knows without running them."""
     layers: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
-    for row in sorted(csv_rows("model_layers.csv"), key=lambda row: int(row.pop("position"))):
+    for row in sorted(read_csv_rows("model_layers.csv"), key=lambda row: int(row.pop("position"))):
         layers[row.pop("model")].append({"name": row.pop("layer"), **row})
-    profiles = ({**row, "layers": layers[row["id"]]} for row in csv_rows("models.csv"))
+    profiles = ({**row, "layers": layers[row["id"]]} for row in read_csv_rows("models.csv"))
     return FactTable("model", map(ModelProfile.model_validate, profiles))

@@ -1,4 +1,4 @@
-"""Taking in a newer price table: where it comes from, and what it would change."""
+"""Import a newer price table: read its source, check it, and compare it with the table in use."""
 
 import datetime
 import hashlib
@@ -10,16 +10,17 @@ from pathlib import Path
 from gpuyard.catalog.download import download
 from gpuyard.catalog.prices import Price
 from gpuyard.catalog.tables import FactTable
-from gpuyard.errors import GpuyardError, UserMistake, quoted
-from gpuyard.files import MOST_BYTES, read_bytes
+from gpuyard.errors import GpuyardError, UserMistake, quote
+from gpuyard.files import MAX_BYTES, read_bytes
 
-_LEAST_USD, _MOST_USD = 0.001, 1000.0  # a GPU-hour; in 2026 they cost 0.05 to 27
+_MIN_USD, _MAX_USD = 0.001, 1000.0  # per GPU-hour; prices in 2026 are 0.05 to 27
 _LARGE_FACTOR = 5.0
+_MAX_DOWNLOAD_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class PriceChange:
-    """One instance whose price differs."""
+    """An instance whose price differs."""
 
     id: str
     before_usd_per_hour: float
@@ -27,14 +28,14 @@ class PriceChange:
 
     @property
     def is_large(self) -> bool:
-        """As a price is whose digits were cut off, or that stands in another unit."""
+        """True if the change is so large that digits may be missing or the unit may be wrong."""
         factor = self.after_usd_per_hour / self.before_usd_per_hour
         return not 1 / _LARGE_FACTOR < factor < _LARGE_FACTOR
 
 
 @dataclass(frozen=True)
 class PriceUpdate:
-    """What a new table does to the one in use."""
+    """The differences between a new table and the one in use."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -43,7 +44,7 @@ class PriceUpdate:
 
 
 def compare_tables(before: FactTable[Price], after: FactTable[Price]) -> PriceUpdate:
-    """Row by row, by id."""
+    """Compare two tables row by row."""
     return PriceUpdate(
         added=tuple(name for name in after.ids() if name not in before),
         removed=tuple(name for name in before.ids() if name not in after),
@@ -57,55 +58,55 @@ def compare_tables(before: FactTable[Price], after: FactTable[Price]) -> PriceUp
 
 
 def read_source(source: str, sha256: str | None = None) -> str:
-    """The text of a file or of an http(s) address, up to 20 MB, with this checksum if one is known."""
+    """Return the text of a file or http(s) address, up to 20 MB, and compare its checksum if one is given."""
     if "://" in source:
-        arrived = io.BytesIO()
-        download(source, arrived, most_bytes=MOST_BYTES)
-        content = arrived.getvalue()
+        buffer = io.BytesIO()
+        download(source, buffer, max_bytes=MAX_BYTES, max_seconds=_MAX_DOWNLOAD_SECONDS)
+        content = buffer.getvalue()
     else:
         content = read_bytes(Path(source))
     if sha256 is not None:
         _check_sum(content, sha256, source)
     if not content.strip():
-        raise UserMistake(f"{source}: there is nothing in it; expected a table of prices")
+        raise UserMistake(f"{source}: the file is empty; expected a price table")
     if not content.endswith(b"\n"):
         raise UserMistake(
-            f"{source}: its last line has no end, so it may be cut off; if it is whole, add a line feed"
+            f"{source}: the last line has no newline, so the file may be incomplete; if it is complete, add one"
         )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UserMistake(f"{source}: this is not text in UTF-8") from None
+        raise UserMistake(f"{source}: this is not UTF-8 text") from None
 
 
 def _check_sum(content: bytes, expected: str, source: str) -> None:
     if not re.fullmatch(r"[0-9a-fA-F]{64}", expected):
-        raise UserMistake(f"--checksum: expected 64 hexadecimal digits, got {quoted(expected)}")
-    found = hashlib.sha256(content).hexdigest()
-    if found != expected.lower():
+        raise UserMistake(f"--checksum: expected 64 hexadecimal digits, got {quote(expected)}")
+    actual = hashlib.sha256(content).hexdigest()
+    if actual != expected.lower():
         raise GpuyardError(
-            f"{source}: its SHA-256 is {found}, expected {expected.lower()}; it was changed or cut off on its way"
+            f"{source}: SHA-256 is {actual}, expected {expected.lower()}; the file was changed or is incomplete"
         )
 
 
-def check_newer(table: FactTable[Price], name: str, today: datetime.date) -> None:
-    """No price is of a day to come: it would pass for the newest forever."""
-    tomorrow = today + datetime.timedelta(days=1)  # it begins earlier elsewhere
+def check_not_in_future(table: FactTable[Price], name: str, today: datetime.date) -> None:
+    """Raise if a price has a future date, because it would stay the newest forever."""
+    tomorrow = today + datetime.timedelta(days=1)  # other time zones are ahead
     for price in table:
         if price.date > tomorrow:
             raise UserMistake(
-                f"{name}: {price.id} has the date {price.date}, which is still to come"
+                f"{name}: {price.id} has the date {price.date}, which is in the future"
             )
 
 
 def check_plausible(table: FactTable[Price], name: str) -> None:
-    """Nobody rents a GPU at such a price: every comparison would be won or lost by it."""
+    """Raise if a price is implausible, because it would decide every comparison."""
     for price in table:
         for usd_per_hour in (price.usd_per_hour, price.spot_usd_per_hour):
             if usd_per_hour is None:
                 continue
-            if not _LEAST_USD <= usd_per_hour / price.gpus <= _MOST_USD:
+            if not _MIN_USD <= usd_per_hour / price.gpus <= _MAX_USD:
                 raise UserMistake(
-                    f"{name}: {price.id} costs ${usd_per_hour / price.gpus:.3g} a GPU-hour; expected "
-                    f"${_LEAST_USD:g} to ${_MOST_USD:g}"
+                    f"{name}: {price.id} costs ${usd_per_hour / price.gpus:.3g} per GPU-hour; expected "
+                    f"${_MIN_USD:g} to ${_MAX_USD:g}"
                 )

@@ -1,6 +1,8 @@
-"""What clouds ask for GPU instances and for data, and the networks that instances come with; and what parts of a machine
-cost: GPUs, the machine around them, and a port of a network. For servers without a price of their own, their sum is an
-estimate. `scripts/import_prices.py` writes the table of instances; show the date wherever a price is shown."""
+"""Catalog tables of prices: cloud instances and their networks, cloud data, and the parts of a machine.
+
+The sum of the parts (GPUs, chassis, network ports) estimates the price of a server without a list price.
+`scripts/import_prices.py` writes the table of instances. Every answer that shows a price also shows its date.
+"""
 
 import csv
 import datetime
@@ -15,17 +17,19 @@ from gpuyard import files
 from gpuyard.catalog.hardware import Gpu, gpus, links
 from gpuyard.catalog.tables import Fact, FactTable, read_csv, read_toml
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake
-from gpuyard.printable import control_character
+from gpuyard.printable import find_control_character
 from gpuyard.specs import Network, Protocol, Topology
-from gpuyard.specs.mistakes import expected_and_got
+from gpuyard.specs.spec_errors import explain_value
 
-_LONGEST_CELL = 1000
-_MOST_ROWS = 20_000
+_MAX_CELL_CHARACTERS = 1000
+_MAX_ROWS = 20_000
 
 
 class Price(Fact):
-    """One instance of one cloud, on demand, per hour. `gpu` is None where the GPU table has no such
-    GPU or the cloud does not say which variant it rents out; `gpu_name` is the cloud's own word."""
+    """The on-demand price of a cloud instance per hour.
+
+    `gpu` is None if the GPU table lacks the GPU or the cloud does not name its variant; `gpu_name` is the cloud's name.
+    """
 
     cloud: str
     instance: str
@@ -41,12 +45,12 @@ class Price(Fact):
 
 
 def prices() -> FactTable[Price]:
-    """The user's own newer table where `gpuyard prices update` has stored one, else the shipped one."""
-    newer = files.prices_file()
-    if not newer.is_file():
+    """Return the table that `gpuyard prices update` has stored, otherwise the shipped one."""
+    stored = files.prices_file()
+    if not stored.is_file():
         return shipped_prices()
-    status = newer.stat()
-    return _stored(newer, status.st_mtime_ns, status.st_size)
+    status = stored.stat()
+    return _read_stored(stored, status.st_mtime_ns, status.st_size)
 
 
 @functools.cache
@@ -56,35 +60,35 @@ def shipped_prices() -> FactTable[Price]:
 
 @functools.cache
 def past_prices() -> FactTable[Price]:
-    """Snapshots of other days, with the day in the name: `aws/p3dn.24xlarge@2022-10-11`."""
+    """Return earlier prices, with the day in the id: `aws/p3dn.24xlarge@2022-10-11`."""
     return read_csv("past price", Price, "past_prices.csv")
 
 
-def price_named(name: str) -> Price:
-    """A price of today's table, or of a past day where the name has one."""
+def find_price(name: str) -> Price:
+    """Return a current price, or an earlier one if the name has a date."""
     return past_prices().get(name) if "@" in name else prices().get(name)
 
 
 def newest_date(table: FactTable[Price]) -> datetime.date:
-    """The date of the newest price: what a table as a whole can be called by."""
+    """Return the date of the newest price, which stands for the whole table."""
     return max(price.date for price in table)
 
 
 def read_price_table(text: str, name: str) -> FactTable[Price]:
-    """A table with the columns of the shipped one, every row checked. Raises with file, line and column."""
+    """Read and check a table with the columns of the shipped one. Errors name file, line, and column."""
     lines = text.replace("\r\n", "\n").split("\n")
-    if len(lines) > _MOST_ROWS:
-        raise UserMistake(f"{name}: more than {_MOST_ROWS:,} lines")
+    if len(lines) > _MAX_ROWS:
+        raise UserMistake(f"{name}: more than {_MAX_ROWS:,} lines")
     try:
-        return _price_table(csv.DictReader(lines, strict=True), name)
+        return _parse_price_table(csv.DictReader(lines, strict=True), name)
     except csv.Error as error:
-        raise UserMistake(f"{name}: this is not a table of CSV: {error}") from None
+        raise UserMistake(f"{name}: this is not a CSV table: {error}") from None
 
 
-def _price_table(rows: "csv.DictReader[str]", name: str) -> FactTable[Price]:
+def _parse_price_table(rows: "csv.DictReader[str]", name: str) -> FactTable[Price]:
     columns = list(rows.fieldnames or [])
-    needed = [key for key, field in Price.model_fields.items() if field.is_required()]
-    missing = [key for key in needed if key not in columns]
+    required = [key for key, field in Price.model_fields.items() if field.is_required()]
+    missing = [key for key in required if key not in columns]
     if missing:
         raise UserMistake(
             f"{name}:1: the columns {', '.join(missing)} are missing; a price table has: "
@@ -93,55 +97,55 @@ def _price_table(rows: "csv.DictReader[str]", name: str) -> FactTable[Price]:
     for column in columns:
         if column not in Price.model_fields:
             raise UnknownName(f"column of a price table ({name}:1)", column, Price.model_fields)
-    found: dict[str, Price] = {}
+    prices: dict[str, Price] = {}
     for row in rows:
-        where = f"{name}:{rows.line_num}"
+        line = f"{name}:{rows.line_num}"
         if None in row:
-            raise UserMistake(f"{where}: more cells than the header has columns")
+            raise UserMistake(f"{line}: more cells than the header has columns")
         if None in row.values():
-            raise UserMistake(f"{where}: fewer cells than the header has columns")
-        _check_text(row, where)
+            raise UserMistake(f"{line}: fewer cells than the header has columns")
+        _check_text(row, line)
         try:
             price = Price.model_validate({key: cell for key, cell in row.items() if cell})
         except ValidationError as invalid:
             first = invalid.errors(include_url=False)[0]
             key = ".".join(str(part) for part in first["loc"])
-            raise UserMistake(f"{where}: {key}: {expected_and_got(first)}") from None
-        if price.id in found:
-            raise UserMistake(f"{where}: two rows are called {price.id!r}")
-        found[price.id] = price
-    if not found:
-        raise UserMistake(f"{name}: there is no price in it")
-    return FactTable("price", found.values())
+            raise UserMistake(f"{line}: {key}: {explain_value(first)}") from None
+        if price.id in prices:
+            raise UserMistake(f"{line}: duplicate id {price.id!r}")
+        prices[price.id] = price
+    if not prices:
+        raise UserMistake(f"{name}: the table has no prices")
+    return FactTable("price", prices.values())
 
 
-def _check_text(row: Mapping[str, str], where: str) -> None:
+def _check_text(row: Mapping[str, str], line: str) -> None:
     for key, cell in row.items():
-        if len(cell) > _LONGEST_CELL:
-            raise UserMistake(f"{where}: {key}: takes at most {_LONGEST_CELL} characters")
-        if (control := control_character(cell)) is not None:
-            raise UserMistake(f"{where}: {key}: can't have control characters, got {control}")
+        if len(cell) > _MAX_CELL_CHARACTERS:
+            raise UserMistake(f"{line}: {key}: must have at most {_MAX_CELL_CHARACTERS} characters")
+        if (control := find_control_character(cell)) is not None:
+            raise UserMistake(f"{line}: {key}: cannot contain control characters, got {control}")
 
 
 @functools.lru_cache(maxsize=1)
-def _stored(path: Path, changed_ns: int, size: int) -> FactTable[Price]:
-    """Read once as long as the file stays the same."""
+def _read_stored(path: Path, changed_ns: int, size: int) -> FactTable[Price]:
+    """Read the stored table once until the file changes."""
     del changed_ns, size
     try:
         return read_price_table(path.read_text(encoding="utf-8"), str(path))
-    except (UserMistake, OSError, UnicodeDecodeError) as broken:
+    except (UserMistake, OSError, UnicodeDecodeError) as error:
         raise GpuyardError(
-            f"the stored prices can't be used: {broken}; go back to the shipped ones with: "
+            f"the stored prices cannot be used: {error}; restore the shipped prices with: "
             "gpuyard prices reset"
         ) from None
 
 
 ASSUMED_CLOUD = "aws"
-"""Stands in for clouds whose prices of data are not in the table."""
+"""The cloud whose data prices gpuyard uses for clouds that are not in the table."""
 
 
 class CloudDataPrice(Fact):
-    """One cloud's list prices, in US dollars a GB (and month)."""
+    """The list prices of a cloud in US dollars per GB (and month)."""
 
     storage_usd_per_gb_month: float = Field(ge=0)
     egress_usd_per_gb: float = Field(ge=0)
@@ -151,45 +155,45 @@ class CloudDataPrice(Fact):
 
 @functools.cache
 def cloud_data() -> FactTable[CloudDataPrice]:
-    return read_csv("cloud's prices of data", CloudDataPrice, "cloud_data.csv")
+    return read_csv("cloud with data prices", CloudDataPrice, "cloud_data.csv")
 
 
 class InstanceNetwork(Fact):
-    """One instance, named like its price: `rails` cards of a row of the links table, or of a rate."""
+    """The network of an instance, with the id of its price: `rails` cards of a link or a rate."""
 
     link: str | None = None
     rails: int = Field(default=1, gt=0)
     gbit_per_second: float | None = Field(default=None, gt=0)
-    """Of one card, where no row of the links table has it."""
+    """The rate of one card, if the links table lacks it."""
     protocol: Protocol | None = None
-    """That of the link, if left out."""
+    """The protocol; by default, that of the link."""
     per_flow_gbit_per_second: float | None = Field(default=None, gt=0)
     flows: int = Field(default=1, gt=0)
-    """That NCCL opens between two such machines; one, where a container hides the card."""
+    """The flows that NCCL opens between two such machines; one if a container hides the card."""
     note: str = ""
 
     @model_validator(mode="after")
-    def _link_or_rate(self) -> "InstanceNetwork":
+    def _check_link_or_rate(self) -> "InstanceNetwork":
         if (self.link is None) == (self.gbit_per_second is None):
-            raise ValueError(f"{self.id} has either a link or a rate")
+            raise ValueError(f"{self.id} needs either a link or a rate")
         return self
 
     @property
-    def words(self) -> str:
-        """ "8 × infiniband-ndr", "50 Gbit/s"."""
+    def description(self) -> str:
+        """A description like "8 × infiniband-ndr" or "50 Gbit/s"."""
         rails = f"{self.rails} × " if self.rails > 1 else ""
         return f"{rails}{self.link or f'{self.gbit_per_second:g} Gbit/s'}"
 
     @property
     def total_gbit_per_second(self) -> float:
-        """All cards together, on the wire."""
+        """The line rate of all cards together."""
         if self.link is None:
             return self.rails * (self.gbit_per_second or 0.0)
         return self.rails * links().get(self.link).raw_gb_per_second * 8
 
     @property
     def network_protocol(self) -> Protocol:
-        """What the cards speak."""
+        """The protocol of the cards."""
         if self.protocol is not None:
             return self.protocol
         rdma = self.link is not None and links().get(self.link).protocol == "rdma"
@@ -197,16 +201,16 @@ class InstanceNetwork(Fact):
 
     @property
     def network(self) -> Network:
-        """As a cluster describes it."""
-        described: dict[str, object] = {"rails": self.rails, "protocol": self.protocol}
+        """The network as a part of a cluster spec."""
+        keys: dict[str, object] = {"rails": self.rails, "protocol": self.protocol}
         if self.link is not None:
-            described["link"] = self.link
+            keys["link"] = self.link
         else:
-            described["rate"] = f"{self.gbit_per_second} Gbit/s"
+            keys["rate"] = f"{self.gbit_per_second} Gbit/s"
         if self.per_flow_gbit_per_second is not None:
-            described["per_flow"] = f"{self.per_flow_gbit_per_second} Gbit/s"
-            described["flows"] = self.flows
-        return Network.model_validate(described)
+            keys["per_flow"] = f"{self.per_flow_gbit_per_second} Gbit/s"
+            keys["flows"] = self.flows
+        return Network.model_validate(keys)
 
 
 @functools.cache
@@ -214,22 +218,22 @@ def instance_networks() -> FactTable[InstanceNetwork]:
     return read_csv("instance with a known network", InstanceNetwork, "instance_networks.csv")
 
 
-def network_of_instance(price: Price) -> InstanceNetwork | None:
-    """None where nobody is known to say how such instances are joined."""
+def find_instance_network(price: Price) -> InstanceNetwork | None:
+    """Return the network of an instance, or None if its network is not published."""
     name = price.id.partition("@")[0]
     return instance_networks().get(name) if name in instance_networks() else None
 
 
 class GpuListPrice(Fact):
-    """A launch or street price. `scripts/import_gpu_prices.py` writes the data file."""
+    """The launch or street price of a GPU. `scripts/import_gpu_prices.py` writes the data file."""
 
     usd: float = Field(gt=0)
     basis: Literal["launch", "street"]
-    """The maker's price of the day on which it came out, or what it was sold for on the list's day."""
+    """The vendor's price at launch, or the market price at the row's date."""
 
 
 class Chassis(Fact):
-    """A machine without its GPUs; `form` is how the GPUs go in, PCIe or SXM."""
+    """A machine without its GPUs; `form` is the form factor of the GPUs, PCIe or SXM."""
 
     name: str
     gpus: tuple[int, ...] = Field(min_length=1)
@@ -240,30 +244,30 @@ class Chassis(Fact):
 
 
 class Port(Fact):
-    """Joining one machine to a network once; the id is that of the link."""
+    """The one-time price of connecting a machine to a network; the id is that of the link."""
 
     usd: float = Field(ge=0)
 
 
-def fits(gpu: Gpu, box: Chassis) -> bool:
-    """Whether the GPU goes into the chassis."""
+def fits_chassis(gpu: Gpu, box: Chassis) -> bool:
+    """Return whether the GPU fits the chassis."""
     form = "SXM" if gpu.form_factor.startswith(("SXM", "OAM")) else gpu.form_factor
     return form == box.form
 
 
-def build_id(gpu: Gpu, count: int, box: Chassis) -> str:
-    """What a machine from parts is called: "server-sxm/8x-h100-sxm5-80gb"."""
+def format_build_id(gpu: Gpu, count: int, box: Chassis) -> str:
+    """Format the id of a machine built from parts: "server-sxm/8x-h100-sxm5-80gb"."""
     return f"{box.id}/{count}x-{gpu.id}"
 
 
 @functools.cache
 def build_ids() -> frozenset[str]:
-    """Every machine that could be put together."""
+    """Return the ids of all machines that can be built from parts."""
     return frozenset(
-        build_id(gpu, count, box)
+        format_build_id(gpu, count, box)
         for gpu in gpus()
         for box in chassis()
-        if fits(gpu, box)
+        if fits_chassis(gpu, box)
         for count in box.gpus
     )
 

@@ -1,8 +1,8 @@
-"""Published measurements of training, each row as a workload on a cluster, with its anchor: the smallest
-system of its own series, which is one GPU wherever one GPU was published.
+"""Published training measurements, each row as a workload on a cluster with its anchor.
 
-`scripts/import_published.py` writes the data files; `sources.toml` beside them says where each table
-is from, what was added to it, and what nobody knows about it.
+The anchor of a row is the smallest system in its series, which is one GPU if one GPU was published.
+`scripts/import_published.py` writes the data files. `sources.toml` next to them describes each table: its source, the
+facts that were added, and the facts that are unknown.
 """
 
 import csv
@@ -17,8 +17,8 @@ from gpuyard.catalog.models import LayerProfile, ModelProfile, models
 from gpuyard.catalog.published_rows import (
     AllReduceRow,
     Anchor,
-    Machines,
     PublishedFigure,
+    PublishedMachines,
     PublishedRow,
     PublishedSource,
     PublishedStrategy,
@@ -29,10 +29,9 @@ from gpuyard.catalog.tables import FactTable
 from gpuyard.errors import UnknownName
 from gpuyard.specs import Network, Precision, Topology
 
-# samples of these differ in size from step to step, so that workers wait for each other: images of
-# several scales and numbers of objects, utterances of any length
+# models whose samples differ in size (image scales, object counts, utterance lengths), so that workers wait for each other
 VARIABLE_INPUTS = frozenset({"mask-rcnn", "yolov3", "deepspeech2", "tacotron2"})
-# constants, intervals and how likely software stacks are: all is fitted to these
+# tables to which all constants, intervals, and probabilities of software stacks are fitted
 TRAINING_TABLES = (
     "tf_benchmarks_2017",
     "pollux_t4",
@@ -42,7 +41,7 @@ TRAINING_TABLES = (
     "dlperf",
     "nvidia_examples",
 )
-# intervals and how likely stacks are is sized with these too; no constant is fitted to them
+# tables that also size intervals and probabilities of software stacks, but to which no constant is fitted
 SIZING_TABLES = (
     "paddle",
     "csc",
@@ -54,8 +53,8 @@ SIZING_TABLES = (
     "pytorch_ddp",
     "users",
 )
-# in no fit, neither of constants nor of intervals nor of stacks: what these say of predictions is blind
-JUDGE_TABLES = (
+# tables that are excluded from every fit, for a blind test of predictions
+HELD_OUT_TABLES = (
     "ray",
     "paik",
     "flagperf",
@@ -69,24 +68,24 @@ JUDGE_TABLES = (
     "moyix",
     "rossum",
 )
-LAB_TABLE = "lab"  # our own sweeps over emulated links; no constant is fitted to it
+LAB_TABLE = "lab"  # gpuyard's own sweeps over emulated links; no constant is fitted to it
 
 
 @functools.cache
 def published_sources() -> dict[str, PublishedSource]:
-    tables = tomllib.loads(_text("sources.toml"))
+    tables = tomllib.loads(_read_data("sources.toml"))
     return {name: PublishedSource(table=name, **fields) for name, fields in tables.items()}
 
 
 @functools.cache
-def published(table: str) -> PublishedTable:
-    """One training table; `UnknownName` with the closest one where there is none."""
-    known = (*TRAINING_TABLES, *SIZING_TABLES, *JUDGE_TABLES, LAB_TABLE)
-    if table not in known:
-        raise UnknownName("published table", table, known)
+def published_table(table: str) -> PublishedTable:
+    """Return a table with its predictable rows. Raise UnknownName, which suggests the closest name."""
+    tables = (*TRAINING_TABLES, *SIZING_TABLES, *HELD_OUT_TABLES, LAB_TABLE)
+    if table not in tables:
+        raise UnknownName("published table", table, tables)
     skipped: Counter[str] = Counter()
     series: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    for cells in _rows(f"{table}.csv"):
+    for cells in _read_rows(f"{table}.csv"):
         if cells.get("skip"):
             skipped[cells["skip"]] += 1
             continue
@@ -95,60 +94,60 @@ def published(table: str) -> PublishedTable:
     rows: list[PublishedRow] = []
     anchors = 0
     for members in series.values():
-        found, used, alone = _predictable(table, members)
-        rows += found
-        anchors += used
-        if alone:
-            skipped["its batch has no smaller system to be predicted from"] += alone
+        series_rows, series_anchors, without_anchor = _parse_series(table, members)
+        rows += series_rows
+        anchors += series_anchors
+        if without_anchor:
+            skipped["no smaller system with this batch to predict it from"] += without_anchor
     source = published_sources()[table]
     return PublishedTable(source, tuple(rows), anchors, tuple(skipped.most_common()))
 
 
-def _predictable(table: str, members: list[dict[str, str]]) -> tuple[list[PublishedRow], int, int]:
-    """The rows of a series that are larger than its anchors; how many anchors; how many can't be."""
-    least = min(int(cells["gpus"]) for cells in members)
-    smallest = [_anchor(cells) for cells in members if int(cells["gpus"]) == least]
+def _parse_series(table: str, members: list[dict[str, str]]) -> tuple[list[PublishedRow], int, int]:
+    """Return the rows with an anchor, the number of anchors, and the number of rows without one."""
+    min_gpus = min(int(cells["gpus"]) for cells in members)
+    anchors = [_parse_anchor(cells) for cells in members if int(cells["gpus"]) == min_gpus]
     rows: list[PublishedRow] = []
-    alone = 0
+    without_anchor = 0
     for cells in members:
-        if int(cells["gpus"]) == least:
+        if int(cells["gpus"]) == min_gpus:
             continue
         batch = float(cells["batch"])
-        same = [a.step_seconds for a in smallest if a.batch_per_gpu == batch]
-        if same:  # figures of one batch are averaged: sweeps were run twice
-            rate = least * batch * len(same) / sum(same)
-            passes = max(a.accumulate for a in smallest if a.batch_per_gpu == batch)
-            anchor = Anchor(smallest[0].nodes, least, batch, rate, passes)
-        elif table.startswith("mlperf"):  # the batch of a GPU shrinks as the system grows
-            anchor = min(smallest, key=lambda a: abs(a.batch_per_gpu - batch))
+        step_seconds = [a.step_seconds for a in anchors if a.batch_per_gpu == batch]
+        if step_seconds:  # averaged, because some sweeps were run twice
+            rate = min_gpus * batch * len(step_seconds) / sum(step_seconds)
+            passes = max(a.accumulate for a in anchors if a.batch_per_gpu == batch)
+            anchor = Anchor(anchors[0].nodes, min_gpus, batch, rate, passes)
+        elif table.startswith("mlperf"):  # the batch per GPU shrinks as the system grows
+            anchor = min(anchors, key=lambda a: abs(a.batch_per_gpu - batch))
         else:
-            alone += 1
+            without_anchor += 1
             continue
-        rows.append(_row(table, cells, anchor))
-    return rows, len(smallest), alone
+        rows.append(_parse_row(table, cells, anchor))
+    return rows, len(anchors), without_anchor
 
 
-def _anchor(cells: dict[str, str]) -> Anchor:
+def _parse_anchor(cells: dict[str, str]) -> Anchor:
     rate = float(cells["samples_per_second"])
     passes = int(cells.get("accumulate") or 1)
     return Anchor(int(cells["nodes"]), int(cells["gpus"]), float(cells["batch"]), rate, passes)
 
 
-def _row(table: str, cells: dict[str, str], anchor: Anchor) -> PublishedRow:
+def _parse_row(table: str, cells: dict[str, str], anchor: Anchor) -> PublishedRow:
     return PublishedRow(
         table=table,
         source=cells.get("source") or "our lab",
         series=cells["series"],
         model=cells["model"],
-        machines=_machines(
+        machines=_parse_machines(
             cells["gpu"], cells["topology"], cells["peer"], cells.get("network", "")
         ),
         nodes=int(cells["nodes"]),
         gpus=int(cells["gpus"]),
         batch_per_gpu=float(cells["batch"]),
-        precision=_one_of(Precision, cells["precision"]),
+        precision=_parse_choice(Precision, cells["precision"]),
         gradient_bits=int(cells["gradient_bits"]),
-        strategy=_one_of(PublishedStrategy, cells["strategy"]),
+        strategy=_parse_choice(PublishedStrategy, cells["strategy"]),
         samples_per_second=float(cells["samples_per_second"]),
         anchor=anchor,
         framework=cells.get("framework", ""),
@@ -158,24 +157,26 @@ def _row(table: str, cells: dict[str, str], anchor: Anchor) -> PublishedRow:
 
 
 @functools.cache
-def _machines(gpu: str, topology: str, peer: str, network: str) -> Machines:
-    return Machines(gpu, _one_of(Topology, topology), peer == "1", _network(network))
+def _parse_machines(gpu: str, topology: str, peer: str, network: str) -> PublishedMachines:
+    return PublishedMachines(
+        gpu, _parse_choice(Topology, topology), peer == "1", _parse_network(network)
+    )
 
 
-def _network(text: str) -> Network | None:
-    """`tcp 50 1 5 16`: protocol, Gbit/s of a port, ports a machine, Gbit/s that one flow gets, flows (one, if left out)."""
+def _parse_network(text: str) -> Network | None:
+    """Parse `tcp 50 1 5 16`: protocol, Gbit/s per port, ports per machine, Gbit/s per flow, flows (default 1)."""
     if not text:
         return None
     protocol, rate, rails, *flow = text.split()
-    described = {"rate": f"{rate} Gbit/s", "rails": rails, "protocol": protocol}
+    keys = {"rate": f"{rate} Gbit/s", "rails": rails, "protocol": protocol}
     if flow:
-        described |= {"per_flow": f"{flow[0]} Gbit/s", "flows": (*flow, "1")[1]}
-    return Network.model_validate(described)
+        keys |= {"per_flow": f"{flow[0]} Gbit/s", "flows": (*flow, "1")[1]}
+    return Network.model_validate(keys)
 
 
 @functools.cache
 def single_gpu_rows() -> tuple[SingleGpuRow, ...]:
-    """Every published throughput of one GPU whose model has a full profile."""
+    """Return every published throughput of one GPU whose model has a full profile."""
     return tuple(
         SingleGpuRow(
             table,
@@ -183,18 +184,18 @@ def single_gpu_rows() -> tuple[SingleGpuRow, ...]:
             cells["model"],
             cells["gpu"],
             float(cells["batch"]),
-            _one_of(Precision, cells["precision"]),
+            _parse_choice(Precision, cells["precision"]),
             float(cells["samples_per_second"]),
         )
         for table in ("tf_benchmarks_2017", "pollux_t4", "lambda", "mlperf")
-        for cells in _rows(f"{table}.csv")
+        for cells in _read_rows(f"{table}.csv")
         if cells["gpus"] == "1" and not cells.get("skip") and cells["model"] in models()
     )
 
 
 @functools.cache
 def published_figures() -> FactTable[PublishedFigure]:
-    """Lambda's, MLPerf's and TensorFlow's figures row by row."""
+    """Return the rows of Lambda's, MLPerf's, and TensorFlow's tables."""
     return FactTable(
         "published figure",
         (
@@ -209,12 +210,12 @@ def published_figures() -> FactTable[PublishedFigure]:
                 nodes=int(cells["nodes"]),
                 gpus=int(cells["gpus"]),
                 batch_per_gpu=float(cells["batch"] or 0),
-                precision=_one_of(Precision, cells["precision"]),
+                precision=_parse_choice(Precision, cells["precision"]),
                 samples_per_second=float(cells["samples_per_second"]),
                 note=cells.get("skip") or "",
             )
             for table in ("lambda", "mlperf", "tf_benchmarks_2017")
-            for number, cells in enumerate(_rows(f"{table}.csv"), 1)
+            for number, cells in enumerate(_read_rows(f"{table}.csv"), 1)
             if float(cells["samples_per_second"] or 0)
         ),
     )
@@ -231,27 +232,27 @@ def all_reduce_rows() -> tuple[AllReduceRow, ...]:
             float(cells["size_bytes"]),
             float(cells["seconds"]),
         )
-        for cells in _rows("allreduce.csv")
+        for cells in _read_rows("allreduce.csv")
     )
 
 
 @functools.cache
 def published_profile(model: str) -> ModelProfile:
-    """The catalog's profile, or a light one: its parameters, spread evenly over its layers."""
+    """Return the catalog's profile, or a light one with the parameters spread evenly over the layers."""
     if model in models():
         return models().get(model)
-    light = {cells["id"]: cells for cells in _rows("light_models.csv")}
+    light = {cells["id"]: cells for cells in _read_rows("light_models.csv")}
     if model not in light:
         raise UnknownName("published model", model, [*models().ids(), *light])
     cells = light[model]
     embedding, count = int(cells["embedding_parameters"]), int(cells["layers"])
     parameters = int(cells["parameters"])
-    each = (parameters - embedding) // count
+    layer_parameters = (parameters - embedding) // count
     layers = [
-        LayerProfile(name=f"layer {i}", parameters=each, forward_flops=1)
+        LayerProfile(name=f"layer {i}", parameters=layer_parameters, forward_flops=1)
         for i in range(count, 0, -1)
     ]
-    if embedding:  # what a model reads first gets its gradient last
+    if embedding:  # the first layer gets its gradient last
         layers.append(LayerProfile(name="embedding", parameters=embedding, forward_flops=1))
     return ModelProfile(
         id=model,
@@ -270,22 +271,22 @@ def published_profile(model: str) -> ModelProfile:
     )
 
 
-def _one_of(kind: Any, text: str) -> Any:
-    """The text, if it is one of a Literal's values: a data file with another one is broken."""
+def _parse_choice(kind: Any, text: str) -> Any:
+    """Return the text. Raise ValueError if it is not a value of the Literal, because the data file is broken."""
     if text not in get_args(kind):
         raise ValueError(f"{text!r} is not one of {get_args(kind)}")
     return text
 
 
-def _rows(file_name: str) -> list[dict[str, str]]:
-    lines = _text(file_name).splitlines()
-    every: dict[str, str] = {}
+def _read_rows(file_name: str) -> list[dict[str, str]]:
+    lines = _read_data(file_name).splitlines()
+    defaults: dict[str, str] = {}
     if lines[0].startswith("# every row: "):
         pairs = lines.pop(0).removeprefix("# every row: ").split(", ")
-        every = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
-    return [every | cells for cells in csv.DictReader(lines)]
+        defaults = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+    return [defaults | cells for cells in csv.DictReader(lines)]
 
 
-def _text(file_name: str) -> str:
+def _read_data(file_name: str) -> str:
     folder = resources.files(__package__) / "data" / "published"
     return (folder / file_name).read_text(encoding="utf-8")

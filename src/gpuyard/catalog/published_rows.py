@@ -1,4 +1,4 @@
-"""What a row of a published table says, and the figure that it may be predicted from."""
+"""The rows of published tables, and the anchors that they are predicted from."""
 
 import datetime
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ PublishedStrategy = Literal[
     "distributed-replicated",
     "none",
 ]
-"""`ddp-after-backward`: an all-reduce that starts when backward has ended; `ddp-synthetic`, `ddp-cpu`: our
-lab's, where compute was slept or done by cores; `distributed-replicated`: a parameter server whose
-workers are machines, not GPUs; `none`: the processes exchange nothing, each trains for itself."""
+"""`ddp-after-backward`: an all-reduce that starts after backward; `ddp-synthetic`, `ddp-cpu`: gpuyard's lab, where compute
+was slept or done by CPU cores; `distributed-replicated`: a parameter server whose workers are machines, not GPUs; `none`:
+independent processes that exchange nothing."""
 
 
-# of one GPU's speed, what each of several may have: beyond it the one waited for input or is another machine's
-MOST_SUPERLINEAR = 1.05
+MAX_SUPERLINEAR = 1.05
+"""Largest plausible speed per GPU relative to one GPU; beyond it, the one GPU waited for input or was different."""
 
 
 @dataclass(frozen=True)
 class PublishedSource:
-    """Where a table is from, what was added to it, and what is not known about it."""
+    """The source of a table, the facts that were added to it, and the facts that are unknown."""
 
     table: str
     title: str
@@ -41,18 +41,18 @@ class PublishedSource:
 
 
 @dataclass(frozen=True)
-class Machines:
-    """The machines of one row."""
+class PublishedMachines:
+    """The machines of a row."""
 
     gpu: str
     topology: Topology
-    peer_to_peer: bool  # False: NCCL was told to go through host memory, or the machine has to
+    peer_to_peer: bool  # False: NCCL was configured or forced to use host memory
     network: Network | None
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """The figure that a row may be predicted from."""
+    """The smaller measurement that a row is predicted from."""
 
     nodes: int
     gpus: int
@@ -67,14 +67,16 @@ class Anchor:
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One published throughput of several GPUs. Its *source* is one publisher's machines under one software
-    stack: what a prediction for somebody else's has to be judged by."""
+    """A published throughput of several GPUs.
+
+    Its *source* is one publisher's machines with one software stack. Validation holds out whole sources.
+    """
 
     table: str
     source: str
     series: str
     model: str
-    machines: Machines
+    machines: PublishedMachines
     nodes: int
     gpus: int
     batch_per_gpu: float
@@ -83,16 +85,14 @@ class PublishedRow:
     strategy: PublishedStrategy
     samples_per_second: float
     anchor: Anchor
-    framework: str = ""  # what exchanged the gradients, as far as it is known
-    accumulate: int = 1  # passes for one exchange; the batch is that of one pass
-    input_workers: int | None = (
-        None  # processes that prepared samples, for each GPU, where the table says it
-    )
+    framework: str = ""  # the library that exchanged gradients, if known
+    accumulate: int = 1  # passes per exchange; the batch is that of one pass
+    input_workers: int | None = None  # processes that prepared samples per GPU, if published
 
 
 @dataclass(frozen=True)
 class SingleGpuRow:
-    """One published throughput of one GPU."""
+    """A published throughput of one GPU."""
 
     table: str
     series: str
@@ -105,7 +105,7 @@ class SingleGpuRow:
 
 @dataclass(frozen=True)
 class AllReduceRow:
-    """One timed all-reduce."""
+    """A timed all-reduce."""
 
     series: str
     gpu: str | None  # None: CPU ranks
@@ -117,7 +117,7 @@ class AllReduceRow:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """The rows that can be predicted, and how many can't for which reason."""
+    """The rows that can be predicted, and the number of other rows by reason."""
 
     source: PublishedSource
     rows: tuple[PublishedRow, ...]
@@ -126,7 +126,7 @@ class PublishedTable:
 
 
 class PublishedFigure(Fact):
-    """One row of a published table as it stands there; `lambda-17` is the 17th of Lambda's."""
+    """A row of a published table; `lambda-17` is the 17th row of Lambda's table."""
 
     table: str
     series: str
@@ -138,7 +138,7 @@ class PublishedFigure(Fact):
     precision: Precision
     samples_per_second: float = Field(gt=0)
     note: str = ""
-    """Why `gpuyard validate` can't predict it, where it can't."""
+    """The reason if `gpuyard validate` cannot predict the row."""
 
     @property
     def per_gpu(self) -> float | None:

@@ -1,6 +1,7 @@
-"""Spec files read with every name checked against the catalog; a catalog name does instead of a workload
-file. The larger specs, and the tables that only they name, are imported when one is read: a prediction starts sooner
-without."""
+"""Read spec files, and check every name in them against the catalog; a catalog model can replace a workload file.
+
+The larger specs, and the tables that only they use, are imported when needed, so that a prediction starts sooner.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from gpuyard.catalog.models import models
 from gpuyard.catalog.prices import past_prices, prices
 from gpuyard.errors import UnknownName
 from gpuyard.specs import Dataset, KnownNames, Workload, read_spec
-from gpuyard.specs.base import kind_of
+from gpuyard.specs.base import find_kind
 
 if TYPE_CHECKING:
     from gpuyard.specs.deployment import Deployment
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from gpuyard.specs.study import Study
     from gpuyard.specs.sweep import SweepFile
 
-# the four speakers of the founding experiment: 12,000 numbers of 4 bytes a clip
+# the four speakers of the founding experiment, with 12,000 numbers of 4 bytes per clip
 _SPOKEN_DIGITS = Dataset(samples=2000, bytes_per_sample=48_000, source="spoken-digits")
 
 
@@ -65,7 +66,7 @@ _NAMES: dict[str, Callable[[], frozenset[str]]] = {
 
 
 class _Names(Mapping[str, frozenset[str]]):
-    """A table is read when a spec first names something of its kind: a cluster needs no prices."""
+    """The names of each kind, read when a spec first uses that kind: a cluster needs no prices."""
 
     def __getitem__(self, kind: str) -> frozenset[str]:
         return _NAMES[kind]()
@@ -78,43 +79,43 @@ class _Names(Mapping[str, frozenset[str]]):
 
 
 def known_names() -> KnownNames:
-    """Every name that a spec may use, by kind."""
+    """Return all names that a spec may use, by kind."""
     return _Names()
 
 
 def read_workload(name_or_path: str, directory: Path = Path()) -> Workload:
-    """A workload file, or a catalog model as a workload with synthetic data."""
+    """Read a workload file, or build a workload with synthetic data from a catalog model."""
     if is_file(name_or_path, directory):
         file = directory / name_or_path
-        return read_spec(file, Workload, known_names()).read_from(file)
+        return read_spec(file, Workload, known_names()).copy_with_file(file)
     if name_or_path not in models():
         names = known_names()
         raise UnknownName(
             "model",
             name_or_path,
             names["model"],
-            instead=kind_of(name_or_path, names),
-            called="workload file and no model of the catalog",
+            actual_kind=find_kind(name_or_path, names),
+            searched="workload file or catalog model",
         )
     clips = _SPOKEN_DIGITS if name_or_path.startswith("spoken-digits") else None
     return Workload(name=name_or_path, model=name_or_path, dataset=clips)
 
 
 def read_study(path: Path) -> "Study":
-    """The files that it names are read by whoever runs it."""
+    """Read a study, but not the files that it names."""
     from gpuyard.specs.study import Study
 
     return read_spec(path, Study, known_names())
 
 
 def read_plan(path: Path) -> "Plan":
-    """The workload that it names is read by whoever makes the plan."""
+    """Read a plan, but not a workload file that it names."""
     from gpuyard.specs.plan import Plan
 
     plan = read_spec(path, Plan, known_names())
     if isinstance(plan.workload, str):
         return plan
-    return plan.model_copy(update={"workload": plan.workload.read_from(path)})
+    return plan.model_copy(update={"workload": plan.workload.copy_with_file(path)})
 
 
 def read_offers(path: Path) -> "Offers":
@@ -130,31 +131,31 @@ def read_site(path: Path) -> "Site":
 
 
 def read_sweep(path: Path) -> "SweepFile":
-    """The files that it names are read by whoever runs it."""
+    """Read a sweep, but not the files that it names."""
     from gpuyard.specs.sweep import SweepFile
 
     return read_spec(path, SweepFile, known_names())
 
 
 def read_deployment(path: Path) -> "Deployment":
-    """The cluster that it names is read by whoever builds it."""
+    """Read a deployment, but not a cluster file that it names."""
     from gpuyard.specs.deployment import Deployment
 
     return read_spec(path, Deployment, known_names())
 
 
 def read_job(path: Path) -> "JobSpec":
-    """The workload that it names is read by whoever wants its curve."""
+    """Read a job, but not a workload file that it names."""
     from gpuyard.specs.job import JobSpec
 
     return read_spec(path, JobSpec, known_names())
 
 
 def is_file(name_or_path: str, directory: Path) -> bool:
-    """Whether a command line names a file there, and not something of the catalog."""
+    """Return whether the text names a file in the directory and not something in the catalog."""
     if name_or_path.endswith((".yaml", ".yml")):
         return True
     try:
         return (directory / name_or_path).is_file()
-    except OSError:  # no file can have a name as long
+    except OSError:  # the name is too long for a file
         return False

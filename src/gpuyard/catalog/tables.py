@@ -1,5 +1,4 @@
-"""What every table of the catalog has in common: facts that name their source, read once from the
-data files that ship inside the package, and looked up by name."""
+"""The base of every catalog table: rows that name their source, read once from the package's data files."""
 
 import csv
 import datetime
@@ -14,7 +13,7 @@ from gpuyard.errors import UnknownName
 
 
 class Fact(BaseModel):
-    """One row of a table: where it comes from, and when that was published or read."""
+    """A row of a table, with its source and the date when the source was published or read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
 
@@ -27,7 +26,7 @@ F = TypeVar("F", bound=Fact)
 
 
 class FactTable(Generic[F]):
-    """Facts of one kind, in the order of their file, each with an id of its own."""
+    """Facts of one kind in the order of their file, each with a unique id."""
 
     def __init__(self, kind: str, facts: Iterable[F]) -> None:
         self.kind = kind
@@ -38,7 +37,7 @@ class FactTable(Generic[F]):
             self._facts[fact.id] = fact
 
     def get(self, name: str) -> F:
-        """The fact of this name; `UnknownName` with the closest one where there is none."""
+        """Return the fact with this id. Raise UnknownName, which suggests the closest one."""
         try:
             return self._facts[name]
         except KeyError:
@@ -58,21 +57,23 @@ class FactTable(Generic[F]):
 
 
 def read_toml(kind: str, fact: type[F], file_name: str) -> FactTable[F]:
-    """A data file with one `[id]` table a fact."""
-    rows: dict[str, dict[str, Any]] = tomllib.loads(_text(file_name))
+    """Read a data file with one `[id]` table per fact."""
+    rows: dict[str, dict[str, Any]] = tomllib.loads(_read_data(file_name))
     return FactTable(kind, (fact.model_validate({"id": name, **row}) for name, row in rows.items()))
 
 
 def read_csv(kind: str, fact: type[F], file_name: str) -> FactTable[F]:
-    """A data file with one line a fact; an empty cell is a value that is not known."""
-    known = ({column: cell for column, cell in row.items() if cell} for row in csv_rows(file_name))
-    return FactTable(kind, (fact.model_validate(row) for row in known))
+    """Read a data file with one line per fact; an empty cell is an unknown value."""
+    rows = (
+        {column: cell for column, cell in row.items() if cell} for row in read_csv_rows(file_name)
+    )
+    return FactTable(kind, (fact.model_validate(row) for row in rows))
 
 
-def csv_rows(file_name: str) -> list[dict[str, str]]:
-    """The lines of a data file, cell by column."""
-    return list(csv.DictReader(_text(file_name).splitlines()))
+def read_csv_rows(file_name: str) -> list[dict[str, str]]:
+    """Read the lines of a data file as mappings from column to cell."""
+    return list(csv.DictReader(_read_data(file_name).splitlines()))
 
 
-def _text(file_name: str) -> str:
+def _read_data(file_name: str) -> str:
     return (resources.files(__package__) / "data" / file_name).read_text(encoding="utf-8")

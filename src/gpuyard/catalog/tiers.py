@@ -1,4 +1,4 @@
-"""What machines to train on are sold as: laptop, workstation, server, cluster, and between what they cost."""
+"""The tiers of training machines (laptop, workstation, server, cluster) and their price ranges."""
 
 import datetime
 import functools
@@ -10,7 +10,7 @@ from gpuyard.catalog.tables import Fact, FactTable, read_toml
 
 
 class TierPrice(BaseModel):
-    """A price, or machines from parts."""
+    """One end of a tier's price range: an amount, or the price of machines built from parts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -19,29 +19,31 @@ class TierPrice(BaseModel):
     count: int = Field(default=1, gt=0)
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> "TierPrice":
+    def _check_usd_or_machine(self) -> "TierPrice":
         if (self.usd is None) == (self.machine is None):
-            raise ValueError("a price of a tier is either in dollars or that of a machine")
+            raise ValueError("a tier's price needs either 'usd' or 'machine'")
         return self
 
     @property
     def total_usd(self) -> float:
-        return self.count * build_price(self.machine)[0] if self.machine else self.usd or 0.0
+        return (
+            self.count * calculate_build_price(self.machine)[0] if self.machine else self.usd or 0.0
+        )
 
     @property
-    def words(self) -> str:
-        """What is had for it, where it is made from parts."""
-        many = f"{self.count} × " if self.count > 1 else ""
-        return f"{many}{self.machine}" if self.machine else ""
+    def description(self) -> str:
+        """The machines that this price buys, if it has any."""
+        multiple = f"{self.count} × " if self.count > 1 else ""
+        return f"{multiple}{self.machine}" if self.machine else ""
 
     @property
     def oldest(self) -> datetime.date | None:
-        """Of the prices that it is made of."""
-        return build_price(self.machine)[1] if self.machine else None
+        """The oldest date among the prices of its parts."""
+        return calculate_build_price(self.machine)[1] if self.machine else None
 
 
 class Tier(Fact):
-    """A kind of machine that is sold."""
+    """A tier of machines, with its cheapest and its most expensive example."""
 
     name: str
     gpus: str
@@ -51,16 +53,16 @@ class Tier(Fact):
 
     @property
     def price_date(self) -> datetime.date:
-        """The oldest that its prices stand on."""
+        """The oldest date among its prices."""
         return min(filter(None, (self.least.oldest, self.most.oldest)), default=self.date)
 
 
-def build_price(build: str) -> tuple[float, datetime.date]:
-    """Of a machine from parts ("server-sxm/8x-h100-sxm5-80gb"), and the date of its oldest part."""
-    box, _, rest = build.partition("/")
-    count, _, gpu = rest.partition("x-")
-    around, card = chassis().get(box), gpu_prices().get(gpu)
-    return around.usd + int(count) * card.usd, min(around.date, card.date)
+def calculate_build_price(build: str) -> tuple[float, datetime.date]:
+    """Return the price of a machine built from parts ("server-sxm/8x-h100-sxm5-80gb") and its oldest part's date."""
+    chassis_id, _, rest = build.partition("/")
+    count, _, gpu_id = rest.partition("x-")
+    box, gpu = chassis().get(chassis_id), gpu_prices().get(gpu_id)
+    return box.usd + int(count) * gpu.usd, min(box.date, gpu.date)
 
 
 @functools.cache

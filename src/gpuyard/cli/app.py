@@ -1,38 +1,29 @@
-"""The root command with all verbs, and the one place where an error becomes an exit status.
+"""The root command.
 
-Help and complaints are in plain words: FILE and N where typer would show types of Python, paragraphs that are
-as wide as the terminal, and of a wrong value what was expected. Options that had another name before every command
-had the same name for the same thing are still taken, and no help shows them."""
+It adjusts typer's help and error messages for people who don't write Python: FILE and N instead of Python types,
+paragraphs as wide as the terminal, and the expected value in each error. It sets only public attributes of typer's
+commands and parameters."""
 
 import contextlib
-import contextvars
-import errno
 import inspect
-import io
 import os
-import shutil
 import sys
-import textwrap
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from typer.core import TyperGroup
 
-from gpuyard import __version__, files, temporary
-from gpuyard.cli.options import add_allow_code_option, agreed
+from gpuyard.cli.exits import clean_message, run_and_exit
+from gpuyard.cli.options import add_allow_code_option
 from gpuyard.cli.output import add_wide_option
-from gpuyard.errors import CodeNotAllowed, GpuyardError, closest_names, quoted
-from gpuyard.interpreter import forget_current_directory
-from gpuyard.printable import printable
+from gpuyard.errors import GpuyardError, closest_names
+from gpuyard.files import data_directories
+from gpuyard.temporary import remove_leftovers, shared_directory
+from gpuyard.version import __version__
 
-_STOPPED = 130
-_LONGEST = 4000  # characters of a sentence
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _PANELS = {
     "Decide": ("study", "predict", "plan", "playbook", "cost", "facility"),
     "Measure": (
@@ -60,101 +51,71 @@ _PANELS = {
     ),
     "Run jobs": ("submit", "queue", "status", "logs", "wait", "cancel", "retry", "simulate"),
 }
-"""All commands, in the order in which the help shows them."""
-_PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names}
-_ROOMS = {
+"""All commands, in the order of the help."""
+_COMMAND_PANELS = {name: panel for panel, names in _PANELS.items() for name in names}
+_FOLDERS = {
     "deploy": {"stack"},
     "jobs": {"cancel", "logs", "queue", "retry", "simulate", "status", "submit", "wait"},
     "measure": {"bench", "calibrate", "data", "horovod", "results", "train", "validate"},
     "share": {"audit", "lease", "notebook", "release", "reserve", "share", "usage", "who"},
 }
-"""Of `cli/`, and the commands in each; the others are on its floor."""
+"""The subfolders of `cli/` and their commands; the other commands are directly in `cli/`."""
 
 _PLACEHOLDERS: dict[Any, str] = {int: "N", float: "NUMBER", Path: "FILE", str: "TEXT"}
-OLD_SPELLINGS: Mapping[str, Mapping[str, str]] = {
-    "bench collectives": {"nodes": "workers"},
-    "bench relief": {"nodes": "workers"},
-    "bench storage": {"data": "dataset", "seconds": "time-per-point"},
-    "bench train": {"seconds": "time-per-point"},
-    "cost growth": {"people": "researchers"},
-    "cost hybrid": {"life": "horizon", "pattern": "load"},
-    "horovod install": {"again": "fresh"},
-    "predict": {"beside": "other-jobs"},
-    "topo": {"cluster": "on"},
-}
-"""Command → the old name of an option → its name."""
 
 
 class _Commands(TyperGroup):
-    """Imports what a command line names, and nothing else: the help of all takes all of them."""
+    """Imports only the command on the command line; the help of all commands imports all of them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         del ctx
-        self._load(_PANEL_OF)
-        return list(_PANEL_OF)
+        self._load(_COMMAND_PANELS)
+        return list(_COMMAND_PANELS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        # of a name that is none, typer says which others are close
-        self._load((cmd_name,) if cmd_name in _PANEL_OF else _PANEL_OF)
+        # typer needs all names to suggest one that is similar to an unknown name
+        self._load((cmd_name,) if cmd_name in _COMMAND_PANELS else _COMMAND_PANELS)
         return super().get_command(ctx, cmd_name)
 
     def make_context(self, *args: Any, **more: Any) -> Any:
-        with _typers_errors_printable():
+        with _make_typer_errors_printable():
             return super().make_context(*args, **more)
 
     def invoke(self, ctx: Any) -> Any:
-        with _typers_errors_printable():
+        with _make_typer_errors_printable():
             return super().invoke(ctx)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _with_placeholders(super().get_params(ctx), self.callback)
+        return _simplify_parameters(super().get_params(ctx), self.callback)
 
     def _load(self, names: Iterable[str]) -> None:
         for name in names:
             if name not in self.commands:
-                self.commands[name] = _command(name)
+                self.commands[name] = _import_command(name)
 
 
 @contextlib.contextmanager
-def _typers_errors_printable() -> Iterator[None]:
-    """Its sentences quote what was typed, and it prints them itself."""
+def _make_typer_errors_printable() -> Iterator[None]:
+    """Clean typer's own messages, which quote the command line and which typer prints itself."""
     try:
         yield
     except Exception as error:
         if hasattr(error, "format_message"):
-            error.message = _sentence(error.message)  # type: ignore[attr-defined]
+            error.message = clean_message(error.message)  # type: ignore[attr-defined]
         raise
 
 
-def _sentence(text: object) -> str:
-    """For a terminal; of what somebody pasted, no more than a screen."""
-    said = printable(str(text))
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
-
-
-def _lines(text: str) -> str:
-    """On a terminal, broken between words; elsewhere as it is."""
-    if not sys.stderr.isatty():
-        return text
-    width = shutil.get_terminal_size().columns
-    return "\n".join(
-        textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
-        for line in text.split("\n")
-    )
-
-
-def _command(name: str) -> Any:
-    room = next((f"{room}." for room, names in _ROOMS.items() if name in names), "")
-    module = import_module(f"gpuyard.cli.{room}{name}")
-    alone, panel = typer.Typer(), _PANEL_OF[name]
+def _import_command(name: str) -> Any:
+    folder = next((f"{folder}." for folder, names in _FOLDERS.items() if name in names), "")
+    module = import_module(f"gpuyard.cli.{folder}{name}")
+    parent, panel = typer.Typer(), _COMMAND_PANELS[name]
     if hasattr(module, "app"):
-        alone.add_typer(module.app, name=name, rich_help_panel=panel)
+        parent.add_typer(module.app, name=name, rich_help_panel=panel)
     else:
-        alone.command(name, rich_help_panel=panel)(getattr(module, name))
-    command = typer.main.get_group(alone).commands[name]
-    _take_old_spellings(command, name)
+        parent.command(name, rich_help_panel=panel)(getattr(module, name))
+    command = typer.main.get_group(parent).commands[name]
     add_allow_code_option(command, name)
-    _make_plain(add_wide_option(command))
+    _simplify(add_wide_option(command))
     return command
 
 
@@ -169,8 +130,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         sys.stdout.write(f"gpuyard {__version__}\n")
         raise typer.Exit
 
@@ -192,154 +153,104 @@ def root(
     del version
     if debug:
         os.environ["GPUYARD_DEBUG"] = "1"
-    temporary.sweep(*files.directories(), temporary.shared_directory())
-
-
-def _show_traceback(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    sys.stderr.write(printable("".join(traceback.format_exception(kind, error, trace))))
+    with contextlib.suppress(GpuyardError, OSError):  # commands that need no directory must work
+        remove_leftovers(shared_directory(), *data_directories())
 
 
 def run() -> None:
     """Run the command line and exit with its status."""
-    forget_current_directory()
-    sys.excepthook = _show_traceback
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal may lack some of our characters
-    contextvars.copy_context().run(_run)  # what is allowed is so for this command line
+    run_and_exit(lambda: app(prog_name="gpuyard"))
 
 
-def _run() -> None:
-    try:
-        try:
-            app(prog_name="gpuyard")
-        finally:
-            sys.stdout.flush()  # that a disk is full is found here, not while Python ends
-    except CodeNotAllowed as found:
-        if not agreed(found):
-            fail(found)
-        _run()  # nothing was done yet: code is asked for before anything else
-    except GpuyardError as error:
-        fail(error)
-    except SystemExit as leaving:
-        if leaving.code == _STOPPED:  # typer's own answer to Ctrl-C is silence
-            sys.stderr.write("gpuyard: stopped; what was finished is kept\n")
-        raise
-    except BrokenPipeError:
-        _write_no_more()  # the reader (head, less) has gone
-        sys.exit(141)
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:  # wherever the file was looked for
-            sys.stderr.write(
-                f"gpuyard: {_sentence(quoted(str(error.filename)))}: {error.strerror}\n"
-            )
-            sys.exit(2)
-        if error.errno not in _NO_ROOM:
-            raise
-        _write_no_more()
-        sys.stderr.write(f"gpuyard: the answer can't be written: {error.strerror}\n")
-        sys.exit(1)
+def _simplify(command: Any) -> None:
+    """Simplify the help and the error messages of a command and its subcommands."""
+    command.help = _join_lines(command.help) if command.help else None
+    get_params = command.get_params
+    command.get_params = lambda context: _simplify_parameters(get_params(context), command.callback)
+    command.parse_args = _explain_errors(command.parse_args)
+    for subcommand in getattr(command, "commands", {}).values():
+        _simplify(subcommand)
 
 
-def _write_no_more() -> None:
-    """Python would complain again while flushing at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _explain_errors(parse: Callable[[Any, list[str]], list[str]]) -> Any:
+    """Replace pydantic's message with gpuyard's, and suggest only similar options."""
 
-
-def fail(error: GpuyardError) -> NoReturn:
-    """Say what is wrong, and exit."""
-    if os.environ.get("GPUYARD_DEBUG") == "1":
-        raise error
-    sys.stderr.write(_lines(f"gpuyard: {_sentence(error)}") + "\n")
-    sys.exit(error.exit_status)
-
-
-def _make_plain(command: Any) -> None:
-    """The help of this command and of those below it."""
-    command.help = _unwrapped(command.help) if command.help else None
-    parameters = command.get_params
-    command.get_params = lambda context: _with_placeholders(parameters(context), command.callback)
-    command.parse_args = _complaining_plainly(command.parse_args)
-    for below in getattr(command, "commands", {}).values():
-        _make_plain(below)
-
-
-def _complaining_plainly(parse: Callable[[Any, list[str]], list[str]]) -> Any:
     def parse_args(context: Any, args: list[str]) -> list[str]:
         try:
             return parse(context, args)
         except Exception as error:
             invalid: Any = error.__cause__ or error.__context__
             if hasattr(error, "message") and hasattr(invalid, "errors"):
-                from gpuyard.specs.mistakes import expected_and_got
+                from gpuyard.specs.spec_errors import explain_value
 
-                error.message = expected_and_got(invalid.errors()[0])
+                error.message = explain_value(invalid.errors()[0])
             if hasattr(error, "possibilities") and hasattr(error, "option_name"):
-                error.possibilities = _near_options(context.command, error.option_name)
+                error.possibilities = _find_similar_options(context.command, error.option_name)
             raise
 
     return parse_args
 
 
-def _near_options(command: Any, wrong: str) -> list[str]:
-    """Typer takes the dashes, which all have, for a likeness."""
-    spelled = [name for p in command.params for name in (*p.opts, *p.secondary_opts)]
-    options = ["--help", *(name for name in spelled if name.startswith("--"))]
-    return [f"--{n}" for n in closest_names(wrong.lstrip("-"), [o.lstrip("-") for o in options])]
+def _find_similar_options(command: Any, wrong: str) -> list[str]:
+    """Compare names without their dashes, which would make all options look similar."""
+    names = [name for p in command.params for name in (*p.opts, *p.secondary_opts)]
+    options = ["help", *(name.lstrip("-") for name in names if name.startswith("--"))]
+    return [f"--{name}" for name in closest_names(wrong.lstrip("-"), options)]
 
 
-def _unwrapped(text: str) -> str:
-    """One line a paragraph."""
+def _join_lines(text: str) -> str:
+    """Put each paragraph on one line, so that typer can wrap it to the terminal's width."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
-def _with_placeholders(parameters: list[Any], callback: Callable[..., Any] | None) -> list[Any]:
-    """Each with what stands for its value."""
+def _simplify_parameters(parameters: list[Any], callback: Callable[..., Any] | None) -> list[Any]:
+    """Give each parameter a placeholder for its value, and shorten its help."""
     signature = inspect.signature(callback).parameters if callback else {}
-    look: Any = sys.modules.get("typer.rich_utils")
-    if look is not None:  # help is being printed
-        look.STYLE_OPTIONS_TABLE_PADDING = (0, 1, 0, 0)  # its empty columns take half of the room
+    rich_utils: Any = sys.modules.get("typer.rich_utils")
+    if rich_utils is not None:  # help is being printed
+        rich_utils.STYLE_OPTIONS_TABLE_PADDING = (0, 1, 0, 0)  # narrows the empty columns
     for parameter in parameters:
         declared = signature.get(parameter.name)
-        _say_default_in_words(parameter)
+        _add_default_to_help(parameter)
         if parameter.name == "help":
-            _without_a_column_of_short_names(parameter)
-        # what is out of range is told when it happens
-        parameter._get_number_range_help_str = lambda: None
+            _hide_short_name(parameter)
+        # only the help reads these two; the error for a value out of range names the limits
+        parameter.min = parameter.max = None
         if parameter.param_type_name == "argument":
             parameter.metavar = parameter.metavar or parameter.name.upper()
             parameter.display_type_rich = lambda ctx: ""  # noqa: ARG005
-            parameter._usage_display_name = partial(_usage, parameter)
+            usage = _format_usage(parameter)
+            parameter.get_usage_pieces = lambda ctx, usage=usage: [usage]  # noqa: ARG005
         elif parameter.metavar is None and (parameter.is_flag or parameter.name == "help"):
             parameter.metavar = ""
         elif parameter.metavar is None and declared is not None:
-            parameter.metavar = _placeholder(declared.annotation)
+            parameter.metavar = _get_placeholder(declared.annotation)
     return parameters
 
 
-def _usage(argument: Any) -> str:
+def _format_usage(argument: Any) -> str:
     name = argument.metavar if argument.required else f"[{argument.metavar}]"
     return name if argument.nargs == 1 else f"{name}..."
 
 
-def _say_default_in_words(parameter: Any) -> None:
-    """In its sentence: typer would give it a line of its own wherever the width is short."""
+def _add_default_to_help(parameter: Any) -> None:
+    """Put the default into the sentence; typer would put it on its own line in a narrow terminal."""
     shown, default = parameter.show_default, parameter.default
     if not shown or not parameter.help or "default" in parameter.help:
         return
     parameter.show_default = False
     if isinstance(shown, str):
-        words = shown
+        text = shown
     elif isinstance(default, bool) or default in (None, "") or callable(default):
         return
     else:
         unit = " s" if parameter.metavar == "TIME" else ""
-        words = f"{default:g}{unit}" if isinstance(default, float) else str(default)
-    parameter.help = f"{parameter.help.removesuffix('.')} (default: {words})."
+        text = f"{default:g}{unit}" if isinstance(default, float) else str(default)
+    parameter.help = f"{parameter.help.removesuffix('.')} (default: {text})."
 
 
-def _without_a_column_of_short_names(parameter: Any) -> None:
-    """`-h` works, but for it alone every help would be a tenth narrower."""
+def _hide_short_name(parameter: Any) -> None:
+    """Accept `-h` without showing it: a column for it alone would make every help narrower."""
     if "-h" not in parameter.opts:
         return
     both, add = parameter.opts, parameter.add_to_parser
@@ -353,19 +264,11 @@ def _without_a_column_of_short_names(parameter: Any) -> None:
     parameter.add_to_parser = add_both
 
 
-def _placeholder(annotation: Any) -> str | None:
-    return next((_PLACEHOLDERS[kind] for kind in _types(annotation) if kind in _PLACEHOLDERS), None)
+def _get_placeholder(annotation: Any) -> str | None:
+    types = _flatten_types(annotation)
+    return next((_PLACEHOLDERS[kind] for kind in types if kind in _PLACEHOLDERS), None)
 
 
-def _types(annotation: Any) -> list[Any]:
+def _flatten_types(annotation: Any) -> list[Any]:
     inner = get_args(annotation)
-    return [annotation] if not inner else [found for one in inner for found in _types(one)]
-
-
-def _take_old_spellings(command: Any, path: str) -> None:
-    """Let this command and those below it read the old names as the new ones."""
-    renamed = OLD_SPELLINGS.get(path)
-    if renamed is not None:
-        command.context_settings["token_normalize_func"] = lambda name: renamed.get(name, name)
-    for name, below in getattr(command, "commands", {}).items():
-        _take_old_spellings(below, f"{path} {name}")
+    return [kind for part in inner for kind in _flatten_types(part)] if inner else [annotation]

@@ -1,26 +1,52 @@
-"""Where the program starts. A lease's command should not wait for what other commands import, so `lease` is read here
-if its line is plain; every other line, and whatever is wrong, goes to `app`."""
+"""The entry point of the program.
+
+A leased command should not wait for the imports of other commands, and commands that people repeat all day should answer
+at once. So plain lines of these commands are parsed here; all others, and all mistakes, go to `app`.
+"""
 
 import sys
 
-from gpuyard.errors import GpuyardError
 from gpuyard.interpreter import forget_current_directory
 
 
 def main() -> None:
     """Run the command line and exit with its status."""
     forget_current_directory()
-    if sys.argv[1:2] == ["lease"]:
-        from gpuyard.cli.share.lease_line import read_line, run_lease
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from gpuyard.cli.exits import open_closed_streams
 
-        options = read_line(sys.argv[2:])
-        if options is not None:
-            try:
-                sys.exit(run_lease(**options))
-            except GpuyardError as error:
-                from gpuyard.cli.app import fail
+        open_closed_streams()
+    words = sys.argv[1:]
+    if words[:1] == ["lease"]:
+        _run_plain_lease(words[1:])
+    else:
+        from gpuyard.cli.plain import parse_plain
 
-                fail(error)
+        if (command := parse_plain(words)) is not None:
+            from gpuyard.cli.exits import run_and_exit
+
+            run_and_exit(command)
+            return
     from gpuyard.cli.app import run
 
     run()
+
+
+def _run_plain_lease(words: list[str]) -> None:
+    """Run a plain `lease` line and exit with its status; return if typer has to parse it."""
+    from gpuyard.cli.share.lease_command import parse_plain, run_lease
+    from gpuyard.errors import GpuyardError
+
+    parsed = parse_plain(words)
+    if parsed is None:
+        return
+    try:
+        sys.exit(run_lease(*parsed))
+    except GpuyardError as error:
+        from gpuyard.cli.exits import fail
+
+        fail(error)
+    except OSError as error:
+        from gpuyard.cli.exits import fail_on_system
+
+        fail_on_system(error)

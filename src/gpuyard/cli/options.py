@@ -1,4 +1,4 @@
-"""The options that several commands share, those about the exchange of gradients and the calibration among them."""
+"""The options that several commands share, such as those for the gradient exchange and the calibration."""
 
 import sys
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 import typer
 from typer.core import TyperCommand
 
-from gpuyard import units
-from gpuyard.cli.output import STDOUT, added_flag
-from gpuyard.errors import CodeNotAllowed, UnknownName, UserMistake, quoted
-from gpuyard.files import read_bytes, write_text
-from gpuyard.printable import printable
+from gpuyard.cli.output import STDOUT, create_flag
+from gpuyard.errors import CodeNotAllowed, UnknownName, UserMistake, quote
+from gpuyard.files import calibration_file, read_bytes, results_file, write_text
+from gpuyard.printable import make_printable
+from gpuyard.units import parse_seconds
 
 if TYPE_CHECKING:
     from gpuyard.catalog import ModelProfile
@@ -20,95 +20,97 @@ if TYPE_CHECKING:
     from gpuyard.predict import Calibration
     from gpuyard.specs import ExchangeOptions, Precision, StrategyName, Workload
 
-_MOST = 1_000_000_000
-_MOST_LISTED = 1000  # as in specs
-_MOST_CALIBRATION_BYTES = 1_000_000
+_MAX_COUNT = 1_000_000_000
+_MAX_LISTED = 1000  # as in specs
+_MAX_CALIBRATION_BYTES = 1_000_000
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
 ]
 
 FreshOption = Annotated[
-    bool, typer.Option("--fresh", help="Measure again even what the results store has.")
+    bool, typer.Option("--fresh", help="Measure again even if the results store has a result.")
 ]
 
 
-def _seconds(text: str | float) -> float:
-    """A bare number is in seconds."""
+def _parse_seconds(text: str | float) -> float:
+    """Parse a duration; a bare number is in seconds."""
     bare = str(text).replace(".", "", 1).isdigit()
-    return units.parse_seconds(f"{text} s" if bare else text, "3 s")
+    return parse_seconds(f"{text} s" if bare else text, "3 s")
 
 
 TimePerPointOption = Annotated[
     float,
-    typer.Option(parser=_seconds, metavar="TIME", help="How long each point is timed, e.g. '3 s'."),
+    typer.Option(
+        parser=_parse_seconds, metavar="TIME", help="Measuring time of each point, e.g. '3 s'."
+    ),
 ]
 
 
-def _with_a_price(text: str) -> str:
-    from gpuyard.catalog.electricity import place_code
+def _parse_place(text: str) -> str:
+    from gpuyard.catalog.electricity import find_place_code
 
-    return place_code(text)
+    return find_place_code(text)
 
 
 CountryOption = Annotated[
     str | None,
     typer.Option(
-        parser=_with_a_price,
+        parser=_parse_place,
         metavar="CODE",
-        help="Electricity price of this country or region, e.g. DE or US-IL.",
+        help="Country or region of the electricity price, e.g. DE or US-IL.",
     ),
 ]
 
 
-_MAY_BE_BARE = ("--html", "--svg", "--csv")
+_OUTPUT_OPTIONS = ("--html", "--svg", "--csv")
 
 
 class PrintsWithoutFile(TyperCommand):
-    """A command whose `--html`, `--svg` and `--csv` print to stdout where no FILE follows them."""
+    """A command whose `--html`, `--svg`, and `--csv` print to stdout if no FILE follows them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        whole: list[str] = []
+        completed: list[str] = []
         for arg, following in zip(args, [*args[1:], ""], strict=False):
-            whole.append(arg)
-            if arg in _MAY_BE_BARE and not _is_output_file(following):
-                whole.append(str(STDOUT))
-        return super().parse_args(ctx, whole)
+            completed.append(arg)
+            if arg in _OUTPUT_OPTIONS and not _is_output_file(following):
+                completed.append(str(STDOUT))
+        return super().parse_args(ctx, completed)
 
 
 def _is_output_file(text: str) -> bool:
-    """And not what the command is about: a spec, or a name of the catalog."""
-    named = ("." in text or "/" in text) and not text.startswith("--")
-    return text == str(STDOUT) or (named and not text.endswith((".yaml", ".yml")))
+    """Return whether the text is a file to write, and not a spec, a catalog name, or another option."""
+    is_path = ("." in text or "/" in text) and not text.startswith("--")
+    return text == str(STDOUT) or (is_path and not text.endswith((".yaml", ".yml")))
 
 
 def write_or_print(text: str, path: Path) -> None:
-    """To the file, which is then named, or to stdout."""
+    """Write to the file and report its name, or print to stdout."""
     if path == STDOUT:
         sys.stdout.write(text)
         return
-    from gpuyard.report.terminal import say
+    from gpuyard.report.terminal import print_line
 
     write_text(path, text)
-    say(f"written: {path}")
+    print_line(f"Wrote {path}.")
 
 
-def parse_counts(text: str, what: str = "count") -> list[int]:
-    """ "1,2,4" → [1, 2, 4]. Doubles are dropped, order is kept."""
+def parse_counts(text: str, name: str = "count") -> list[int]:
+    """ "1,2,4" → [1, 2, 4]. Duplicates are dropped, and the order is kept."""
     parts = [part.strip() for part in text.split(",")]
-    if len(parts) > _MOST_LISTED:
-        raise UserMistake(f"{what}: takes at most {_MOST_LISTED:,} numbers, got {len(parts):,}")
+    if len(parts) > _MAX_LISTED:
+        raise UserMistake(f"{name}: must have at most {_MAX_LISTED:,} numbers, got {len(parts):,}")
     counts: list[int] = []
     for part in parts:
         try:
             number = int(part)
         except ValueError:
-            where = f" in {quoted(text)}" if len(parts) > 1 else ""
+            context = f" in {quote(text)}" if len(parts) > 1 else ""
             raise UserMistake(
-                f"{what}: expected whole numbers like 1,2,4, got {quoted(part)}{where}"
+                f"{name}: expected whole numbers like 1,2,4, got {quote(part)}{context}"
             ) from None
-        if not 1 <= number <= _MOST:
-            raise UserMistake(f"{what}: must be 1 or more, up to {_MOST:,}, got {part}")
+        if not 1 <= number <= _MAX_COUNT:
+            raise UserMistake(f"{name}: must be 1 or more, up to {_MAX_COUNT:,}, got {part}")
         if number not in counts:
             counts.append(number)
     return counts
@@ -120,29 +122,28 @@ CalibrationOption = Annotated[
     str | None,
     typer.Option(
         metavar="FILE|none",
-        help="Calibration to use (default: your own, if there is one).",
+        help="Calibration to use (default: your own, if you have one).",
     ),
 ]
 
 
-def chosen_calibration(option: str | None) -> "Calibration | None":
-    """The named one, by default the user's own; None where there is none or none is wanted."""
-    from gpuyard import files
+def load_calibration(option: str | None) -> "Calibration | None":
+    """Load the named calibration, by default the user's own; return None if there is none or for "none"."""
     from gpuyard.predict import calibration_from_json
 
     if option == NONE:
         return None
-    path = Path(option) if option is not None else files.calibration_file()
+    path = Path(option) if option is not None else calibration_file()
     if option is None and not path.exists():
         return None
     try:
-        content = read_bytes(path, most_bytes=_MOST_CALIBRATION_BYTES)
+        content = read_bytes(path, max_bytes=_MAX_CALIBRATION_BYTES)
     except UserMistake as mistake:
         raise UserMistake(
-            f"the calibration {mistake}; write one with gpuyard calibrate, or leave it out with "
+            f"the calibration {mistake}; create one with gpuyard calibrate, or leave it out with "
             "--calibration none"
         ) from None
-    # the reader's own sentence says of what is no text that it is no calibration
+    # for binary data, the parser reports that it is not a calibration
     return calibration_from_json(content.decode(errors="replace"), str(path))
 
 
@@ -150,16 +151,15 @@ ResultsOption = Annotated[
     str | None,
     typer.Option(
         metavar="FILE|none",
-        help="Results whose runs of several GPUs count (default: your own store).",
+        help="Results store whose multi-GPU runs improve the prediction (default: your own).",
     ),
 ]
 
 
-def chosen_results(option: str | None) -> "StoredRuns | None":
-    """Those of the named store or export, by default of the user's own; None where there is none or none is wanted."""
-    from gpuyard import files
+def load_results(option: str | None) -> "StoredRuns | None":
+    """Load runs from the named store or export, by default the user's own; return None if there are none."""
 
-    path = Path(option) if option is not None else files.results_file()
+    path = Path(option) if option is not None else results_file()
     if option == NONE or (option is None and not path.exists()):
         return None
     from gpuyard.measure.stored_figures import StoredRuns
@@ -169,7 +169,7 @@ def chosen_results(option: str | None) -> "StoredRuns | None":
 
 CompressOption = Annotated[
     str | None,
-    typer.Option(help="Send gradients as fp16, bf16 or powersgd:RANK.", metavar="HOW"),
+    typer.Option(help="Gradient compression: fp16, bf16, or powersgd:RANK.", metavar="HOW"),
 ]
 AccumulateOption = Annotated[
     int,
@@ -180,11 +180,11 @@ BucketOption = Annotated[
 ]
 LocalSgdOption = Annotated[
     int,
-    typer.Option(help="Local updates between two averagings.", metavar="N"),
+    typer.Option(help="Local updates between two averagings (local SGD).", metavar="N"),
 ]
 HierarchicalOption = Annotated[
     bool,
-    typer.Option("--hierarchical", help="All-reduce inside each machine first, where faster."),
+    typer.Option("--hierarchical", help="All-reduce inside each machine first, if faster."),
 ]
 
 
@@ -195,11 +195,11 @@ def parse_exchange(
     local_sgd: int,
     hierarchical: bool = False,
 ) -> "ExchangeOptions":
-    """All of them as one value; raises what can't be done, or not together."""
+    """Combine the exchange options. Raise UserMistake for invalid or incompatible ones."""
     from pydantic import ValidationError
 
     from gpuyard.specs import ExchangeOptions
-    from gpuyard.specs.mistakes import expected_and_got
+    from gpuyard.specs.spec_errors import explain_value
 
     try:
         return ExchangeOptions(
@@ -216,13 +216,13 @@ def parse_exchange(
         option = f"--{str(mistake['loc'][0]).replace('_', '-')}"
         if option == "--compress":
             raise UserMistake(
-                f"{option}: expected fp16, bf16 or powersgd:RANK such as powersgd:2, got {compress!r}"
+                f"{option}: expected fp16, bf16, or powersgd:RANK such as powersgd:2, got {compress!r}"
             ) from None
-        raise UserMistake(f"{option}: {expected_and_got(mistake)}") from None
+        raise UserMistake(f"{option}: {explain_value(mistake)}") from None
 
 
 def parse_strategy(name: str) -> "StrategyName":
-    """The strategy of this name."""
+    """Check the name of a strategy."""
     from gpuyard.specs import StrategyName
 
     if name not in get_args(StrategyName):
@@ -232,14 +232,15 @@ def parse_strategy(name: str) -> "StrategyName":
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 PYTORCHS_DEFAULT = (
-    "the workload's, else PyTorch's: tf32 for convolutions and RNNs on GPUs that have it, else fp32"
+    "the workload's, otherwise PyTorch's: tf32 for convolutions and RNNs on GPUs that have it, "
+    "otherwise fp32"
 )
 
 PrecisionOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="fp32, tf32, or mixed precision by autocast: fp16, bf16.",
+        help="Precision: fp32, tf32, or autocast with fp16 or bf16.",
         show_default=PYTORCHS_DEFAULT,
     ),
 ]
@@ -247,37 +248,37 @@ PrecisionsOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
-        help="Train in fp32, tf32, fp16 or bf16; several are searched, e.g. tf32,bf16.",
+        help="Precisions to compare: fp32, tf32, fp16, bf16, e.g. tf32,bf16.",
         show_default=f"the plan's, {PYTORCHS_DEFAULT}",
     ),
 ]
 
 
 def parse_precision(text: str) -> "Precision":
-    """One of those that there are."""
+    """Check the name of a precision."""
     if text not in PRECISIONS:
         raise UnknownName("precision", text, PRECISIONS)
     return cast("Precision", text)
 
 
 def parse_precisions(text: str) -> "Sequence[Precision]":
-    """ "tf32,bf16" in its order, each once."""
+    """Parse "tf32,bf16" in order, each once."""
     return tuple(dict.fromkeys(parse_precision(part.strip()) for part in text.split(",")))
 
 
-def trained_in_asked(
+def apply_precision(
     workload: "Workload", profile: "ModelProfile", precision: str | None
 ) -> "Workload":
-    """The workload in the precision of the option, if there was one."""
+    """Return the workload in this precision, with its measurements scaled to it."""
     if precision is None:
         return workload
-    from gpuyard.predict.compute import at_precision
+    from gpuyard.predict.compute import change_workload_precision
 
-    return at_precision(workload, profile, parse_precision(precision))
+    return change_workload_precision(workload, profile, parse_precision(precision))
 
 
-def measured_in_asked(workload: "Workload", precision: str | None) -> "Workload":
-    """The workload in the precision of the option, where it is run and nothing is scaled."""
+def override_precision(workload: "Workload", precision: str | None) -> "Workload":
+    """Return the workload in this precision for a measurement, without scaling."""
     if precision is None:
         return workload
     return workload.model_copy(update={"precision": parse_precision(precision)})
@@ -300,34 +301,34 @@ MAY_RUN_CODE = frozenset(
         "train",
     }
 )
-"""The commands that read workloads and run what these name."""
+"""The commands that read workloads and run the code that these name."""
 
 
 def add_allow_code_option(command: Any, path: str) -> None:
-    """To this command, if it may run a user's code, and to those below it."""
+    """Add `--allow-code` to this command and its subcommands if they may run a user's code."""
     if path in MAY_RUN_CODE:
         help = "Run code that a spec outside this project names."
-        command.params.append(added_flag("--allow-code", help, _allow))
-    for name, below in getattr(command, "commands", {}).items():
-        add_allow_code_option(below, f"{path} {name}")
+        command.params.append(create_flag("--allow-code", help, _allow))
+    for name, subcommand in getattr(command, "commands", {}).items():
+        add_allow_code_option(subcommand, f"{path} {name}")
 
 
-def agreed(found: CodeNotAllowed) -> bool:
-    """Whether somebody at a terminal lets it run; from then on it is allowed."""
+def confirm_code(error: CodeNotAllowed) -> bool:
+    """Ask at a terminal whether the code may run, and allow it from then on if the user agrees."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    sys.stderr.write(printable(f"gpuyard: {found.found}.\nRun it? [y/N] "))
+    sys.stderr.write(make_printable(f"gpuyard: {error.description}.\nRun it? [y/N] "))
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         return False
-    from gpuyard.workloads.own_code import allow_code
+    from gpuyard.workloads.code_trust import allow_code
 
-    allow_code(found.file)
+    allow_code(error.file)
     return True
 
 
-def _allow(wanted: bool) -> None:
-    if wanted:
-        from gpuyard.workloads.own_code import allow_code
+def _allow(requested: bool) -> None:
+    if requested:
+        from gpuyard.workloads.code_trust import allow_code
 
         allow_code()

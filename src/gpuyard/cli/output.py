@@ -1,4 +1,4 @@
-"""What a command prints: an answer as tables, JSON or a page, sentences on stderr, and progress while it works."""
+"""The output of a command: an answer as tables, JSON, or a page, and its progress on stderr."""
 
 import contextlib
 import sys
@@ -8,87 +8,73 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gpuyard.cli.show import choose_width
+from gpuyard.cli.show import show as show  # noqa: PLC0414 - for all commands
+
 if TYPE_CHECKING:
-    from gpuyard.measure.progress import ProgressUpdate, Tell
-    from gpuyard.report.answer import Answer
+    from gpuyard.measure.progress import ProgressCallback, ProgressUpdate
 
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print JSON for programs; everything else goes to stderr.")
+    bool, typer.Option("--json", help="Print JSON; everything else goes to stderr.")
 ]
 
 
-def writable(path: Path | None) -> Path | None:
-    """A callback of every option that names a file to write: whether it can be is told before any work."""
+def check_output_file(path: Path | None) -> Path | None:
+    """Check, before any work, that an option's file can be written; the callback of every such option."""
     from gpuyard.errors import UserMistake
     from gpuyard.files import check_writable
-    from gpuyard.temporary import sweep
+    from gpuyard.temporary import remove_leftovers
 
     if path == STDOUT:
-        raise UserMistake(f"expected a file to write, got {str(path)!r}; this one is not printed")
+        raise UserMistake(f"expected a file to write, got {str(path)!r}; it cannot be printed")
     if path is not None:
         check_writable(path)
-        sweep(path.resolve().parent)
+        remove_leftovers(path.resolve().parent)
         if path.is_dir():
-            raise UserMistake(f"{path} can't be written: it is a directory; name a file in it")
+            raise UserMistake(f"{path} cannot be written: it is a directory; name a file in it")
     return path
 
 
-def writable_or_printed(path: Path | None) -> Path | None:
-    """The same where `-` is stdout."""
-    return path if path == STDOUT else writable(path)
+def check_output_or_stdout(path: Path | None) -> Path | None:
+    """Check an option's file like `check_output_file`, and accept `-` for stdout."""
+    return path if path == STDOUT else check_output_file(path)
 
 
-def writable_directory(path: Path) -> Path:
-    """The same for a directory, which is made if its parent is there."""
+def check_output_directory(path: Path) -> Path:
+    """Check an option's directory, which is created if its parent exists."""
     from gpuyard.errors import UserMistake
     from gpuyard.files import check_writable
-    from gpuyard.temporary import sweep
+    from gpuyard.temporary import remove_leftovers
 
     check_writable(path)
-    sweep(path)
+    remove_leftovers(path)
     if path.exists() and not path.is_dir():
-        raise UserMistake(f"{path} can't be written to: it is a file; name a directory")
+        raise UserMistake(f"{path} cannot be written to: it is a file; name a directory")
     return path
 
 
 STDOUT = Path("-")
 PageOption = Annotated[
     Path | None,
-    typer.Option("--html", help="Also write a page with charts.", callback=writable),
+    typer.Option("--html", help="HTML page to write, with charts.", callback=check_output_file),
 ]
 
-_wide = False
 
+def write_verbatim(text: str) -> None:
+    """Print text unchanged to a file or program; on a terminal, replace characters that it would obey."""
+    from gpuyard.printable import make_printable
 
-def show(answer: "Answer", *, json_output: bool = False, html: Path | None = None) -> None:
-    """Print the answer for who asked, and write its page where one was asked for."""
-    from gpuyard.report.answer import json_text
-    from gpuyard.report.terminal import print_answer, say
-
-    if html is not None:
-        from gpuyard.report.html import write_page
-
-        write_page(answer, html)
-    if json_output:
-        sys.stdout.write(json_text(answer.document))
-    else:
-        print_answer(answer, wide=_wide)
-    if html is not None:
-        say(f"Wrote {html}.")
-
-
-def write_exactly(text: str) -> None:
-    """To a file or a program to the letter; on a terminal, what that would obey is shown instead."""
-    from gpuyard.printable import printable
-
-    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
+    sys.stdout.write(make_printable(text) if sys.stdout.isatty() else text)
 
 
 @contextlib.contextmanager
-def shown_if_not_stored(
+def show_if_not_stored(
     *, json_output: bool, document: Callable[[Any], Any] = lambda record: record
 ) -> Iterator[None]:
-    """A measurement that a full disk did not take is shown, in what the command's JSON has around one."""
+    """Show a measurement that could not be stored, for example on a full disk.
+
+    `document` wraps the record like the command's own JSON does.
+    """
     from dataclasses import replace
 
     from gpuyard.measure.store import NotStored
@@ -103,90 +89,85 @@ def shown_if_not_stored(
 
 
 def add_wide_option(command: Any) -> Any:
-    """Every command that prints tables can print all of their columns: said once, not forty times."""
-    for child in getattr(command, "commands", {}).values():
-        add_wide_option(child)
+    """Add `--wide` to every command that prints tables."""
+    for subcommand in getattr(command, "commands", {}).values():
+        add_wide_option(subcommand)
     if any("--json" in parameter.opts for parameter in command.params):
         command.params.append(
-            added_flag("--wide", "Show all columns, however narrow the terminal.", _choose_width)
+            create_flag("--wide", "Show all columns, however narrow the terminal.", choose_width)
         )
     return command
 
 
-def added_flag(name: str, help: str, callback: Callable[[bool], None]) -> Any:
-    """A flag for commands whose own code has nothing to do with it."""
-    alone = typer.Typer(add_completion=False)
+def create_flag(name: str, help: str, callback: Callable[[bool], None]) -> Any:
+    """Create a flag that the command's own function does not receive."""
+    app = typer.Typer(add_completion=False)
 
-    @alone.command()
+    @app.command()
     def _(
         *, flag: Annotated[bool, typer.Option(name, callback=callback, help=help)] = False
     ) -> None:
         del flag
 
-    (option,) = typer.main.get_command(alone).params
+    (option,) = typer.main.get_command(app).params
     option.expose_value = False
     return option
 
 
-def _choose_width(wide: bool) -> None:
-    global _wide  # noqa: PLW0603 - one command line, one terminal
-    _wide = wide
-
-
 @contextlib.contextmanager
-def progress_bar(first: str = "starting") -> "Iterator[Tell]":
-    """Tell it what is done, how far it is, and how long the rest takes; what is not known is not shown."""
+def progress_bar(first: str = "starting") -> "Iterator[ProgressCallback]":
+    """Show a progress bar, and return the callback that updates it; unknown values are not shown."""
     from rich import progress as rich
 
-    from gpuyard.report.terminal import console
+    from gpuyard.report.terminal import create_console
 
     columns = (
         rich.TextColumn("{task.description}", markup=False),
         rich.BarColumn(),
         rich.TextColumn("{task.fields[share]}", markup=False),
         rich.TimeElapsedColumn(),
-        rich.TextColumn("{task.fields[left]}", markup=False),
+        rich.TextColumn("{task.fields[remaining]}", markup=False),
     )
-    with rich.Progress(*columns, console=console(stderr=True), transient=True) as shown:
-        bar = shown.add_task(first, total=None, share="", left="")
+    with rich.Progress(*columns, console=create_console(stderr=True), transient=True) as display:
+        bar = display.add_task(first, total=None, share="", remaining="")
 
-        def tell(progress: "ProgressUpdate") -> None:
-            shown.update(
+        def on_progress(progress: "ProgressUpdate") -> None:
+            display.update(
                 bar,
-                description=progress.what,
+                description=progress.description,
                 completed=progress.done,
                 total=progress.total,
-                share=_share(progress),
-                left=_left(progress),
+                share=_format_share(progress),
+                remaining=_format_remaining(progress),
             )
-            if progress.line:
-                shown.console.print(progress.line, highlight=False, markup=False)
+            if progress.message:
+                display.console.print(progress.message, highlight=False, markup=False)
 
-        yield tell
+        yield on_progress
 
 
 @contextlib.contextmanager
-def working(what: str) -> Iterator[None]:
-    """Nothing to count: only that it goes on."""
+def show_status(activity: str) -> Iterator[None]:
+    """Show a spinner during work that has no measurable progress."""
     from rich.text import Text
 
-    from gpuyard.report.terminal import console
+    from gpuyard.report.terminal import create_console
 
-    with console(stderr=True).status(Text(what)):
+    with create_console(stderr=True).status(Text(activity)):
         yield
 
 
-def _share(progress: "ProgressUpdate") -> str:
+def _format_share(progress: "ProgressUpdate") -> str:
     if not progress.total:
         return ""
     if progress.total > 1:
         return f"{int(progress.done)} of {progress.total:g}"
-    return f"{100 * progress.done / progress.total:.0f} %"
+    return f"{100 * progress.done / progress.total:.0f}%"
 
 
-def _left(progress: "ProgressUpdate") -> str:
+def _format_remaining(progress: "ProgressUpdate") -> str:
     from gpuyard.units import format_seconds
 
-    if progress.left_seconds is None:
+    if progress.remaining_seconds is None:
         return ""
-    return f"{format_seconds(max(1, round(progress.left_seconds)))} left"
+    return f"{format_seconds(max(1, round(progress.remaining_seconds)))} left"

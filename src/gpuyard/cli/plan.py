@@ -1,4 +1,4 @@
-"""`gpuyard plan`: which machines to get for a goal, and why."""
+"""`gpuyard plan`: find the machines to rent or buy for a goal."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,52 +9,53 @@ from gpuyard.cli.options import (
     CalibrationOption,
     PrecisionsOption,
     ResultsOption,
-    chosen_calibration,
-    chosen_results,
+    load_calibration,
+    load_results,
     parse_precisions,
 )
-from gpuyard.cli.output import JsonOption, show, working, writable, write_exactly
+from gpuyard.cli.output import JsonOption, check_output_file, show, show_status, write_verbatim
 from gpuyard.errors import UserMistake
 
 
 def plan(
-    file: Annotated[Path, typer.Argument(help="A *.plan.yaml.", metavar="FILE")],
+    file: Annotated[Path, typer.Argument(help="Plan file (*.plan.yaml).", metavar="FILE")],
     *,
     html: Annotated[
         Path | None,
         typer.Option(
-            help="Also write an HTML page with a chart of cost against time.", callback=writable
+            help="HTML page to write, with a chart of cost against time.",
+            callback=check_output_file,
         ),
     ] = None,
     site: Annotated[
         Path | None,
         typer.Option(
-            help="A *.site.yaml, the site for bought machines, instead of the plan's.",
+            help="Site file (*.site.yaml) for bought machines, instead of the plan's.",
             metavar="FILE",
         ),
     ] = None,
     usage: Annotated[
         Path | None,
         typer.Option(
-            help="Output of `gpuyard usage --json`: take runs per month from it, not from the plan.",
+            help="Output of `gpuyard usage --json`, whose runs per month replace the plan's.",
             metavar="FILE",
         ),
     ] = None,
     project: Annotated[
-        str | None, typer.Option(help="With --usage: only the leases of this project.")
+        str | None, typer.Option(help="Project whose leases count, with --usage.")
     ] = None,
     precision: PrecisionsOption = None,
     calibration: CalibrationOption = None,
     results: ResultsOption = None,
     deploy: Annotated[
         bool,
-        typer.Option("--deploy", help="Print the choice as a *.deployment.yaml, and nothing else."),
+        typer.Option("--deploy", help="Print only the choice, as a *.deployment.yaml."),
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Say which machines to rent or buy for a goal, and why.
+    """Find the machines to rent or buy for a goal, and explain the choice.
 
-    Searches offers, GPUs, nodes, networks, batches, remedies and precisions.
+    Searches offers, GPUs, nodes, networks, batches, remedies, and precisions.
 
     Example: gpuyard plan examples/resnet50.plan.yaml
     """
@@ -63,30 +64,30 @@ def plan(
     from gpuyard.report.answers.plan import plan_answer
 
     precisions = parse_precisions(precision) if precision is not None else None
-    asked, constants = read_plan(file), chosen_calibration(calibration)
+    spec, constants = read_plan(file), load_calibration(calibration)
     if precisions is not None:
-        tried = asked.search.model_copy(update={"precision": precisions})
-        asked = asked.model_copy(update={"search": tried})
+        search = spec.search.model_copy(update={"precision": precisions})
+        spec = spec.model_copy(update={"search": search})
     if deploy and (json_output or html is not None):
-        raise UserMistake("--deploy prints a deployment alone: leave out --json and --html")
+        raise UserMistake("--deploy prints only a deployment; leave out --json and --html")
     if project is not None and usage is None:
-        raise UserMistake("--project goes with --usage")
+        raise UserMistake("--project needs --usage")
     if usage is not None:
         from gpuyard.economics.usage import read_usage, runs_per_month
         from gpuyard.files import read_text
 
-        used = read_usage(read_text(usage), str(usage))
-        runs = runs_per_month(used, str(usage), project)
-        asked = asked.model_copy(update={"runs_per_month": runs})
-    bought_at = None if site is None else read_site(site)
-    stored = chosen_results(results)
-    with working("searching"):
+        leases = read_usage(read_text(usage), str(usage))
+        runs = runs_per_month(leases, str(usage), project)
+        spec = spec.model_copy(update={"runs_per_month": runs})
+    site_spec = None if site is None else read_site(site)
+    stored = load_results(results)
+    with show_status("searching"):
         result = make_plan(
-            asked, file.parent, constants, bought_at, figures=stored.added_to if stored else None
+            spec, file.parent, constants, site_spec, figures=stored.add_figures if stored else None
         )
     if deploy:
-        from gpuyard.deploy.from_plan import deployment_text
+        from gpuyard.deploy.from_plan import render_deployment
 
-        write_exactly(deployment_text(result))
+        write_verbatim(render_deployment(result))
         return
-    show(plan_answer(result), json_output=json_output, html=html)
+    show(plan_answer(result, with_chart=html is not None), json_output=json_output, html=html)

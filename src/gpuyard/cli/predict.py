@@ -1,4 +1,4 @@
-"""`gpuyard predict`: how a workload would scale on hardware that may not be here."""
+"""`gpuyard predict`: how a workload would scale on hardware that need not exist here."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,24 +14,24 @@ from gpuyard.cli.options import (
     LocalSgdOption,
     PrecisionOption,
     ResultsOption,
-    chosen_calibration,
-    chosen_results,
+    apply_precision,
+    load_calibration,
+    load_results,
     parse_counts,
     parse_exchange,
     parse_precision,
     parse_strategy,
-    trained_in_asked,
 )
-from gpuyard.cli.output import JsonOption, show, writable
+from gpuyard.cli.output import JsonOption, check_output_file, show
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
     from gpuyard.hardware import MachineGraph
-    from gpuyard.predict import PlatformScenario
+    from gpuyard.predict import PlatformScenario, Prediction
     from gpuyard.specs import Cluster
 
-_KNEE_THRESHOLD = "50 %"
-_MOST_ROWS = 2000
+_KNEE_THRESHOLD = "50%"
+_MAX_ROWS = 2000
 
 
 def predict(
@@ -62,7 +62,7 @@ def predict(
     batch: Annotated[str | None, typer.Option(help="Batch sizes per GPU, e.g. 32,64.")] = None,
     precision: PrecisionOption = None,
     strategy: Annotated[
-        str, typer.Option(help="ddp, dataparallel, horovod or parameter-server.")
+        str, typer.Option(help="ddp, dataparallel, horovod, or parameter-server.")
     ] = "ddp",
     accumulate: AccumulateOption = 1,
     local_sgd: LocalSgdOption = 1,
@@ -74,60 +74,62 @@ def predict(
     ] = 0,
     why: Annotated[
         bool,
-        typer.Option("--why", help="Explain the largest number of GPUs, and what would help."),
+        typer.Option(
+            "--why",
+            help="Explain the largest number of GPUs, what would help, and which run to measure next.",
+        ),
     ] = False,
     knee_threshold: Annotated[
         str | None,
         typer.Option(
-            help="With --why: least gain of an added GPU, as a share of one GPU.",
+            help="With --why: minimum gain of an added GPU, as a share of one GPU.",
             show_default=_KNEE_THRESHOLD,
         ),
     ] = None,
     svg: Annotated[
         Path | None,
         typer.Option(
-            help="Write the time line of --why, or else the chart of several --batch, to this file.",
-            callback=writable,
+            help="SVG file for the timeline of --why, or otherwise for the chart of several --batch values.",
+            callback=check_output_file,
         ),
     ] = None,
     calibration: CalibrationOption = None,
     results: ResultsOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Predict samples/s, scaling efficiency and the choke for numbers of GPUs.
+    """Predict samples/s, scaling efficiency, and the choke for numbers of GPUs.
 
     Example: gpuyard predict resnet50 --on 2x4xrtx-3090@10G --on dgx-a100 --batch 64
     """
     from gpuyard import units
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.files import write_text
-    from gpuyard.hardware.clusters import machine_of
+    from gpuyard.hardware.clusters import resolve_machine
+    from gpuyard.predict import create_scenario
     from gpuyard.predict import predict as predict_placements
-    from gpuyard.predict import scenario_of
-    from gpuyard.predict.stacks.next_run import next_run
     from gpuyard.report.answers.clusters import clusters_answer
     from gpuyard.report.answers.predict import predict_answer, sweep_svg, why_svg
-    from gpuyard.workloads import profile_of
+    from gpuyard.workloads import profile_model
 
     if knee_threshold is not None and not why:
-        raise UserMistake("--knee-threshold is about what --why explains: add --why")
+        raise UserMistake("--knee-threshold only affects what --why explains: add --why")
     if precision is not None:
         parse_precision(precision)
-    clusters = _clusters(on or [], topo)
+    clusters = _read_clusters(on or [], topo)
     if svg and len(clusters) > 1:
-        raise UserMistake("--svg draws one time line: give one --on")
+        raise UserMistake("--svg draws a single cluster: pass only one --on")
     spec = read_workload(workload)
-    profile = profile_of(spec)
-    spec = trained_in_asked(spec, profile, precision)
+    profile = profile_model(spec)
+    spec = apply_precision(spec, profile, precision)
     exchange = parse_exchange(compress, accumulate, bucket_mb, local_sgd, hierarchical)
-    constants = chosen_calibration(calibration)
-    if (stored := chosen_results(results)) is not None:
-        spec = stored.added_to(spec, profile, parse_strategy(strategy))
+    constants = load_calibration(calibration)
+    if (stored := load_results(results)) is not None:
+        spec = stored.add_figures(spec, profile, parse_strategy(strategy))
     others = [f"{other_jobs} other job{'s' if other_jobs > 1 else ''}"] if other_jobs else []
-    how = [strategy, *exchange.words, *others]
+    how = [strategy, *exchange.descriptions, *others]
     answers = []
     for cluster, graph in clusters:
-        scenario = scenario_of(
+        scenario = create_scenario(
             spec,
             profile,
             cluster,
@@ -137,39 +139,39 @@ def predict(
             calibration=constants,
             graph=graph,
         )
-        counts = _counts(gpus, scenario, gpus_per_node, several=len(clusters) > 1)
+        counts = _choose_counts(gpus, scenario, gpus_per_node, several=len(clusters) > 1)
         batches = parse_counts(batch, "batch size") if batch else []
-        if len(counts) * len(batches) > _MOST_ROWS:
+        if len(counts) * len(batches) > _MAX_ROWS:
             raise UserMistake(
                 f"{len(counts):,} numbers of GPUs and {len(batches):,} batch sizes are "
-                f"{len(counts) * len(batches):,} predictions, {_MOST_ROWS:,} is the most"
+                f"{len(counts) * len(batches):,} predictions; the maximum is {_MAX_ROWS:,}"
             )
         result = predict_placements(
             scenario, scenario.platform.placements(counts, gpus_per_node), batches
         )
-        explained = None
+        # the first batch of the most GPUs: `max` keeps the first of equals
+        largest = max(result.predictions, key=lambda p: p.gpus)
+        explanation = next_run = None
         if why:
+            from gpuyard.predict.explain.next_run import find_next_run
             from gpuyard.predict.explain.why import explain
 
-            explained = explain(
-                scenario,
-                # the first batch of the most GPUs: `max` keeps the first of equals
-                max(result.predictions, key=lambda p: p.gpus),
-                threshold=units.parse_share(knee_threshold or _KNEE_THRESHOLD),
-            )
+            threshold = units.parse_share(knee_threshold or _KNEE_THRESHOLD)
+            explanation = explain(scenario, largest, threshold=threshold)
+            next_run = find_next_run(scenario, largest)
         answer = predict_answer(
             result,
             how,
-            next_run=next_run(scenario, max(result.predictions, key=lambda p: p.gpus)),
+            advice="" if why or len(clusters) > 1 else _give_advice(scenario, largest),
+            next_run=next_run,
             calibration=constants,
-            why=explained,
+            why=explanation,
             notes=graph.notes if graph else (),
-            gpu=machine_of(cluster)[0],
+            gpu=resolve_machine(cluster)[0],
         )
-        if explained and svg:
-            write_text(svg, why_svg(explained, answer.title))
-        elif svg:
-            write_text(svg, sweep_svg(result))
+        if svg:
+            drawing = why_svg(explanation, answer.title) if explanation else sweep_svg(result)
+            write_text(svg, drawing)
         answers.append((result, answer))
     show(
         answers[0][1] if len(answers) == 1 else clusters_answer(answers, how, whole=why),
@@ -177,26 +179,36 @@ def predict(
     )
 
 
-def _clusters(on: list[str], topo: Path | None) -> "list[tuple[Cluster, MachineGraph | None]]":
-    from gpuyard.hardware.clusters import cluster_as_wired, read_cluster
+def _give_advice(scenario: "PlatformScenario", largest: "Prediction") -> str:
+    from gpuyard.predict.prediction import describe_choke
+
+    if largest.fits is False:  # a note about memory says which batch would fit
+        return ""
+    gpus = "1 GPU" if largest.gpus == 1 else f"{largest.gpus} GPUs"
+    choke = describe_choke(scenario, largest)
+    return f"At {gpus}, {choke[0].lower()}{choke[1:]} Add --why to see what would help."
+
+
+def _read_clusters(on: list[str], topo: Path | None) -> "list[tuple[Cluster, MachineGraph | None]]":
+    from gpuyard.hardware.clusters import cluster_from_topology_file, read_cluster
 
     if topo is not None:
         if len(on) > 1:
-            raise UserMistake("--topo is about the machine of one cluster: give one --on")
-        return [cluster_as_wired(topo, read_cluster(on[0]) if on else None)]
+            raise UserMistake("--topo describes the machine of one cluster: pass only one --on")
+        return [cluster_from_topology_file(topo, read_cluster(on[0]) if on else None)]
     if not on:
         raise UserMistake(
-            "on what? Name a cluster, e.g. --on dgx-a100, --on 2x4xrtx-3090@10G or --on my.cluster.yaml"
+            "--on is missing: name a cluster, e.g. --on dgx-a100, --on 2x4xrtx-3090@10G, or --on my.cluster.yaml"
         )
     return [(read_cluster(name), None) for name in on]
 
 
-def _counts(
-    asked: str | None, scenario: "PlatformScenario", gpus_per_node: int | None, *, several: bool
+def _choose_counts(
+    option: str | None, scenario: "PlatformScenario", gpus_per_node: int | None, *, several: bool
 ) -> list[int]:
-    """Of several clusters each shows the numbers that it has."""
-    if asked is None:
-        return scenario.usual_counts(gpus_per_node)
-    counts = parse_counts(asked, "number of GPUs")
-    there = [count for count in counts if count <= scenario.platform.gpus]
-    return there if several and there else counts
+    """Return the numbers of GPUs to predict; with several clusters, only those each one has."""
+    if option is None:
+        return scenario.default_gpu_counts(gpus_per_node)
+    counts = parse_counts(option, "number of GPUs")
+    available = [count for count in counts if count <= scenario.platform.gpus]
+    return available if several and available else counts

@@ -1,4 +1,4 @@
-"""`gpuyard schema`: JSON Schema of a spec."""
+"""`gpuyard schema`: print the JSON Schema of a spec."""
 
 import sys
 from typing import Annotated
@@ -10,7 +10,7 @@ def schema(
     name: Annotated[
         str,
         typer.Argument(
-            help="workload, cluster, study, offers, plan, site, sweep, job or deployment",
+            help="Spec: workload, cluster, study, offers, plan, site, sweep, job, or deployment.",
             metavar="NAME",
         ),
     ],

@@ -1,7 +1,7 @@
-"""`gpuyard study`: the whole row in one command."""
+"""`gpuyard study`: measure, predict, and price workloads in one command."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -9,23 +9,16 @@ from gpuyard.cli.options import (
     CalibrationOption,
     FreshOption,
     ResultsOption,
-    chosen_calibration,
-    chosen_results,
+    load_calibration,
+    load_results,
 )
 from gpuyard.cli.output import (
     JsonOption,
+    check_output_directory,
     progress_bar,
     show,
-    shown_if_not_stored,
-    writable_directory,
+    show_if_not_stored,
 )
-
-if TYPE_CHECKING:
-    from gpuyard.measure import ResultsStore
-    from gpuyard.measure.stored_figures import StoredRuns
-    from gpuyard.predict import Calibration
-    from gpuyard.specs.study import Study
-    from gpuyard.study import StudyResult
 
 
 def study(
@@ -34,7 +27,9 @@ def study(
     output: Annotated[
         Path,
         typer.Option(
-            metavar="DIRECTORY", help="For report.html and study.json.", callback=writable_directory
+            metavar="DIRECTORY",
+            help="For report.html and study.json.",
+            callback=check_output_directory,
         ),
     ] = Path("study"),
     fresh: FreshOption = False,
@@ -42,7 +37,7 @@ def study(
     results: ResultsOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Say for each workload whether more GPUs would help, and write a report.
+    """Find out for each workload whether more GPUs would help, and write a report.
 
     Measures here, predicts elsewhere, and compares prices.
 
@@ -51,39 +46,30 @@ def study(
     from gpuyard import files
     from gpuyard.catalog.specfiles import read_study
     from gpuyard.measure import ResultsStore
-    from gpuyard.report.answers.study.report import refuse_foreign, study_answer, write_report
-    from gpuyard.report.terminal import say
-
-    spec = read_study(file)
-    refuse_foreign(output)
-    constants = chosen_calibration(calibration)
-    store = ResultsStore(files.results_file())
-    stored = chosen_results(results)
-    with shown_if_not_stored(json_output=json_output, document=lambda one: {"measurements": [one]}):
-        result = _run(spec, file.parent, store, fresh=fresh, calibration=constants, stored=stored)
-    report = write_report(result, output)
-    show(study_answer(result), json_output=json_output)
-    say(f"report: {report}", stderr=json_output)
-
-
-def _run(
-    spec: "Study",
-    directory: Path,
-    store: "ResultsStore",
-    *,
-    fresh: bool,
-    calibration: "Calibration | None",
-    stored: "StoredRuns | None",
-) -> "StudyResult":
+    from gpuyard.report.answers.study.report import refuse_foreign_files, study_answer, write_report
+    from gpuyard.report.terminal import print_line
     from gpuyard.study import run_study
 
-    with progress_bar() as tell:
-        return run_study(
+    spec = read_study(file)
+    refuse_foreign_files(output)
+    constants = load_calibration(calibration)
+    store = ResultsStore(files.results_file())
+    stored = load_results(results)
+    with (
+        show_if_not_stored(
+            json_output=json_output, document=lambda record: {"measurements": [record]}
+        ),
+        progress_bar() as on_progress,
+    ):
+        result = run_study(
             spec,
-            directory,
+            file.parent,
             store,
-            tell=tell,
+            on_progress=on_progress,
             fresh=fresh,
-            calibration=calibration,
+            calibration=constants,
             stored=stored,
         )
+    report = write_report(result, output)
+    show(study_answer(result), json_output=json_output)
+    print_line(f"report: {report}", stderr=json_output)

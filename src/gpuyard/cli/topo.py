@@ -1,12 +1,12 @@
-"""`gpuyard topo`: how the GPUs of a machine are connected, and what that costs in bandwidth."""
+"""`gpuyard topo`: show how the GPUs of a machine are connected, and the resulting bandwidth."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import PrecisionOption, parse_counts, parse_precision, trained_in_asked
-from gpuyard.cli.output import JsonOption, show, writable
+from gpuyard.cli.options import PrecisionOption, apply_precision, parse_counts, parse_precision
+from gpuyard.cli.output import JsonOption, check_output_file, show
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -20,59 +20,60 @@ def topo(
     context: typer.Context,
     *,
     preset: Annotated[
-        str | None, typer.Option(help="A topology by name, e.g. dual-root.", metavar="NAME")
+        str | None, typer.Option(help="Name of a topology, e.g. dual-root.", metavar="NAME")
     ] = None,
     from_file: Annotated[
         Path | None,
         typer.Option(
             "--from",
             metavar="FILE",
-            help="Output of nvidia-smi topo -m, topo -p2p r or -q -x, or lstopo XML.",
+            help="Output of nvidia-smi topo -m, topo -p2p r, or -q -x, or lstopo XML.",
         ),
     ] = None,
     on: Annotated[
         str | None,
         typer.Option(
             metavar="CLUSTER",
-            help="The machine of a *.cluster.yaml, a catalog machine, or e.g. 8xrtx-3090.",
+            help="Cluster file whose machine to show, a catalog machine, or e.g. 8xrtx-3090.",
         ),
     ] = None,
     gpu: Annotated[
         str | None,
-        typer.Option(help="Catalog GPU, where the source does not name it.", metavar="ID"),
+        typer.Option(help="Catalog GPU, if the source does not name it.", metavar="ID"),
     ] = None,
     gpus: Annotated[
-        int | None, typer.Option(min=1, max=72, help="Number of GPUs of the preset.")
+        int | None, typer.Option(min=1, max=72, help="Number of GPUs in the preset.")
     ] = None,
     svg: Annotated[
-        Path | None, typer.Option(help="Write the drawing to this SVG file.", callback=writable)
+        Path | None,
+        typer.Option(help="SVG file for the drawing.", callback=check_output_file),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Draw a machine, and say what its topology costs in bandwidth. Without options: this machine.
+    """Draw a machine, by default this one, and show the bandwidth of its topology.
 
     Example: gpuyard topo --preset dual-root --gpu gtx-1080-ti --svg dual-root.svg
     """
     if context.invoked_subcommand is not None:
         return
     if sum(source is not None for source in (preset, from_file, on)) > 1:
-        raise UserMistake("give only one of --preset, --from and --on")
+        raise UserMistake("use only one of --preset, --from, and --on")
     if gpus is not None and preset is None:
-        raise UserMistake("--gpus goes with --preset: elsewhere the number of GPUs is known")
-    from gpuyard.predict.topology import summarise
+        raise UserMistake("--gpus needs --preset: other sources have a number of GPUs")
+    from gpuyard.predict.topology import summarize_topology
     from gpuyard.report.answers.topology import topology_answer
 
-    graph = _graph(preset, from_file, on, gpu=gpu, gpus=gpus)
+    graph = _build_graph(preset, from_file, on, gpu=gpu, gpus=gpus)
     if svg is not None:
-        from gpuyard.draw.topology import topology_svg
+        from gpuyard.draw.topology import draw_topology_svg
         from gpuyard.files import write_text
 
-        write_text(svg, topology_svg(graph))
-    show(topology_answer(graph, summarise(graph)), json_output=json_output)
+        write_text(svg, draw_topology_svg(graph))
+    show(topology_answer(graph, summarize_topology(graph)), json_output=json_output)
     if svg is not None:
-        from gpuyard.report.terminal import say
+        from gpuyard.report.terminal import print_line
 
-        say(f"Wrote {svg}.")
+        print_line(f"Wrote {svg}.")
 
 
 @app.command()
@@ -80,7 +81,7 @@ def compare(
     layouts: Annotated[list[str], typer.Argument(help="Topologies, e.g. dual-root single-root.")],
     *,
     workload: Annotated[
-        str, typer.Option(help="A *.workload.yaml, or a catalog model.")
+        str, typer.Option(help="Workload file (*.workload.yaml), or a catalog model.")
     ] = "resnet50",
     gpu: Annotated[str, typer.Option(help="Catalog GPU.", metavar="ID")] = "gtx-1080-ti",
     gpus: Annotated[str, typer.Option(help="Numbers of GPUs, e.g. 2,4,8.")] = "2,4,8",
@@ -88,27 +89,27 @@ def compare(
     precision: PrecisionOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Compare topologies by the samples/s that a workload reaches.
+    """Compare topologies by the throughput of a workload.
 
     Example: gpuyard topo compare dual-root single-root cascaded --workload resnet50 --gpu gtx-1080-ti
     """
     from gpuyard.catalog import gpus as catalog_gpus
     from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.predict.compute import precision_words
+    from gpuyard.predict.compute import describe_precision
     from gpuyard.predict.topology import compare_layouts
     from gpuyard.report.answers.topology import comparison_answer
-    from gpuyard.workloads import profile_of
+    from gpuyard.workloads import profile_model
 
     if precision is not None:
         parse_precision(precision)
     spec = read_workload(workload)
-    profile = profile_of(spec)
-    spec = trained_in_asked(spec, profile, precision)
+    profile = profile_model(spec)
+    spec = apply_precision(spec, profile, precision)
     samples = batch or spec.batch_per_gpu
     counts = parse_counts(gpus, "number of GPUs")
     model = catalog_gpus().get(gpu)
     compared = compare_layouts(spec, profile, layouts, model, counts, batch=samples)
-    note = precision_words(model, spec, profile)
+    note = describe_precision(model, spec, profile)
     show(comparison_answer(spec.name, gpu, samples, compared, note), json_output=json_output)
 
 
@@ -117,7 +118,7 @@ def lanes(
     *,
     cpu: Annotated[
         str | None,
-        typer.Option(help="Catalog CPU; if left out, all of them are tried.", metavar="ID"),
+        typer.Option(help="Catalog CPU (default: all of them).", metavar="ID"),
     ] = None,
     sockets: Annotated[int, typer.Option(min=1, max=8, help="CPUs in the machine.")] = 1,
     gpu: Annotated[str, typer.Option(help="Catalog GPU.", metavar="ID")] = "rtx-4090",
@@ -129,28 +130,30 @@ def lanes(
     nvme: Annotated[int, typer.Option(min=0, max=32, help="Number of NVMe drives.")] = 1,
     json_output: JsonOption = False,
 ) -> None:
-    """Say whether a CPU has the PCIe lanes for a machine's GPUs, network cards and drives.
+    """Show whether a CPU has enough PCIe lanes for a machine's GPUs, network cards, and drives.
 
     Example: gpuyard topo lanes --cpu epyc-7742 --gpu rtx-3090 --gpus 4 --nic infiniband-hdr
     """
     from gpuyard.catalog import gpus as catalog_gpus
     from gpuyard.catalog import links
     from gpuyard.catalog.hardware import cpus
-    from gpuyard.hardware.lanes import lane_budget
-    from gpuyard.report.answers.topology import lanes_answer
+    from gpuyard.hardware.lanes import create_lane_budget
+    from gpuyard.report.answers.topology import all_lanes_answer, cpu_lanes_answer
 
     model = catalog_gpus().get(gpu)
     card = links().get(nic) if nic else None
     if card is not None and card.kind not in ("ethernet", "infiniband"):
-        raise UserMistake(f"--nic: {nic} joins GPUs inside a machine, not machines")
-    tried = [cpus().get(cpu)] if cpu else [c for c in cpus() if c.most_sockets >= sockets]
+        raise UserMistake(f"--nic: {nic} connects GPUs inside a machine, not machines")
+    candidates = [cpus().get(cpu)] if cpu else [c for c in cpus() if c.max_sockets >= sockets]
     budgets = [
-        lane_budget(c, sockets, model, gpus, nic=card, nics=nics, drives=nvme) for c in tried
+        create_lane_budget(c, sockets, model, gpus, nic=card, nics=nics, drives=nvme)
+        for c in candidates
     ]
-    show(lanes_answer(budgets, one=cpu is not None), json_output=json_output)
+    answer = all_lanes_answer(budgets) if cpu is None else cpu_lanes_answer(budgets[0])
+    show(answer, json_output=json_output)
 
 
-def _graph(
+def _build_graph(
     preset: str | None,
     from_file: Path | None,
     cluster: str | None,
@@ -164,17 +167,17 @@ def _graph(
     if gpu is not None:
         catalog_gpus().get(gpu)
     if preset is not None:
-        known = PRESETS.get(preset)
-        chosen = gpu or (known.usual_gpu if known else "gtx-1080-ti")
-        count = gpus or (known.usual_gpus if known else 1)
-        return build_preset(preset, catalog_gpus().get(chosen), count)
+        defaults = PRESETS.get(preset)
+        gpu_id = gpu or (defaults.default_gpu if defaults else "gtx-1080-ti")
+        count = gpus or (defaults.default_gpus if defaults else 1)
+        return build_preset(preset, catalog_gpus().get(gpu_id), count)
     if cluster is not None:
-        from gpuyard.hardware.clusters import machine_of, read_cluster
+        from gpuyard.hardware.clusters import read_cluster, resolve_machine
 
-        of_cluster, machine = machine_of(read_cluster(cluster))
-        return build_preset(machine.topology, of_cluster, machine.gpus, machine.socket_link)
+        cluster_gpu, machine = resolve_machine(read_cluster(cluster))
+        return build_preset(machine.topology, cluster_gpu, machine.gpus, machine.socket_link)
     if from_file is not None:
-        from gpuyard.hardware.readers.read import read_topology
+        from gpuyard.hardware.readers.topology_file import read_topology
 
         return read_topology(from_file, gpu)
     from gpuyard.hardware.discover import discover_machine

@@ -1,28 +1,28 @@
-"""What a deployment costs: its rent, or the electricity of machines that one has."""
+"""The running cost of a deployment: the rent of its machines, or the electricity of machines that you own."""
 
 import time
 from dataclasses import dataclass
 
 from gpuyard.catalog.electricity import Tariff
-from gpuyard.deploy.clouds.ttl import end_of
-from gpuyard.deploy.deployment import Opened
+from gpuyard.deploy.deployment import LoadedDeployment
+from gpuyard.deploy.expiry import read_expiry
 from gpuyard.errors import GpuyardError
 
 
 @dataclass(frozen=True)
 class Electricity:
-    """Of all machines under load."""
+    """The power that all machines draw under load, and its price."""
 
     watts: float
     basis: str
     pue: float
     tariff: Tariff | None
-    """None: nobody has said what a kWh costs."""
+    """None if no electricity price was given."""
 
 
 @dataclass(frozen=True)
 class DeploymentCost:
-    """While its machines are there."""
+    """Hourly cost of a deployment while its machines exist."""
 
     name: str
     target: str
@@ -31,8 +31,8 @@ class DeploymentCost:
     electricity_usd_per_hour: float | None
     max_usd_per_hour: float | None
     ttl_seconds: float | None
-    left_seconds: float | None
-    """Until it is removed by itself, where it is up."""
+    remaining_seconds: float | None
+    """Time until the deployment is removed automatically; None if it is not up or never expires."""
 
     @property
     def usd_per_hour(self) -> float:
@@ -45,37 +45,37 @@ class DeploymentCost:
         return self.rent_usd_per_hour <= self.max_usd_per_hour
 
 
-def cost_of(opened: Opened, tariff: Tariff | None, pue: float) -> DeploymentCost:
-    """Rent as its target says it now. Machines of an `ssh` target are yours, and cost their electricity."""
-    deployment, target = opened.deployment, opened.target
-    power = _electricity(opened, tariff, pue) if target.kind == "ssh" else None
-    end = end_of(opened.state) if opened.state.hosts() else None
-    rent = target.usd_per_hour(deployment, opened.cluster)
+def calculate_cost(loaded: LoadedDeployment, tariff: Tariff | None, pue: float) -> DeploymentCost:
+    """Return the cost at the target's current prices; machines of an `ssh` target cost their electricity."""
+    deployment, target = loaded.deployment, loaded.target
+    power = _estimate_power(loaded, tariff, pue) if target.kind == "ssh" else None
+    expiry = read_expiry(loaded.state) if loaded.state.hosts() else None
+    rent = target.usd_per_hour(deployment, loaded.cluster)
     if rent is None:
         raise GpuyardError(
-            f"the hourly price of {deployment.name} is not known: the price list has no such machine there"
+            f"the hourly price of {deployment.name} is unknown: the price list has no such machine in this region"
         )
     return DeploymentCost(
         name=deployment.name,
         target=target.kind,
         rent_usd_per_hour=rent,
         electricity=power,
-        electricity_usd_per_hour=None if power is None else _usd_per_hour(power),
+        electricity_usd_per_hour=None if power is None else _calculate_usd_per_hour(power),
         max_usd_per_hour=getattr(deployment.target, "max_usd_per_hour", None),
         ttl_seconds=getattr(deployment.target, "ttl", None),
-        left_seconds=None if end is None else max(0.0, end.when - time.time()),
+        remaining_seconds=None if expiry is None else max(0.0, expiry.unix_seconds - time.time()),
     )
 
 
-def _electricity(opened: Opened, tariff: Tariff | None, pue: float) -> Electricity:
-    from gpuyard.facility.server import server_device
+def _estimate_power(loaded: LoadedDeployment, tariff: Tariff | None, pue: float) -> Electricity:
+    from gpuyard.facility.server import build_server_device
 
-    device, _ = server_device(opened.cluster)
-    watts = opened.cluster.nodes * device.typical_watts
+    device, _ = build_server_device(loaded.cluster)
+    watts = loaded.cluster.nodes * device.typical_watts
     return Electricity(watts, device.basis.partition(";")[0], pue, tariff)
 
 
-def _usd_per_hour(power: Electricity) -> float | None:
+def _calculate_usd_per_hour(power: Electricity) -> float | None:
     from gpuyard.economics.billing import HOURS_PER_MONTH
     from gpuyard.economics.ownership import Owned, monthly_parts_usd
 

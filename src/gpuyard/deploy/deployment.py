@@ -1,14 +1,21 @@
-"""What is done with a deployment: planned, brought up, and taken down; each can be done again after it was cut off."""
+"""Plan a deployment, bring it up, and take it down. Each operation can be repeated after it was interrupted."""
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpuyard.catalog.specfiles import read_deployment
-from gpuyard.deploy.ansible.package import environments, package_to_install
-from gpuyard.deploy.ansible.run import PlayRecap, apply_roles, roles_of
-from gpuyard.deploy.clouds.ttl import set_end
+from gpuyard.deploy import StatusCallback
+from gpuyard.deploy.ansible.run import (
+    PlayRecap,
+    apply_roles,
+    get_roles,
+    reject_templates,
+    require_ansible,
+)
+from gpuyard.deploy.expiry import set_expiry
+from gpuyard.deploy.stack.environments import describe_environments, pack_gpuyard
 from gpuyard.deploy.stack.install import gpu_variables
 from gpuyard.deploy.stack.lock import read_lock
 from gpuyard.deploy.state import Host, StateDirectory
@@ -16,17 +23,15 @@ from gpuyard.deploy.targets import TARGETS
 from gpuyard.deploy.targets.base import Provisioner
 from gpuyard.deploy.terraform.run import Changes, Terraform
 from gpuyard.errors import GpuyardError
-from gpuyard.hardware.clusters import machine_of, read_cluster
+from gpuyard.hardware.clusters import read_cluster, resolve_machine
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
 from gpuyard.units import format_usd
 
-Tell = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class DeploymentPlan:
-    """What `up` would do now."""
+    """The changes that `up` would make now, and what they cost."""
 
     deployment: Deployment
     cluster: Cluster
@@ -37,19 +42,19 @@ class DeploymentPlan:
     ttl_seconds: float | None = None
 
     def machines(self) -> list[tuple[str, str, str]]:
-        """Name, address and roles of each; what is not made yet has no address."""
-        listed = []
+        """Return the name, address, and roles of each machine; one that does not exist yet has no address."""
+        rows = []
         for index in range(self.cluster.nodes):
             host = self.hosts[index] if index < len(self.hosts) else None
             name = host.name if host else f"node{index}"
             address = host.address if host else ""
-            listed.append((name, address, ", ".join(roles_of(self.deployment, index))))
-        return listed
+            rows.append((name, address, ", ".join(get_roles(self.deployment, index))))
+        return rows
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A deployment's file with all that it names."""
+class LoadedDeployment:
+    """A deployment file together with the cluster, target, and state directory that it names."""
 
     deployment: Deployment
     cluster: Cluster
@@ -61,8 +66,8 @@ class Opened:
         return Terraform(self.state.terraform)
 
 
-def open_deployment(path: Path) -> Opened:
-    """Read it and what it names. Raises where a name is unknown, or this machine can't do it."""
+def load_deployment(path: Path) -> LoadedDeployment:
+    """Read a deployment file. Raises if a name is unknown, or this machine cannot deploy to the target."""
     deployment = read_deployment(path)
     cluster = (
         deployment.cluster
@@ -71,154 +76,181 @@ def open_deployment(path: Path) -> Opened:
     )
     target = TARGETS[deployment.target.kind]
     target.check(deployment, cluster)
-    return Opened(deployment, cluster, target, StateDirectory(deployment.name))
+    return LoadedDeployment(deployment, cluster, target, StateDirectory(deployment.name))
 
 
-def plan(opened: Opened) -> DeploymentPlan:
-    """Changes nothing, but looks at what is there."""
-    usd_per_hour = check_budget(opened)
+def plan(loaded: LoadedDeployment) -> DeploymentPlan:
+    """Compare the deployment with the machines that exist; changes nothing. Raises what `up` would refuse."""
+    usd_per_hour = check_before_up(loaded)
     changes = Changes()
-    if opened.target.module() is not None:
-        with opened.state.changing():
-            new = opened.state.is_new()
+    if loaded.target.module() is not None:
+        with loaded.state.hold():
+            new = loaded.state.is_new()
             try:
-                _write_module(opened)
-                opened.terraform.check_state()
-                changes = opened.terraform.plan()
+                _write_module(loaded)
+                loaded.terraform.check_state()
+                loaded.target.check_unclaimed(loaded.state)
+                changes = loaded.terraform.plan()
             finally:
                 if new:
-                    opened.state.remove()
+                    loaded.state.remove()
     return DeploymentPlan(
-        opened.deployment,
-        opened.cluster,
+        loaded.deployment,
+        loaded.cluster,
         changes,
-        opened.state.hosts() or opened.target.hosts(opened.deployment, {"hosts": ()}),
+        loaded.state.hosts() or loaded.target.hosts(loaded.deployment, {"hosts": ()}),
         usd_per_hour,
-        (*opened.target.availability(opened.deployment), *opened.target.notes()),
-        _ttl(opened.deployment),
+        (*loaded.target.availability(loaded.deployment), *loaded.target.notes()),
+        _ttl(loaded.deployment),
     )
 
 
-def up(opened: Opened, tell: Tell, sudo_password: str | None = None) -> tuple[Changes, PlayRecap]:
-    """Machines, then roles; what is there already stays as it is."""
-    deployment = opened.deployment
-    check_budget(opened)
-    opened.target.check_orders(deployment)
-    with opened.state.changing():
-        changes, hosts = provision(opened, tell)
-        environment = opened.target.environment(deployment)
-        lock = read_lock()
-        training = (
-            {"training_environment": environment}
-            if environment
-            else package_to_install(opened.state.path)
-            | environments(lock, deployment.framework, horovod=deployment.horovod)
+def up(
+    loaded: LoadedDeployment, report: StatusCallback, sudo_password: str | None = None
+) -> tuple[Changes, PlayRecap]:
+    """Create the machines, then apply their roles. Anything that already matches stays unchanged."""
+    check_before_up(loaded)
+    with loaded.state.hold():
+        changes, hosts = provision(loaded, report)
+        packed = (
+            {} if loaded.target.environment(loaded.deployment) else pack_gpuyard(loaded.state.path)
         )
-        gpu, _ = machine_of(opened.cluster)
-        slurm = {"slurm_gpu_type": gpu.id}
-        # where the role training is, its environment is the one to train in
-        trains = "training" in (*deployment.head, *deployment.workers)
-        stack = gpu_variables(lock, () if trains else (deployment.framework,))
-        stack["containers_users"] = list(deployment.docker_users)
-        variables = {**slurm, **stack, **opened.target.ansible_variables(), **training}
-        outcome = apply_roles(
-            deployment, hosts, opened.state, variables, tell, sudo_password=sudo_password
+        recap = apply_roles(
+            loaded.deployment,
+            hosts,
+            loaded.state,
+            {**_role_variables(loaded), **packed},
+            report,
+            sudo_password=sudo_password,
         )
-    return changes, outcome
+    return changes, recap
 
 
-def provision(opened: Opened, tell: Tell) -> tuple[Changes, tuple[Host, ...]]:
-    """Machines alone. Where not all can be had, what is there is named, for it may cost money."""
+def check_before_up(loaded: LoadedDeployment) -> float | None:
+    """Raise whatever `up` would refuse before or after it creates machines, and return the hourly cost."""
+    usd_per_hour = check_budget(loaded)
+    loaded.target.check_before_create(loaded.deployment)
+    require_ansible()
+    reject_templates(_role_variables(loaded))
+    return usd_per_hour
+
+
+def _role_variables(loaded: LoadedDeployment) -> dict[str, Any]:
+    """Return the variables of the roles, except for gpuyard's own package."""
+    deployment, lock = loaded.deployment, read_lock()
+    environment = loaded.target.environment(deployment)
+    training = (
+        {"training_environment": environment}
+        if environment
+        else describe_environments(lock, deployment.framework, horovod=deployment.horovod)
+    )
+    gpu, _ = resolve_machine(loaded.cluster)
+    # The role `training` installs the environment to train in; without it, gpu-stack does.
+    has_training = "training" in (*deployment.head, *deployment.workers)
+    return {
+        "slurm_gpu_type": gpu.id,
+        **gpu_variables(lock, () if has_training else (deployment.framework,)),
+        "containers_users": list(deployment.docker_users),
+        **loaded.target.ansible_variables(),
+        **training,
+    }
+
+
+def provision(loaded: LoadedDeployment, report: StatusCallback) -> tuple[Changes, tuple[Host, ...]]:
+    """Create the machines only. An error names the machines that already exist, because they may cost money."""
     changes, outputs = Changes(), {}
-    if opened.target.module() is not None:
-        _write_module(opened)
-        opened.terraform.check_state()
-        opened.target.claim(opened.state)
-        _set_end(opened)  # before the first one costs anything
+    if loaded.target.module() is not None:
+        _write_module(loaded)
+        loaded.terraform.check_state()
+        loaded.target.check_unclaimed(loaded.state)
+        loaded.target.claim(loaded.state)
+        _set_expiry(loaded)  # before the first machine costs anything
         try:
-            changes = opened.terraform.apply(tell)
+            changes = loaded.terraform.apply(report)
         except GpuyardError as error:
-            raise GpuyardError(f"{error}{_what_stands(opened.target, opened.state)}") from error
-        outputs = opened.terraform.outputs()
-        _set_end(opened)
+            existing = _describe_existing(loaded.target, loaded.state)
+            raise GpuyardError(f"{error}{existing}") from error
+        outputs = loaded.terraform.outputs()
+        _set_expiry(loaded)
     try:
-        hosts = opened.target.hosts(opened.deployment, outputs)
+        hosts = loaded.target.hosts(loaded.deployment, outputs)
     except (ValueError, TypeError, KeyError) as error:
-        raise GpuyardError(f"Terraform's outputs name hosts that can't be used: {error}") from None
-    opened.state.write_hosts(hosts)
-    if rates := opened.target.link_rates(opened.cluster):
-        opened.target.set_link(opened.state, rates[-1])  # a bench that was killed has left another
+        raise GpuyardError(f"Terraform's output `hosts` is not usable: {error}") from None
+    loaded.state.write_hosts(hosts)
+    if rates := loaded.target.link_rates(loaded.cluster):
+        # A bench that was killed may have left another rate.
+        loaded.target.set_link_rate(loaded.state, rates[-1])
     return changes, hosts
 
 
-def check_budget(opened: Opened) -> float | None:
-    """What it costs an hour, where that is known. Raises where it is more than it may be, or nobody knows."""
-    usd = opened.target.usd_per_hour(opened.deployment, opened.cluster)
-    most = getattr(opened.deployment.target, "max_usd_per_hour", None)
-    if most is not None and usd is None:
+def check_budget(loaded: LoadedDeployment) -> float | None:
+    """Return the hourly cost, or None if it is unknown. Raises if it exceeds the limit, or a limit cannot be checked."""
+    usd = loaded.target.usd_per_hour(loaded.deployment, loaded.cluster)
+    limit = getattr(loaded.deployment.target, "max_usd_per_hour", None)
+    if limit is not None and usd is None:
         raise GpuyardError(
-            f"the hourly price of {opened.deployment.name} is not known, and max_usd_per_hour is {format_usd(most)}; "
-            "take it out of the file to go on without a limit"
+            f"the hourly price of {loaded.deployment.name} is unknown, and max_usd_per_hour is {format_usd(limit)}; "
+            "remove max_usd_per_hour from the file to continue without a limit"
         )
-    if most is not None and usd is not None and usd > most:
+    if limit is not None and usd is not None and usd > limit:
         raise GpuyardError(
-            f"{opened.deployment.name} would cost {format_usd(usd)} an hour, and max_usd_per_hour is {format_usd(most)}"
+            f"{loaded.deployment.name} would cost {format_usd(usd)} per hour, and max_usd_per_hour is {format_usd(limit)}"
         )
     return usd
 
 
-def down(opened: Opened, tell: Tell) -> list[str]:
-    """Remove all that `up` made; what remains, by name."""
-    with opened.state.changing():
-        if opened.target.module() is None:
-            opened.state.remove()
+def down(loaded: LoadedDeployment, report: StatusCallback) -> list[str]:
+    """Remove everything that `up` created; return the names of what remains."""
+    with loaded.state.hold():
+        if loaded.target.module() is None:
+            loaded.state.remove()
             return [
                 f"{host.name} ({host.address})"
-                for host in opened.target.hosts(opened.deployment, {})
+                for host in loaded.target.hosts(loaded.deployment, {})
             ]
-        _write_module(opened)
-        return remove(opened.target, opened.state, tell)
+        _write_module(loaded)
+        return remove(loaded.target, loaded.state, report)
 
 
-def remove(target: Provisioner, state: StateDirectory, tell: Tell) -> list[str]:
-    """Everything that Terraform knows of and everything that it does not; what remains, by name."""
+def remove(target: Provisioner, state: StateDirectory, report: StatusCallback) -> list[str]:
+    """Remove everything that exists, whether or not Terraform tracks it; return the names of what remains."""
     terraform = Terraform(state.terraform)
     try:
         terraform.check_state()
-        terraform.destroy(tell)
+        terraform.destroy(report)
     except GpuyardError as error:
-        raise GpuyardError(f"{error}{_what_stands(target, state)}") from error
-    left = [*terraform.identities(), *target.sweep(state)]
-    if left:
-        return left
-    others = target.standing(state)
+        raise GpuyardError(f"{error}{_describe_existing(target, state)}") from error
+    remaining = [*terraform.list_resources(), *target.remove_untracked(state)]
+    if remaining:
+        return remaining
+    others = target.list_existing(state)
     state.remove()
     return others
 
 
-def _what_stands(target: Provisioner, state: StateDirectory) -> str:
-    """For a sentence about what went wrong."""
-    there: list[str] = []
+def _describe_existing(target: Provisioner, state: StateDirectory) -> str:
+    """Return a sentence to append to an error message, or an empty string if nothing exists."""
+    existing: list[str] = []
     try:
-        there = target.standing(state)
-    except GpuyardError:  # then at least what Terraform has written down
-        with suppress(GpuyardError):  # which may be what is wrong
-            there = Terraform(state.terraform).identities() if target.rented else []
-    if not there:
+        existing = target.list_existing(state)
+    except GpuyardError:  # fall back on Terraform's state
+        with suppress(GpuyardError):  # which may itself be damaged
+            existing = Terraform(state.terraform).list_resources() if target.rented else []
+    if not existing:
         return ""
-    price = " and costs money" if target.rented else ""
-    return f". This is there{price} until `gpuyard deploy down`: {', '.join(there)}"
+    cost = " and cost money" if target.rented else ""
+    return f". These exist{cost} until `gpuyard deploy down`: {', '.join(existing)}"
 
 
 def _ttl(deployment: Deployment) -> float | None:
     return getattr(deployment.target, "ttl", None)
 
 
-def _set_end(opened: Opened) -> None:
-    if opened.target.rented:
-        set_end(opened.state, opened.target.kind, _ttl(opened.deployment))
+def _set_expiry(loaded: LoadedDeployment) -> None:
+    if loaded.target.rented:
+        set_expiry(loaded.state, loaded.target.kind, _ttl(loaded.deployment))
 
 
-def _write_module(opened: Opened) -> None:
-    variables = opened.target.variables(opened.deployment, opened.cluster, opened.state)
-    opened.terraform.write(opened.target.module() or "", variables)
+def _write_module(loaded: LoadedDeployment) -> None:
+    variables = loaded.target.variables(loaded.deployment, loaded.cluster, loaded.state)
+    loaded.terraform.write(loaded.target.module() or "", variables)

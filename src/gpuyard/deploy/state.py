@@ -1,7 +1,7 @@
-"""One deployment's directory: what it was made from, Terraform's state, the inventory and logs; locked while it changes.
+"""One deployment's directory: Terraform's module and state, the inventory, and logs. It is locked while it changes.
 
-No secret is in it. The key for machines that gpuyard makes is the user's own file beside all deployments, as ssh keeps
-its keys; tokens of services are made on the machine that they belong to, and stay there.
+It holds no secrets. The ssh key for machines that gpuyard creates is the user's own file next to all deployments.
+Service tokens are generated on the machine that they belong to, and stay there.
 """
 
 import contextlib
@@ -22,16 +22,18 @@ from gpuyard import files
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 
 _LOCK = "lock"
-_MOST_ATTEMPTS = 1000
-FULL = (errno.ENOSPC, errno.EDQUOT)
+_MAX_ATTEMPTS = 1000
+DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,252}")
 _KEY = re.compile(r"[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,2}(?: [!-~]+)?")
 
 
 @dataclass(frozen=True)
 class Host:
-    """A machine that is there, and how ssh reaches it. What it says comes to stand in ssh's configuration, where a line
-    more could name a command to run."""
+    """A machine that exists, and how ssh reaches it.
+
+    Its values are written to an ssh configuration, where an injected line could name a command to run, so they are checked.
+    """
 
     name: str
     address: str
@@ -40,42 +42,43 @@ class Host:
     host_key: str = ""
     proxy_command: str = ""
     private_address: str = ""
-    """By which the others reach it, where that is another."""
-    first_contact: bool = False
-    """Nobody knows its key before ssh has first seen it."""
+    """The address that the other machines use, if it differs from `address`."""
+    trust_on_first_use: bool = False
+    """Its host key is unknown until ssh first connects, and must stay the same afterwards."""
     through_head: bool = False
-    """It has an inside address only, and is reached by way of the head."""
-    own_key: bool = False
-    """It was made with gpuyard's key, which is shown to it."""
+    """It has a private address only, so ssh reaches it through the head."""
+    uses_gpuyard_key: bool = False
+    """It was created with gpuyard's public key, so ssh offers that key."""
 
     def __post_init__(self) -> None:
-        words = {"name": self.name, "address": self.address, "user": self.user}
+        values = {"name": self.name, "address": self.address, "user": self.user}
         if self.private_address:
-            words["private address"] = self.private_address
-        for what, word in words.items():
-            if not isinstance(word, str) or not _WORD.fullmatch(word):
-                raise ValueError(f"{word!r} is not the {what} of a host")
+            values["private address"] = self.private_address
+        for field, value in values.items():
+            if not isinstance(value, str) or not _WORD.fullmatch(value):
+                raise ValueError(f"{value!r} is not a valid host {field}")
         if self.host_key and not _KEY.fullmatch(self.host_key):
-            raise ValueError(f"{self.host_key!r} is not the key of a host")
+            raise ValueError(f"{self.host_key!r} is not a valid host key")
         if type(self.port) is not int or not 0 < self.port < 65536:
-            raise ValueError(f"{self.port!r} is not a port")
+            raise ValueError(f"{self.port!r} is not a valid port")
         if not self.proxy_command.isprintable():
-            raise ValueError(f"{self.proxy_command!r} is not one line")
+            raise ValueError(f"{self.proxy_command!r} must be a single line")
 
     @property
-    def inside(self) -> str:
+    def cluster_address(self) -> str:
+        """The address by which the other machines of the cluster reach it."""
         return self.private_address or self.address
 
 
 @dataclass(frozen=True)
 class StateDirectory:
-    """Of one deployment."""
+    """The directory of one deployment in gpuyard's home."""
 
     name: str
 
     @property
     def path(self) -> Path:
-        return _all() / self.name
+        return _root() / self.name
 
     @property
     def terraform(self) -> Path:
@@ -90,28 +93,35 @@ class StateDirectory:
         return self.path / "ssh_config"
 
     @contextlib.contextmanager
-    def changing(self) -> Iterator[None]:
-        """One at a time; the kernel frees it with its process."""
-        busy = f"another gpuyard is changing the deployment {self.name!r}; wait for it to end"
-        with alone(self.path, busy):
+    def hold(self) -> Iterator[None]:
+        """Lock the deployment while it changes. Raises if another process holds it."""
+        busy = f"another gpuyard process is changing the deployment {self.name!r}; wait until it finishes"
+        with hold_directory(self.path, busy):
             yield
 
-    def token(self) -> str:
-        """What tells its machines from those of another deployment of this name; the same until it is removed."""
-        known = self.known_token()
-        if known is None:
-            known = secrets.token_hex(4)
-            files.write_text(self.path / "token", known, mode=0o600)
-        return known
+    def ensure_token(self) -> str:
+        """Return the token that tells this deployment's machines from those of another with the same name.
 
-    def known_token(self) -> str | None:
+        It stays the same until the deployment is removed.
+        """
+        token = self.read_token()
+        if token is None:
+            token = secrets.token_hex(4)
+            files.write_text(self.path / "token", token, mode=0o600)
+        return token
+
+    def ensure_prefix(self) -> str:
+        """Return the prefix of the names of everything that this deployment creates in a cloud."""
+        return f"gpuyard-{self.name}-{self.ensure_token()}"
+
+    def read_token(self) -> str | None:
         try:
             return (self.path / "token").read_text(encoding="ascii").strip()
         except FileNotFoundError:
             return None
 
     def hosts(self) -> tuple[Host, ...]:
-        """As they were after the last `up`; none before."""
+        """Return the machines as of the last `up`; none before the first."""
         try:
             document = json.loads(files.read_text(self.path / "hosts.json"))
             return tuple(Host(**host) for host in document)
@@ -119,19 +129,22 @@ class StateDirectory:
             return ()
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise GpuyardError(
-                f"{self.path / 'hosts.json'} can't be read ({error}); `gpuyard deploy up` writes it anew"
+                f"cannot read {self.path / 'hosts.json'} ({error}); `gpuyard deploy up` rewrites it"
             ) from error
 
     def write_hosts(self, hosts: tuple[Host, ...]) -> None:
-        """With what ssh needs to know them."""
+        """Save the machines, and the ssh configuration that reaches them."""
         document = [asdict(host) for host in hosts]
         files.write_text(self.path / "hosts.json", json.dumps(document, indent=1), mode=0o600)
-        known = [f"{host.name} {host.host_key}" for host in hosts if host.host_key]
-        files.write_text(self.path / "known_hosts", "".join(f"{k}\n" for k in known), mode=0o600)
-        files.write_text(self.ssh_config, self.ssh_entries(hosts), mode=0o600)
+        keys = "".join(f"{host.name} {host.host_key}\n" for host in hosts if host.host_key)
+        files.write_text(self.path / "known_hosts", keys, mode=0o600)
+        files.write_text(self.ssh_config, self.render_ssh_config(hosts), mode=0o600)
 
-    def ssh_entries(self, hosts: tuple[Host, ...], prefix: str = "") -> str:
-        """What ssh is told of these, the head first; with a prefix, under names that no other deployment has."""
+    def render_ssh_config(self, hosts: tuple[Host, ...], prefix: str = "") -> str:
+        """Return ssh configuration entries for these hosts, of which the first is the head.
+
+        The prefix makes host names unique among deployments.
+        """
         lines = []
         for index, host in enumerate(hosts):
             lines += [
@@ -140,7 +153,7 @@ class StateDirectory:
                 f"  User {host.user}",
                 f"  Port {host.port}",
             ]
-            if host.host_key:  # we made it: only its own key is believed, and ours is shown
+            if host.host_key:  # gpuyard created it, so both keys are known
                 lines += [
                     f"  HostKeyAlias {host.name}",
                     f"  UserKnownHostsFile {_ssh_path(self.path / 'known_hosts')}",
@@ -148,16 +161,15 @@ class StateDirectory:
                     f"  IdentityFile {_ssh_path(key_file())}",
                     "  IdentitiesOnly yes",
                 ]
-            elif (
-                host.first_contact
-            ):  # its key is kept when it is first seen, and must stay the same
+            elif host.trust_on_first_use:
                 lines += [
                     f"  HostKeyAlias {host.name}",
                     f"  UserKnownHostsFile {_ssh_path(self.path / 'seen_hosts')}",
                     "  StrictHostKeyChecking accept-new",
-                    "  ConnectionAttempts 60",  # one a second: its sshd comes a little after it is there
+                    # One attempt per second: sshd starts a little after the machine does.
+                    "  ConnectionAttempts 60",
                 ]
-            if host.own_key:
+            if host.uses_gpuyard_key:
                 lines += [f"  IdentityFile {_ssh_path(key_file())}", "  IdentitiesOnly yes"]
             if host.proxy_command:
                 lines.append(f"  ProxyCommand {host.proxy_command.replace('%', '%%')}")
@@ -166,11 +178,14 @@ class StateDirectory:
         return "".join(f"{line}\n" for line in lines)
 
     def is_new(self) -> bool:
-        """Whether nothing but its lock is there."""
+        """Return whether the directory holds nothing except its lock."""
         return all(entry.name == _LOCK for entry in self.path.iterdir())
 
     def remove(self) -> None:
-        """While it is held. The lock goes last, and the directory only if nobody has begun anew in it."""
+        """Delete the directory; the caller must hold it.
+
+        The lock file goes last. The directory stays if another process has started to use it again.
+        """
         for entry in self.path.iterdir():
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
@@ -182,31 +197,31 @@ class StateDirectory:
 
 
 @contextlib.contextmanager
-def alone(directory: Path, busy: str) -> Iterator[None]:
-    """Hold a directory, which is made where there is none; the kernel frees it with its process."""
+def hold_directory(directory: Path, busy: str) -> Iterator[None]:
+    """Lock a directory, which is created if necessary. The kernel releases the lock when the process ends."""
     try:
-        descriptor = _held(directory, busy)
+        descriptor = _lock(directory, busy)
         try:
             yield
         finally:
             os.close(descriptor)
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in DISK_FULL_ERRORS:
             raise
-        raise full_disk(directory) from error
+        raise full_disk_error(directory) from error
 
 
-def _held(directory: Path, busy: str) -> int:
-    """A descriptor of its lock; taken anew where who had it before has removed the directory meanwhile."""
+def _lock(directory: Path, busy: str) -> int:
+    """Return a descriptor that holds the lock; retry if the previous holder removes the directory meanwhile."""
     lock = directory / _LOCK
     for attempt in count():
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         except (FileExistsError, FileNotFoundError):
-            if attempt == _MOST_ATTEMPTS:
+            if attempt == _MAX_ATTEMPTS:
                 raise GpuyardError(
-                    f"{directory} is to be a directory, and something else has its name: move that away"
+                    f"{directory} must be a directory, but something else has this name; move it away"
                 ) from None
             continue
         try:
@@ -219,24 +234,26 @@ def _held(directory: Path, busy: str) -> int:
         except FileNotFoundError:
             pass
         os.close(descriptor)
-    raise AssertionError("it counts without end")
+    raise AssertionError("unreachable")
 
 
-def full_disk(directory: Path, step: str = "") -> GpuyardError:
+def full_disk_error(directory: Path, step: str = "") -> GpuyardError:
     where = f" at the step {step!r}" if step else ""
     return GpuyardError(
-        f"the disk of this machine that has {directory} is full{where}: make room on it, then run it again: it continues "
-        "where it stopped"
+        f"the disk of this machine that holds {directory} is full{where}; free some space, then run the command again: "
+        "it continues where it stopped"
     )
 
 
 def key_file() -> Path:
-    """The private key for machines that gpuyard makes; a new one where there is none yet."""
+    """Return the path of the private key for machines that gpuyard creates; generate the key if necessary."""
     path = files.home() / "ssh" / "id_ed25519"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if shutil.which("ssh-keygen") is None:
-            raise MissingRequirement("machines are reached over ssh, and ssh is not installed")
+            raise MissingRequirement(
+                "ssh-keygen not found; install OpenSSH to reach machines over ssh"
+            )
         argv = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "gpuyard", "-f", str(path))
         subprocess.run(argv, check=True, capture_output=True, stdin=subprocess.DEVNULL)
     return path
@@ -246,20 +263,21 @@ def public_key() -> str:
     return key_file().with_suffix(".pub").read_text(encoding="ascii").strip()
 
 
-def deployments() -> list[str]:
-    """Those that have a directory."""
-    return (
-        sorted(path.name for path in _all().iterdir() if path.is_dir()) if _all().is_dir() else []
-    )
+def list_deployments() -> list[str]:
+    """Return the names of all deployments that have a directory."""
+    root = _root()
+    return sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
 
 
 def _ssh_path(path: Path) -> str:
-    """As ssh_config(5) reads it: quoted, and with no token to be replaced."""
+    """Quote a path for ssh_config(5), and escape what ssh would expand."""
     text = str(path)
     if not text.isprintable() or '"' in text or "$" in text:
-        raise GpuyardError(f"ssh's configuration can't hold {text!r}; choose another GPUYARD_HOME")
+        raise GpuyardError(
+            f"an ssh configuration cannot contain {text!r}; choose another GPUYARD_HOME"
+        )
     return f'"{text.replace("%", "%%")}"'
 
 
-def _all() -> Path:
+def _root() -> Path:
     return files.home() / "deployments"

@@ -1,1 +1,1 @@
-"""Pictures: SVG files that stand alone, and drawings for a terminal. They draw values, and reckon none."""
+"""Standalone SVG pictures and terminal drawings. Modules here only draw values; other packages calculate them."""

@@ -1,16 +1,17 @@
-"""Jobs over time: when each waited, and when it ran on how many GPUs."""
+"""Draws jobs over time: when each job waited, when it ran, and on how many GPUs."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuyard.draw.markup import CHART_EDGE, chart_page, element, shorten, words
-from gpuyard.draw.palette import COLOURS, NEUTRAL
+from gpuyard.draw.markup import CHART_EDGE, element, render_chart, shorten, text_element
+from gpuyard.draw.palette import COLORS, MISSED, NEUTRAL
 
 _WIDTH, _LEFT, _NARROW_LEFT, _RIGHT, _TOP = 900, 150, 30, 20, 64
-_MOST_TICKS = 8
-_FEW_ROWS = 40  # with names beside them
+_MAX_TICKS = 8
+_MAX_NAMED_ROWS = 40  # a chart with more rows does not show their names
 _ROW, _THIN_ROW = 18, 6
-_MANY_ROWS_HEIGHT = 420  # of all together: what does not fit a screen is not read as one picture
+_MAX_THIN_ROWS_HEIGHT = 420  # total height of unnamed rows, so that the chart fits on a screen
 _SIXTY, _DECIMAL = (1, 2, 5, 10, 15, 30), [n * 10**e for e in range(9) for n in (1, 2, 5)]
 _STEPS = (
     ("s", 1, _SIXTY),
@@ -18,12 +19,12 @@ _STEPS = (
     ("h", 3600, (1, 2, 3, 6, 12)),
     ("d", 86400, _DECIMAL),
 )
-"""What people count time in."""
+"""Units of time with their names, seconds, and readable tick distances."""
 
 
 @dataclass(frozen=True)
 class GanttBar:
-    """Some GPUs for some time."""
+    """A period in which a job ran, with its number of GPUs."""
 
     begin_s: float
     end_s: float
@@ -32,62 +33,67 @@ class GanttBar:
 
 @dataclass(frozen=True)
 class GanttRow:
-    """One job."""
+    """One job; jobs of one kind have the same color."""
 
     name: str
-    kind: str  # those of one kind have one colour
+    kind: str
     submitted_s: float
     bars: tuple[GanttBar, ...]
+    deadline_s: float | None = None
 
 
-def gantt_svg(rows: Sequence[GanttRow], title: str, until_s: float = 0.0) -> str:
-    """A line a job in the order given; the more GPUs, the stronger the colour, and a thin line while it waits.
+def draw_gantt_svg(rows: Sequence[GanttRow], title: str, until_s: float = 0.0) -> str:
+    """Draw one row per job. More GPUs give a stronger color, a thin line shows waiting, and an upright one the deadline.
 
-    Charts that are compared end at the same time, `until_s`.
+    To compare charts, end them at the same time with `until_s`.
     """
     first = min(row.submitted_s for row in rows)
     last = max((bar.end_s for row in rows for bar in row.bars), default=first + 1)
     last = max(last, until_s)
-    most = max((bar.gpus for row in rows for bar in row.bars), default=1)
-    few = len(rows) <= _FEW_ROWS
-    left = _LEFT if few else _NARROW_LEFT
-    height = _ROW if few else min(_THIN_ROW, _MANY_ROWS_HEIGHT / len(rows))
+    max_gpus = max((bar.gpus for row in rows for bar in row.bars), default=1)
+    named = len(rows) <= _MAX_NAMED_ROWS
+    left = _LEFT if named else _NARROW_LEFT
+    height = _ROW if named else min(_THIN_ROW, _MAX_THIN_ROWS_HEIGHT / len(rows))
     bottom = _TOP + height * len(rows)
     kinds = list(dict.fromkeys(row.kind for row in rows))
-    colours = {kind: COLOURS[at % len(COLOURS)] for at, kind in enumerate(kinds)}
+    colors = {kind: COLORS[i % len(COLORS)] for i, kind in enumerate(kinds)}
     span = max(last - first, 1e-9)
 
     def x(time_s: float) -> float:
         return left + (_WIDTH - left - _RIGHT) * (time_s - first) / span
 
-    parts = [_tick(x(first + seconds), text, bottom) for seconds, text in round_ticks(span)]
-    for at, row in enumerate(rows):
-        top = _TOP + height * at
-        if few:
+    parts = [_draw_tick(x(first + seconds), text, bottom) for seconds, text in choose_ticks(span)]
+    for index, row in enumerate(rows):
+        top = _TOP + height * index
+        if named:
             name = shorten(row.name, _LEFT - 10 - CHART_EDGE, 12)
             parts.append(
-                words("text", name, class_="words", x=_LEFT - 8, y=top + 13, text_anchor="end")
+                text_element(
+                    "text", name, class_="words", x=_LEFT - 8, y=top + 13, text_anchor="end"
+                )
             )
         middle = top + height / 2
         parts += [
             element("line", x1=x(begin), x2=x(end), y1=middle, y2=middle, stroke=NEUTRAL)
-            for begin, end in _waits(row, last)
+            for begin, end in _find_waits(row, last)
         ]
         parts += [
             element(
-                "rect", words("title", f"{row.name}: {bar.gpus} GPUs"),
-                x=x(bar.begin_s), y=top + height * 0.1, height=height * 0.8, fill=colours[row.kind],
+                "rect", text_element("title", f"{row.name}: {bar.gpus} GPUs"),
+                x=x(bar.begin_s), y=top + height * 0.1, height=height * 0.8, fill=colors[row.kind],
                 width=max(0.5, x(bar.end_s) - x(bar.begin_s)),
-                fill_opacity=f"{0.35 + 0.65 * bar.gpus / most:.2f}",
+                fill_opacity=f"{0.35 + 0.65 * bar.gpus / max_gpus:.2f}",
             )
             for bar in row.bars
         ]  # fmt: skip
-    parts += _legend(colours, bottom) if len(kinds) > 1 else []
-    return chart_page(parts, _WIDTH, bottom + (40 if len(kinds) > 1 else 16), title=title)
+        if row.deadline_s is not None and first <= row.deadline_s <= last:
+            parts.append(_draw_deadline(row, x(row.deadline_s), top, height))
+    parts += _draw_legend(colors, bottom) if len(kinds) > 1 else []
+    return render_chart(parts, _WIDTH, bottom + (40 if len(kinds) > 1 else 16), title=title)
 
 
-def _waits(row: GanttRow, last_s: float) -> Iterator[tuple[float, float]]:
-    """Between its bars only: they let through what lies under them."""
+def _find_waits(row: GanttRow, last_s: float) -> Iterator[tuple[float, float]]:
+    """Yield the gaps between bars. A line under a bar would show through, because bars are translucent."""
     since = row.submitted_s
     for bar in sorted(row.bars, key=lambda bar: bar.begin_s):
         if bar.begin_s > since:
@@ -97,32 +103,44 @@ def _waits(row: GanttRow, last_s: float) -> Iterator[tuple[float, float]]:
         yield since, last_s
 
 
-def round_ticks(span_s: float) -> list[tuple[float, str]]:
-    """Moments from 0 on, and what is written there: whole minutes, hours or days."""
+def _draw_deadline(row: GanttRow, x: float, top: float, height: float) -> str:
+    """Draw a line at the deadline: red if the job ends later or never."""
+    assert row.deadline_s is not None  # noqa: S101
+    end_s = max((bar.end_s for bar in row.bars), default=math.inf)
+    met = end_s <= row.deadline_s
+    title = text_element("title", f"{row.name}: deadline {'met' if met else 'missed'}")
+    return element(
+        "line", title, class_="deadline", x1=x, x2=x, y1=top, y2=top + height,
+        stroke=NEUTRAL if met else MISSED, stroke_width=2,
+    )  # fmt: skip
+
+
+def choose_ticks(span_s: float) -> list[tuple[float, str]]:
+    """Return tick times from 0 on, with their labels in round seconds, minutes, hours, or days."""
     name, unit, count = next(
         (name, unit, count)
         for name, unit, counts in _STEPS
         for count in counts
-        if span_s <= _MOST_TICKS * count * unit or count == _DECIMAL[-1]
+        if span_s <= _MAX_TICKS * count * unit or count == _DECIMAL[-1]
     )
-    steps = range(min(int(span_s // (count * unit)), _MOST_TICKS) + 1)
+    steps = range(min(int(span_s // (count * unit)), _MAX_TICKS) + 1)
     return [(step * count * unit, f"{step * count:,} {name}" if step else "0") for step in steps]
 
 
-def _tick(x: float, time: str, bottom: float) -> str:
-    return element("line", class_="grid", x1=x, x2=x, y1=_TOP - 6, y2=bottom) + words(
+def _draw_tick(x: float, time: str, bottom: float) -> str:
+    return element("line", class_="grid", x1=x, x2=x, y1=_TOP - 6, y2=bottom) + text_element(
         "text", time, class_="soft", x=x, y=_TOP - 12, text_anchor="middle"
     )
 
 
-def _legend(colours: dict[str, str], bottom: float) -> list[str]:
-    """As many kinds as one line holds."""
+def _draw_legend(colors: dict[str, str], bottom: float) -> list[str]:
+    """Draw a legend of as many kinds as fit on one line."""
     parts = []
-    for at, (kind, colour) in enumerate(list(colours.items())[:6]):
-        x = CHART_EDGE + 145 * at
-        parts.append(element("rect", x=x, y=bottom + 14, width=12, height=12, fill=colour))
+    for index, (kind, color) in enumerate(list(colors.items())[:6]):
+        x = CHART_EDGE + 145 * index
+        parts.append(element("rect", x=x, y=bottom + 14, width=12, height=12, fill=color))
         parts.append(
-            words(
+            text_element(
                 "text", shorten(kind or "others", 120, 12), class_="soft", x=x + 18, y=bottom + 24
             )
         )

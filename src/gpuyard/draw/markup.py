@@ -1,7 +1,6 @@
-"""SVG as text: numbers short and always the same, everything else escaped.
+"""Builds SVG text. All content is escaped, and equal values always give equal bytes.
 
-A picture is text and shapes only, without scripts or ids, so it stands alone or inside a page, and the
-same values always give the same bytes.
+A picture contains only text and shapes, without scripts or ids, so it works as a file or inside a page.
 """
 
 import math
@@ -9,37 +8,37 @@ import unicodedata
 from collections.abc import Iterable
 from xml.sax.saxutils import escape, quoteattr
 
-from gpuyard.draw.palette import CHART_STYLE, FRAME, GROUND, INK
-from gpuyard.printable import printable
+from gpuyard.draw.palette import BACKGROUND, CHART_STYLE, FRAME, INK
+from gpuyard.printable import make_printable
 
 FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
-CHART_EDGE = 14  # left of everything in a chart
+CHART_EDGE = 14  # left margin of a chart
 _NARROW = frozenset("ijlIt.,:;|'!()[]{}/ f-·")
 _BROAD = frozenset("mwMW@%")
 
 
-def number(value: float) -> str:
-    """12.50 → 12.5, 3.0 → 3."""
+def _format_number(value: float) -> str:
+    """Format a coordinate: 12.50 → 12.5, 3.0 → 3."""
     if not math.isfinite(value):
-        raise ValueError(f"{value} is no coordinate")
-    # adding zero makes -0.0 plain
+        raise ValueError(f"a coordinate must be finite, not {value}")
+    # adding zero turns -0.0 into 0.0
     return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")
 
 
 def element(tag: str, inside: str = "", /, **attributes: str | float | None) -> str:
-    """`stroke_width=2` becomes stroke-width="2"; None leaves an attribute out."""
-    written = "".join(
+    """Return an SVG element. `stroke_width=2` becomes stroke-width="2"; attributes that are None are omitted."""
+    attribute_text = "".join(
         f" {name.rstrip('_').replace('_', '-')}="
-        + quoteattr(printable(value) if isinstance(value, str) else number(value))
+        + quoteattr(make_printable(value) if isinstance(value, str) else _format_number(value))
         for name, value in attributes.items()
         if value is not None
     )
-    return f"<{tag}{written}>{inside}</{tag}>" if inside else f"<{tag}{written}/>"
+    return f"<{tag}{attribute_text}>{inside}</{tag}>" if inside else f"<{tag}{attribute_text}/>"
 
 
-def words(tag: str, content: str, /, **attributes: str | float | None) -> str:
-    """An element around plain text."""
-    return element(tag, escape(printable(content)), **attributes)
+def text_element(tag: str, content: str, /, **attributes: str | float | None) -> str:
+    """Return an element that contains plain text."""
+    return element(tag, escape(make_printable(content)), **attributes)
 
 
 def text(
@@ -53,8 +52,8 @@ def text(
     bold: bool = False,
     halo: str | None = None,
 ) -> str:
-    """A line of text on its baseline; the halo keeps it readable on top of wires."""
-    return words(
+    """Return a line of text; (x, y) is on its baseline. A halo keeps it readable on top of wires."""
+    return text_element(
         "text",
         content,
         x=x,
@@ -73,73 +72,77 @@ def text(
 def path(
     data: Iterable[str | float], *, stroke: str, stroke_width: float, **more: str | float
 ) -> str:
-    """A line that is not filled."""
-    written = " ".join(part if isinstance(part, str) else number(part) for part in data)
-    return element("path", d=written, fill="none", stroke=stroke, stroke_width=stroke_width, **more)
+    """Return an unfilled path."""
+    commands = " ".join(part if isinstance(part, str) else _format_number(part) for part in data)
+    return element(
+        "path", d=commands, fill="none", stroke=stroke, stroke_width=stroke_width, **more
+    )
 
 
-def corners(places: Iterable[tuple[float, float]]) -> str:
-    """The points of a polygon or of a line."""
-    return " ".join(f"{number(x)},{number(y)}" for x, y in places)
+def format_points(points: Iterable[tuple[float, float]]) -> str:
+    """Format the `points` attribute of a polygon or polyline."""
+    return " ".join(f"{_format_number(x)},{_format_number(y)}" for x, y in points)
 
 
-def moved(inside: str, x: float, y: float) -> str:
-    """A group with its corner there."""
-    return element("g", inside, transform=f"translate({number(x)} {number(y)})")
+def translate(inside: str, x: float, y: float) -> str:
+    """Return a group whose origin is at (x, y)."""
+    return element("g", inside, transform=f"translate({_format_number(x)} {_format_number(y)})")
 
 
-def page(parts: Iterable[str], width: float, height: float, *, title: str, about: str) -> str:
-    """A whole file: a drawing on a white ground of its own, and what it is for those who don't see it."""
-    ground = element("rect", x=0.5, y=0.5, width=width - 1, height=height - 1, rx=10,
-                     fill=GROUND, stroke=FRAME)  # fmt: skip
-    described = (words("title", title), words("desc", about))
-    return _file([*described, ground, *parts], width, height, font_family=FONT)
+def render_drawing(
+    parts: Iterable[str], width: float, height: float, *, title: str, about: str
+) -> str:
+    """Return a complete SVG file: a drawing on white, with a description (`about`) for screen readers."""
+    background = element("rect", x=0.5, y=0.5, width=width - 1, height=height - 1, rx=10,
+                     fill=BACKGROUND, stroke=FRAME)  # fmt: skip
+    description = (text_element("title", title), text_element("desc", about))
+    return _render_file([*description, background, *parts], width, height, font_family=FONT)
 
 
-def chart_page(parts: Iterable[str], width: float, height: float, *, title: str) -> str:
-    """A whole file: a chart under its title, dark where the reader's screen is."""
-    described = words("title", title) + element("style", CHART_STYLE)
-    ground = element("rect", class_="page", width=width, height=height)
-    heading = words("text", title, class_="title", x=CHART_EDGE, y=24)
-    return _file([described, ground, heading, *parts], width, height)
+def render_chart(parts: Iterable[str], width: float, height: float, *, title: str) -> str:
+    """Return a complete SVG file: a chart under its title, which follows the reader's color scheme."""
+    description = text_element("title", title) + element("style", CHART_STYLE)
+    background = element("rect", class_="page", width=width, height=height)
+    heading = text_element("text", title, class_="title", x=CHART_EDGE, y=24)
+    return _render_file([description, background, heading, *parts], width, height)
 
 
-def _file(parts: Iterable[str], width: float, height: float, **attributes: str) -> str:
-    whole = element("svg", "\n" + "\n".join(parts) + "\n", xmlns="http://www.w3.org/2000/svg", width=width,
-                    height=height, viewBox=f"0 0 {number(width)} {number(height)}", role="img",
+def _render_file(parts: Iterable[str], width: float, height: float, **attributes: str) -> str:
+    svg = element("svg", "\n" + "\n".join(parts) + "\n", xmlns="http://www.w3.org/2000/svg", width=width,
+                    height=height, viewBox=f"0 0 {_format_number(width)} {_format_number(height)}", role="img",
                     **attributes)  # fmt: skip
-    return whole + "\n"
+    return svg + "\n"
 
 
 def text_width(content: str, size: float) -> float:
-    """About as wide as Helvetica sets it; a little too wide rather than too narrow."""
-    return size * sum(_em(character) for character in content)
+    """Estimate the width in Helvetica, erring on the wide side."""
+    return size * sum(_em_width(character) for character in content)
 
 
 def wrap(content: str, width: float, size: float, lines: int) -> list[str]:
-    """Broken between words into at most so many lines, the last one cut with an ellipsis."""
-    broken: list[str] = []
+    """Break text between words into at most `lines` lines; an ellipsis ends a last line that is too long."""
+    wrapped: list[str] = []
     for word in content.split():
-        joined = f"{broken[-1]} {word}" if broken else word
-        if broken and text_width(joined, size) <= width:
-            broken[-1] = joined
+        joined = f"{wrapped[-1]} {word}" if wrapped else word
+        if wrapped and text_width(joined, size) <= width:
+            wrapped[-1] = joined
         else:
-            broken.append(word)
-    if len(broken) > lines:
-        broken = [*broken[: lines - 1], " ".join(broken[lines - 1 :])]
-    elif len(broken) == 2:
-        broken = _halved(content.split(), size)
-    return [shorten(line, width, size) for line in broken]
+            wrapped.append(word)
+    if len(wrapped) > lines:
+        wrapped = [*wrapped[: lines - 1], " ".join(wrapped[lines - 1 :])]
+    elif len(wrapped) == 2:
+        wrapped = _balance_two_lines(content.split(), size)
+    return [shorten(line, width, size) for line in wrapped]
 
 
-def _halved(parts: list[str], size: float) -> list[str]:
-    """Two lines as even as they get: "A100 SXM4" and "80 GB", not "GB" alone."""
-    ways = [[" ".join(parts[:i]), " ".join(parts[i:])] for i in range(1, len(parts))]
-    return min(ways, key=lambda way: max(text_width(line, size) for line in way))
+def _balance_two_lines(words: list[str], size: float) -> list[str]:
+    """Split into two lines of similar width: "A100 SXM4" and "80 GB", rather than "GB" alone."""
+    splits = [[" ".join(words[:i]), " ".join(words[i:])] for i in range(1, len(words))]
+    return min(splits, key=lambda split: max(text_width(line, size) for line in split))
 
 
 def shorten(content: str, width: float, size: float) -> str:
-    """Cut with an ellipsis where it doesn't fit."""
+    """Cut text that is too wide and end it with an ellipsis."""
     if text_width(content, size) <= width:
         return content
     while content and text_width(f"{content}…", size) > width:
@@ -147,7 +150,7 @@ def shorten(content: str, width: float, size: float) -> str:
     return f"{content.rstrip()}…"
 
 
-def _em(character: str) -> float:
+def _em_width(character: str) -> float:
     if character in _NARROW:
         return 0.32
     if character in _BROAD:

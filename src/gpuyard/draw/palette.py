@@ -1,24 +1,27 @@
-"""The colours of every picture. Drawings have their own white ground, so they look the same on light and
-dark pages; charts follow the reader's screen."""
+"""Colors for every picture.
 
-GROUND, FRAME = "#ffffff", "#d0d7de"
-INK, FADED = "#1f2937", "#57606a"
+Drawings have a white background, so they look the same on light and dark pages. Charts follow the reader's
+color scheme.
+"""
+
+BACKGROUND, FRAME = "#ffffff", "#d0d7de"
+INK, MUTED = "#1f2937", "#57606a"
 
 Paint = tuple[str, str]
-"""Fill and outline of a box."""
+"""Fill and outline color of a box."""
 GREEN: Paint = ("#f4f9ec", "#4d7c0f")
 BLUE: Paint = ("#e4effb", "#2c6cb0")
 PURPLE: Paint = ("#f2ecfb", "#7c4dbd")
 ORANGE: Paint = ("#fdf1e3", "#b4661a")
 TEAL: Paint = ("#e6f6f4", "#0f766e")
-GREY: Paint = ("#eef1f5", "#475569")
+GRAY: Paint = ("#eef1f5", "#475569")
 
-# Okabe and Ito, "Color Universal Design" (2008), which any colour vision can tell apart; without
-# black and yellow and with a lighter blue, to stand out from white paper and a dark screen alike
-COLOURS = ("#1a80c4", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-# more of them, on white only: with Okabe and Ito's own blue, and four of Paul Tol's muted scheme
-MANY_COLOURS = ("#0072b2", *COLOURS[1:], "#332288", "#882255", "#117733", "#999933")
-NEUTRAL = "#8a8f98"
+# Okabe and Ito, "Color Universal Design" (2008): readers with any color vision can tell these apart. Black and
+# yellow are left out and the blue is lighter, so that every color stands out on white paper and on a dark screen.
+COLORS = ("#1a80c4", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+# More colors, for a white background only: the original Okabe-Ito blue and four of Paul Tol's muted scheme.
+MANY_COLORS = ("#0072b2", *COLORS[1:], "#332288", "#882255", "#117733", "#999933")
+NEUTRAL, MISSED = "#8a8f98", "#b3261e"
 CHART_STYLE = """
 text{font:12px system-ui,sans-serif;fill:#16191d}
 .title{font-weight:600;font-size:15px}.panel{font-weight:600;font-size:13px}.words{font-size:13px}

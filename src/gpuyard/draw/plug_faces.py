@@ -1,7 +1,7 @@
-"""The faces of sockets as shapes, seen from the front, in millimetres from the middle.
+"""Describes the faces of sockets as shapes, seen from the front, in millimeters from the middle.
 
-They show where the holes are, which one is earth, and what tells two faces apart. They are no drawings
-to wire or make parts from.
+The shapes show where the holes are, which hole is earth, and how two faces differ. Do not use them to wire or
+manufacture parts.
 """
 
 import math
@@ -15,7 +15,7 @@ Outline = Literal["round", "box", "notched", "chamfered"]
 
 @dataclass(frozen=True)
 class Contact:
-    """One hole: a slot with its middle and size, a round one, or an arc of a locking socket."""
+    """One hole: (x, y) is its middle. An arc belongs to a locking socket."""
 
     label: str
     x: float
@@ -24,12 +24,12 @@ class Contact:
     height: float = 6.0
     shape: Literal["slot", "round", "arc", "tee", "clip"] = "slot"
     pin: Literal["across", "upright"] = "upright"
-    """How the pin stands that goes into a T-slot."""
+    """Orientation of the pin that enters a T-slot."""
 
 
 @dataclass(frozen=True)
 class Face:
-    """An outline and its contacts."""
+    """The outline of a socket and its contacts."""
 
     outline: Outline
     width: float
@@ -41,15 +41,15 @@ class Face:
 
 def _iec_320(width: float, height: float, *, upright: bool, groove: bool = False) -> Face:
     size = (2.4, 5.0) if upright else (5.6, 2.4)
-    reach = width * 0.29
+    offset = width * 0.29
     return Face(
         "chamfered",
         width,
         height,
         (
-            Contact("", -reach, 2.2, *size),
+            Contact("", -offset, 2.2, *size),
             Contact("E", 0, -2.4, *size),
-            Contact("", reach, 2.2, *size),
+            Contact("", offset, 2.2, *size),
         ),
         groove=groove,
     )
@@ -60,10 +60,10 @@ def _straight(hot: Contact, neutral: Contact) -> Face:
 
 
 def _locking(blades: int, *, ground_inside: bool = False, diameter: float = 36) -> Face:
-    """Curved blades around the middle; the ground blade has a hook."""
+    """Return a locking socket: curved blades around the middle, one of them ground."""
     step = 2 * math.pi / blades
     radius = diameter * 0.3
-    around = tuple(
+    contacts = tuple(
         Contact(
             "G" if i == 0 and not ground_inside else "",
             radius * math.sin(i * step),
@@ -75,12 +75,14 @@ def _locking(blades: int, *, ground_inside: bool = False, diameter: float = 36) 
         for i in range(blades)
     )
     middle = (Contact("G", 0, 0, 4.4, 4.4, "round"),) if ground_inside else ()
-    return Face("round", diameter, diameter, around + middle)
+    return Face("round", diameter, diameter, contacts + middle)
 
 
-def _pin_and_sleeve(poles: int, hour: int, amps: float, colour: str) -> Face:
-    """Round holes on a circle. The key is at 6 o'clock, and the larger earth says the voltage: at 6h
-    it is beside the key, at 9h a quarter further."""
+def _pin_and_sleeve(poles: int, hour: int, amps: float, color: str) -> Face:
+    """Return an IEC 60309 socket: round holes on a circle, with the key at 6 o'clock.
+
+    The position of the larger earth hole encodes the voltage: 6h is next to the key, 9h a quarter turn further.
+    """
     diameter = 36 if amps <= 20 else 42 if amps <= 32 else 50
     radius = diameter * 0.29
     earth = math.pi * hour / 6
@@ -91,7 +93,7 @@ def _pin_and_sleeve(poles: int, hour: int, amps: float, colour: str) -> Face:
         pins.append(
             Contact(label, radius * math.sin(angle), -radius * math.cos(angle), size, size, "round")
         )
-    ring = {"blue": "#1d5fae", "red": "#c02626"}[colour]
+    ring = {"blue": "#1d5fae", "red": "#c02626"}[color]
     return Face("notched", diameter, diameter, tuple(pins), ring)
 
 
@@ -132,13 +134,13 @@ _FACES = {
 _POLES = {"2P+E": 2, "3P+E": 3, "3P+N+E": 4}
 
 
-def face_of(plug: Plug) -> Face:
-    """The face; of a plug, that of the socket that it goes into first."""
+def get_face(plug: Plug) -> Face:
+    """Return the face of a socket. For a plug, return the face of the first socket that it fits."""
     socket = plug.id if plug.gender == "socket" else plug.mates[0]
     if plug.id == "c14":
         socket = "c13"
     if plug.standard == "IEC 60309":
         amps = plug.amps_iec or plug.amps_north_america or 0
         hour = 9 if "-9h" in plug.id else 6
-        return _pin_and_sleeve(_POLES[plug.poles], hour, amps, plug.colour)
+        return _pin_and_sleeve(_POLES[plug.poles], hour, amps, plug.color)
     return _FACES[socket]

@@ -1,13 +1,23 @@
-"""Faces of plugs and sockets: as SVG, holes dark on a light face and pins light on a dark one, and as a few
-characters for a terminal."""
+"""Draws the faces of plugs and sockets, as SVG and as text.
+
+In SVG, a socket has dark holes on a light face; a plug has light pins on a dark face.
+"""
 
 import math
 from collections.abc import Sequence
 
 from gpuyard.catalog.facility import Plug
-from gpuyard.draw.markup import corners, element, moved, page, path, shorten, text
-from gpuyard.draw.palette import FADED, GROUND, INK
-from gpuyard.draw.plug_faces import Contact, Face, face_of
+from gpuyard.draw.markup import (
+    element,
+    format_points,
+    path,
+    render_drawing,
+    shorten,
+    text,
+    translate,
+)
+from gpuyard.draw.palette import BACKGROUND, INK, MUTED
+from gpuyard.draw.plug_faces import Contact, Face, get_face
 
 _SCALE = 2.7
 _TILE_WIDTH, _TILE_HEIGHT, _COLUMNS = 308.0, 236.0, 4
@@ -15,28 +25,30 @@ _TEXT_COLUMNS, _TEXT_LINES = 13, 5
 _BODY, _DARK, _EDGE, _PIN = "#f3f0e8", "#33383f", "#5b616b", "#d8dde3"
 
 
-def plug_svg(plug: Plug) -> str:
-    """One face as a whole SVG file."""
+def draw_plug_svg(plug: Plug) -> str:
+    """Draw one face as an SVG file."""
     size = 150.0
-    middle = moved(_face(plug), size / 2, size / 2)
-    return page([middle], size, size, title=plug.name, about=f"Face of the {plug.name}.")
+    face = translate(_draw_face(plug), size / 2, size / 2)
+    return render_drawing([face], size, size, title=plug.name, about=f"Face of the {plug.name}.")
 
 
-def plugs_svg(plugs: Sequence[Plug]) -> str:
-    """All faces on one sheet, with name, ratings and what they fit."""
+def draw_plugs_svg(plugs: Sequence[Plug]) -> str:
+    """Draw all faces on one sheet, with their names, ratings, and mating parts."""
     rows = math.ceil(len(plugs) / _COLUMNS)
     tiles = [
-        moved(_tile(plug), 16 + i % _COLUMNS * _TILE_WIDTH, 16 + i // _COLUMNS * _TILE_HEIGHT)
+        translate(
+            _draw_tile(plug), 16 + i % _COLUMNS * _TILE_WIDTH, 16 + i // _COLUMNS * _TILE_HEIGHT
+        )
         for i, plug in enumerate(plugs)
     ]
     width, height = 32 + _COLUMNS * _TILE_WIDTH, 32 + rows * _TILE_HEIGHT
-    about = "Faces of plugs and sockets with their ratings and what they fit."
-    return page(tiles, width, height, title="Plugs and sockets", about=about)
+    about = "Faces of plugs and sockets with their ratings and mating parts."
+    return render_drawing(tiles, width, height, title="Plugs and sockets", about=about)
 
 
-def plug_terminal(plug: Plug) -> list[str]:
-    """Five lines: | and — are slots, T is both in one, o is round, ( is a curved blade."""
-    face = face_of(plug)
+def draw_plug_lines(plug: Plug) -> list[str]:
+    """Draw five lines of text: | and — are slots, T is a T-slot, o is round, and ( is a curved blade."""
+    face = get_face(plug)
     side = -1 if plug.gender == "plug" else 1
     grid = [[" "] * _TEXT_COLUMNS for _ in range(_TEXT_LINES)]
     across = max(abs(contact.x) for contact in face.contacts) or 1.0
@@ -44,38 +56,40 @@ def plug_terminal(plug: Plug) -> list[str]:
     for contact in face.contacts:
         column = _TEXT_COLUMNS // 2 + round(contact.x * side / across * 3)
         line = _TEXT_LINES // 2 + round(contact.y / down * (1 if down < 9 else 2))
-        grid[line][column] = _sign(contact, pins=side < 0)
+        grid[line][column] = _get_character(contact, pins=side < 0)
     left, right = ("(", ")") if face.outline in {"round", "notched"} else ("[", "]")
     return [left + "".join(line) + right for line in grid]
 
 
-def _tile(plug: Plug) -> str:
-    room = _TILE_WIDTH - 20
+def _draw_tile(plug: Plug) -> str:
+    width = _TILE_WIDTH - 20
     amps = [
-        f"{value:g} A {words_}"
-        for value, words_ in ((plug.amps_iec, "IEC"), (plug.amps_north_america, "N. America"))
+        f"{value:g} A {region}"
+        for value, region in ((plug.amps_iec, "IEC"), (plug.amps_north_america, "N. America"))
         if value
     ]
     lines = [
         (plug.name, 12.5, INK, True),
         (f"{plug.poles}, {plug.volts:g} V, " + ", ".join(amps), 11.0, INK, False),
-        ("fits " + ", ".join(plug.mates), 11.0, FADED, False),
+        ("fits " + ", ".join(plug.mates), 11.0, MUTED, False),
     ]
-    return moved(_face(plug), room / 2, 76) + "".join(
-        text(shorten(content, room, size), room / 2, 170 + 17 * i, size=size, fill=fill,
+    return translate(_draw_face(plug), width / 2, 76) + "".join(
+        text(shorten(content, width, size), width / 2, 170 + 17 * i, size=size, fill=fill,
              anchor="middle", bold=bold)
         for i, (content, size, fill, bold) in enumerate(lines)
     )  # fmt: skip
 
 
-def _face(plug: Plug) -> str:
-    face = face_of(plug)
+def _draw_face(plug: Plug) -> str:
+    face = get_face(plug)
     pins = plug.gender == "plug"
-    side = -1 if pins else 1  # a plug is seen from its pins: left and right are exchanged
-    return "".join([*_outline(face, pins), *(_contact(c, side, pins) for c in face.contacts)])
+    side = -1 if pins else 1  # seen from its pins, a plug is the mirror image of its socket
+    return "".join(
+        [*_draw_outline(face, pins), *(_draw_contact(c, side, pins) for c in face.contacts)]
+    )
 
 
-def _outline(face: Face, pins: bool) -> list[str]:
+def _draw_outline(face: Face, pins: bool) -> list[str]:
     w, h = face.width * _SCALE, face.height * _SCALE
     fill = _DARK if pins else _BODY
     if face.outline in {"round", "notched"}:
@@ -89,76 +103,69 @@ def _outline(face: Face, pins: bool) -> list[str]:
         return [element("rect", x=-w / 2, y=-h / 2, width=w, height=h, rx=8, fill=fill,
                         stroke=_EDGE, stroke_width=2)]  # fmt: skip
     cut = h * 0.3
-    places = [(-w / 2, h / 2), (-w / 2, -h / 2 + cut), (-w / 2 + cut, -h / 2),
+    points = [(-w / 2, h / 2), (-w / 2, -h / 2 + cut), (-w / 2 + cut, -h / 2),
               (w / 2 - cut, -h / 2), (w / 2, -h / 2 + cut), (w / 2, h / 2)]  # fmt: skip
-    parts = [element("polygon", points=corners(places), fill=fill, stroke=_EDGE, stroke_width=2)]
+    parts = [
+        element("polygon", points=format_points(points), fill=fill, stroke=_EDGE, stroke_width=2)
+    ]
     if face.groove:
         parts.append(
-            element("rect", x=-4, y=h / 2 - 7, width=8, height=8, fill=GROUND, stroke=_EDGE)
+            element("rect", x=-4, y=h / 2 - 7, width=8, height=8, fill=BACKGROUND, stroke=_EDGE)
         )
     return parts
 
 
-def _contact(contact: Contact, side: int, pins: bool) -> str:
+def _draw_contact(contact: Contact, side: int, pins: bool) -> str:
     x, y = contact.x * _SCALE * side, contact.y * _SCALE
     w, h = contact.width * _SCALE, contact.height * _SCALE
-    fill, ink = (_PIN, GROUND) if pins else (_DARK, INK)
+    fill, ink = (_PIN, BACKGROUND) if pins else (_DARK, INK)
     if contact.shape == "round":
         shape = element("circle", cx=x, cy=y, r=w / 2, fill=fill)
     elif contact.shape == "arc":
-        shape = _arc(contact, side, fill)
+        shape = _draw_arc(contact, side, fill)
     elif contact.shape == "tee":
-        # lying down: a stem outwards from the middle of an upright slot
-        inner = x - 2.7 if x > 0 else x + 2.7 - w
+        # a T on its side: a horizontal stem points outward from the middle of an upright slot
+        stem_x = x - 2.7 if x > 0 else x + 2.7 - w
         upright = element("rect", x=x - 2.7, y=y - h / 2, width=5.4, height=h, rx=1, fill=fill)
-        across = element("rect", x=inner, y=y - 2.7, width=w, height=5.4, rx=1, fill=fill)
+        across = element("rect", x=stem_x, y=y - 2.7, width=w, height=5.4, rx=1, fill=fill)
         shape = (across if contact.pin == "across" else upright) if pins else upright + across
     else:
         shape = element("rect", x=x - w / 2, y=y - h / 2, width=w, height=h, rx=1, fill=fill)
-    return shape + _label(contact, x, y, ink)
+    return shape + _draw_label(contact, x, y, ink)
 
 
-def _label(contact: Contact, x: float, y: float, ink: str) -> str:
-    """Beside its contact, towards the middle of the face."""
+def _draw_label(contact: Contact, x: float, y: float, ink: str) -> str:
+    """Draw the label next to its contact, toward the middle of the face."""
     if not contact.label:
         return ""
-    length = math.hypot(x, y)
-    if length < 1:
+    radius = math.hypot(x, y)
+    if radius < 1:
         return text(contact.label, x + 13, y + 3, size=9, fill=ink, anchor="middle")
-    reach = 15 if contact.shape in {"arc", "round"} else contact.height * _SCALE / 2 + 7
+    distance = 15 if contact.shape in {"arc", "round"} else contact.height * _SCALE / 2 + 7
     if contact.shape in {"slot", "tee"} and abs(x) > 1:
-        return text(contact.label, x, y + reach + 4, size=9, fill=ink, anchor="middle")
-    inwards = 1 - reach / length
-    return text(contact.label, x * inwards, y * inwards + 3, size=9, fill=ink, anchor="middle")
+        return text(contact.label, x, y + distance + 4, size=9, fill=ink, anchor="middle")
+    inward = 1 - distance / radius
+    return text(contact.label, x * inward, y * inward + 3, size=9, fill=ink, anchor="middle")
 
 
-def _arc(contact: Contact, side: int, fill: str) -> str:
-    """A blade bent around the middle; that of the ground has a hook."""
+def _draw_arc(contact: Contact, side: int, fill: str) -> str:
+    """Draw a blade that curves around the middle; the ground blade has a hook."""
     x, y = contact.x * _SCALE * side, contact.y * _SCALE
-    radius, around = math.hypot(x, y), math.atan2(y, x)
+    radius, middle = math.hypot(x, y), math.atan2(y, x)
     half = contact.width * _SCALE / 2 / radius
 
-    def at(angle: float, reach: float) -> tuple[float, float]:
-        return reach * math.cos(angle), reach * math.sin(angle)
+    def locate(angle: float, distance: float) -> tuple[float, float]:
+        return distance * math.cos(angle), distance * math.sin(angle)
 
-    end = around + half
-    bent: list[str | float] = [
-        "M",
-        *at(around - half, radius),
-        "A",
-        radius,
-        radius,
-        0,
-        0,
-        1,
-        *at(end, radius),
-    ]
+    start, end = middle - half, middle + half
+    blade: list[str | float] = ["M", *locate(start, radius)]
+    blade += ["A", radius, radius, 0, 0, 1, *locate(end, radius)]
     if contact.label:
-        bent += ["L", *at(end, radius - 9)]
-    return path(bent, stroke=fill, stroke_width=contact.height * _SCALE)
+        blade += ["L", *locate(end, radius - 9)]
+    return path(blade, stroke=fill, stroke_width=contact.height * _SCALE)
 
 
-def _sign(contact: Contact, *, pins: bool) -> str:
+def _get_character(contact: Contact, *, pins: bool) -> str:
     if contact.shape == "round":
         return "o"
     if contact.shape == "tee":

@@ -1,1 +1,1 @@
-"""What renting and owning cost. Pure: prices in, money over time out."""
+"""The cost of renting and owning: pure functions from prices to money over time."""

@@ -1,11 +1,9 @@
-"""A price of renting as people state it, and what a cloud bills for hours of use: increments and minimums,
-commitments, storage, egress; reserved capacity, a price for a term of years, used or not; and spot capacity, cheaper
-by the hour and taken away at random, so that work since the last checkpoint is lost.
+"""Rental prices and cloud bills: on demand, committed, reserved, and spot capacity, storage, and egress.
 
-Every function that bills takes floats or NumPy arrays that broadcast against each other, and returns dollars
-in their common shape. Prices are those of the whole thing that is rented (an instance, a cluster). The interval
-between checkpoints is J. T. Daly's higher-order estimate (2006) of J. W. Young's optimum (1974), and the expected
-time is Daly's model: interruptions at random with a constant rate.
+All billing functions accept floats or NumPy arrays that broadcast against each other and return dollars in
+their common shape. Prices are for the whole rented unit (an instance or a cluster). The checkpoint interval is
+J. T. Daly's higher-order estimate (2006) of J. W. Young's optimum (1974). The expected run time is Daly's model
+of random interruptions at a constant rate, each of which loses the work since the last checkpoint.
 """
 
 import datetime
@@ -18,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuyard import units
-from gpuyard.errors import BadQuantity, UserMistake, quoted
+from gpuyard.errors import BadQuantity, UserMistake, quote
 from gpuyard.units import format_years
 
 Array: TypeAlias = NDArray[np.float64]
 Amounts: TypeAlias = float | Array
-"""One figure, or an array of them: a candidate, a draw or a month each."""
+"""One figure, or an array with one per candidate, draw, or month."""
 
 HOURS_PER_YEAR = 365.25 * 24
 HOURS_PER_MONTH = HOURS_PER_YEAR / 12
@@ -34,7 +32,7 @@ def array_of(amounts: Amounts) -> Array:
 
 
 def check_not_negative(what: str, amounts: Amounts) -> None:
-    """Nothing here can be negative; an infinite or missing figure is a slip too."""
+    """Raise UserMistake if a figure is negative, infinite, or missing."""
     values = array_of(amounts)
     wrong = values[~(np.isfinite(values) & (values >= 0))]
     if wrong.size:
@@ -42,12 +40,12 @@ def check_not_negative(what: str, amounts: Amounts) -> None:
 
 
 def check_share(what: str, amounts: Amounts) -> None:
-    """A share is between nothing and all."""
+    """Raise UserMistake if a share is not between 0 and 1."""
     values = array_of(amounts)
     wrong = values[~((values >= 0) & (values <= 1))]
     if wrong.size:
         raise UserMistake(
-            f"{what} must be between 0 % and 100 %, got {100 * float(wrong.flat[0]):g} %"
+            f"{what} must be between 0% and 100%, got {100 * float(wrong.flat[0]):g}%"
         )
 
 
@@ -57,27 +55,27 @@ INCREMENTS: Mapping[str, float] = {
     "second": 1 / 3600,
     "1/100 h": 0.01,
 }
-"""What clouds round a use up to, in hours."""
+"""Billing increments in hours; clouds round each use up to a multiple."""
 
-_SLACK = 1e-9  # 0.67 / 0.01 is 67.00000000000001; that is not a 68th increment
+_SLACK = 1e-9  # 0.67 / 0.01 is 67.00000000000001, which is not a 68th increment
 
 
 @dataclass(frozen=True)
 class RentPrice:
-    """By the hour of use or by the year; the other one is zero."""
+    """A rental price per hour of use or per year; the other field is zero."""
 
     usd_per_hour: float
     usd_per_year: float
-    words: str
-    date: datetime.date | None  # None: as the user gives it
+    text: str
+    date: datetime.date | None  # None: given by the user
 
 
-def rent_price(text: str) -> RentPrice:
-    """ "$1.50/h", "$160308/year", or an instance of the catalog with its price and date."""
+def parse_rent_price(text: str) -> RentPrice:
+    """Parse "$1.50/h", "$160308/year", or a catalog instance with its price and date."""
     if "/" in text and text[:1].isalpha():
-        from gpuyard.catalog import price_named
+        from gpuyard.catalog import find_price
 
-        price = price_named(text)
+        price = find_price(text)
         return RentPrice(price.usd_per_hour, 0.0, price.id, price.date)
     try:
         hourly = units.parse_usd_per_hour(text)
@@ -86,26 +84,26 @@ def rent_price(text: str) -> RentPrice:
         pass
     try:
         yearly = units.parse_usd_per_year(text)
-        return RentPrice(0.0, yearly, f"{units.format_usd(yearly)} a year", None)
+        return RentPrice(0.0, yearly, f"{units.format_usd(yearly)} per year", None)
     except BadQuantity:
         raise UserMistake(
-            f"{quoted(text)} is not a price of renting in dollars; write it like '$1.50/h', '$160308/year' or "
+            f"{quote(text)} is not a rental price in dollars; write it like '$1.50/h', '$160308/year', or "
             "'aws/p4d.24xlarge'"
         ) from None
 
 
-def hourly_rent(text: str, otherwise: str) -> RentPrice:
-    """The same where only a price by the hour makes sense."""
-    price = rent_price(text)
+def parse_hourly_rent(text: str, error_message: str) -> RentPrice:
+    """Parse a rental price; raise UserMistake with this message if it is a yearly price."""
+    price = parse_rent_price(text)
     if price.usd_per_year:
-        raise UserMistake(otherwise)
+        raise UserMistake(error_message)
     return price
 
 
 def billed_hours(
     hours: Amounts, increment_hours: Amounts = INCREMENTS["second"], minimum_hours: Amounts = 0.0
 ) -> Array:
-    """Each use rounded up to whole increments, and never less than the minimum once anything is used."""
+    """Round each use up to whole increments, and to the minimum if anything is used."""
     check_not_negative("hours", hours)
     check_not_negative("the minimum", minimum_hours)
     used, increment = array_of(hours), array_of(increment_hours)
@@ -124,10 +122,10 @@ def on_demand_usd(
     minimum_hours: Amounts = 0.0,
     discount: Amounts = 0.0,
 ) -> Array:
-    """Renting by use: `billed hours × price × (1 − discount)`.
+    """Return the price of use: `billed hours × price × (1 − discount)`.
 
-    `hours` is one use; for many uses pass an array and sum. The discount is one that was negotiated for
-    everything that is used; for one against a commitment see `committed_usd`.
+    `hours` is one use; for many uses, pass an array and sum the result. The discount applies to all use; for
+    discounts against a commitment, see `committed_usd`.
     """
     check_not_negative("the price", usd_per_hour)
     check_share("the discount", discount)
@@ -138,10 +136,9 @@ def on_demand_usd(
 def committed_usd(
     hours: Amounts, usd_per_hour: Amounts, *, committed_hours: Amounts, discount: Amounts
 ) -> Array:
-    """A committed-use discount over the same period as `hours`.
+    """Return the price with a committed-use discount over the same period as `hours`.
 
-    The commitment is paid for even when it is idle, at the discounted price; what goes beyond it
-    costs the full price.
+    The commitment is paid at the discounted price even when idle; hours beyond it cost the full price.
     """
     check_not_negative("hours", hours)
     check_not_negative("the commitment", committed_hours)
@@ -152,7 +149,7 @@ def committed_usd(
 
 
 def storage_usd(gigabytes: Amounts, months: Amounts, usd_per_gb_month: Amounts) -> Array:
-    """Keeping data: billed by gigabyte and month."""
+    """Return the price of stored data, per gigabyte and month."""
     for what, amounts in (
         ("storage", gigabytes), ("months", months), ("the price of storage", usd_per_gb_month)
     ):  # fmt: skip
@@ -161,7 +158,7 @@ def storage_usd(gigabytes: Amounts, months: Amounts, usd_per_gb_month: Amounts) 
 
 
 def egress_usd(gigabytes: Amounts, usd_per_gb: Amounts, free_gigabytes: Amounts = 0.0) -> Array:
-    """Taking data out: billed by gigabyte beyond what is free."""
+    """Return the price of outgoing data, per gigabyte beyond the free amount."""
     for what, amounts in (
         ("egress", gigabytes), ("the price of egress", usd_per_gb), ("free egress", free_gigabytes)
     ):  # fmt: skip
@@ -170,21 +167,20 @@ def egress_usd(gigabytes: Amounts, usd_per_gb: Amounts, free_gigabytes: Amounts 
 
 
 def to_cents(usd: float) -> float:
-    """As an invoice prints it: half a cent goes up, in decimal, as people round."""
+    """Round to cents as invoices do: half a cent rounds up, in decimal arithmetic."""
     return float(Decimal(f"{usd:.9f}").quantize(Decimal("0.01"), ROUND_HALF_UP))
 
 
 def fitting_increments(
     hours: Sequence[str], billed_usd: Sequence[float], usd_per_hour: float
 ) -> list[str]:
-    """The increments that explain every line of an invoice, the coarsest first.
+    """Return the increments that explain every line of an invoice, the coarsest first.
 
-    An invoice prints hours with two decimals but bills what lies behind them, so a line leaves some room:
-    0.86 h at $1.50 may be $1.28 to $1.30.
+    An invoice prints hours with two decimals but bills the exact hours, so 0.86 h at $1.50 may be $1.28 to $1.30.
     """
     if len(hours) != len(billed_usd):
         raise UserMistake(
-            f"{units.counted(len(hours), 'line')} of hours, but {units.counted(len(billed_usd), 'amount')}: "
+            f"{units.format_count(len(hours), 'line')} of hours, but {units.format_count(len(billed_usd), 'amount')}: "
             "each line needs both"
         )
     lines = list(zip(hours, billed_usd, strict=True))
@@ -208,8 +204,8 @@ def _fits(printed: str, usd: float, usd_per_hour: float, increment_hours: float)
 
 
 Rest = Literal["pay", "resell"]
-"""What happens to the part of a term that runs past the horizon: it is paid for nothing, or sold on."""
-_ABOUT_A_MONTH = 0.1  # how far a number of months may be from a whole one
+"""The two uses of a term's part after the horizon: pay for it unused, or resell it."""
+_MONTH_TOLERANCE = 0.1  # how far a number of months may be from a whole number
 
 
 def reserved_usd(
@@ -220,16 +216,15 @@ def reserved_usd(
     rest: Rest | None = None,
     resale_share: Amounts = 0.0,
 ) -> Array:
-    """Dollars to cover the horizon with as many terms as it takes.
+    """Return the price of as many terms as the horizon needs.
 
-    `usd_per_year` is the whole price of a year: what is paid up front counts in it. A term that runs
-    past the horizon needs `rest`: "pay" counts the whole term, "resell" gets back `resale_share` of
-    the unused part.
+    `usd_per_year` is the whole price of a year, including upfront payments. A term that extends past the
+    horizon needs `rest`: "pay" counts the whole term, and "resell" refunds `resale_share` of the unused part.
     """
     check_not_negative("the price", usd_per_year)
     unused = unused_years(horizon_years, term_years, rest)
-    given_back = _given_back(rest, resale_share)
-    return array_of(usd_per_year) * (array_of(horizon_years) + unused * (1 - given_back))
+    refunded = _refunded_share(rest, resale_share)
+    return array_of(usd_per_year) * (array_of(horizon_years) + unused * (1 - refunded))
 
 
 def reserved_cash_by_month(
@@ -241,10 +236,10 @@ def reserved_cash_by_month(
     rest: Rest | None = None,
     resale_share: Amounts = 0.0,
 ) -> Array:
-    """What is paid when: shape `(…, months + 1)`. Month 0 is the day of signing.
+    """Return the payments by month, with shape `(…, months + 1)`; month 0 is the day of signing.
 
-    At the start of each term its upfront share, the rest in equal payments at the end of each month.
-    What is still owed past the horizon, less what it sells for, falls due in the last month.
+    Each term starts with its upfront share; the rest is paid in equal parts at the end of each month. The debt
+    after the horizon, minus its resale, is due in the last month.
     """
     check_share("the upfront share", upfront_share)
     check_not_negative("the price", usd_per_year)
@@ -257,50 +252,51 @@ def reserved_cash_by_month(
     cash[..., 1:] = (yearly * (1 - upfront) / 12)[..., None]
     cash[..., range(0, months, term_months)] += (yearly * term_years * upfront)[..., None]
     owed = yearly * (1 - upfront) * unused
-    sold = yearly * unused * _given_back(rest, resale_share)
-    cash[..., -1] += owed - sold
+    resold = yearly * unused * _refunded_share(rest, resale_share)
+    cash[..., -1] += owed - resold
     return cash
 
 
 def _whole_months(term_years: float) -> int:
     months = 12 * term_years
-    # 90 days are three months to those who sell them
-    if months < 0.5 or abs(months - round(months)) > _ABOUT_A_MONTH:
+    # vendors sell 90 days as three months
+    if months < 0.5 or abs(months - round(months)) > _MONTH_TOLERANCE:
         raise UserMistake(
-            f"expected a reserved term of whole months, got {months:.2g}; write it like '1 year' or '6 months'"
+            f"a reserved term must be whole months, got {months:.2g}; write it like '1 year' or '6 months'"
         )
     return round(months)
 
 
 def unused_years(horizon_years: Amounts, term_years: Amounts, rest: Rest | None) -> Array:
-    """The part of the last term after the horizon; a sentence where nobody said what becomes of it."""
+    """Return the part of the last term after the horizon; raise UserMistake if `rest` is missing."""
     horizon, term = array_of(horizon_years), array_of(term_years)
     if np.any(~(horizon > 0)) or np.any(~(term > 0)):
         raise UserMistake("a horizon and a reserved term must be above zero")
     unused = np.maximum(np.ceil(horizon / term - 1e-9) * term - horizon, 0.0)
     if rest is None and np.any(unused > 1e-9):
-        at = np.unravel_index(int(np.argmax(unused)), unused.shape)
-        wide = np.broadcast_to(horizon, unused.shape)[at], np.broadcast_to(term, unused.shape)[at]
+        index = np.unravel_index(int(np.argmax(unused)), unused.shape)
+        longest_term = np.broadcast_to(term, unused.shape)[index]
+        its_horizon = np.broadcast_to(horizon, unused.shape)[index]
         raise UserMistake(
-            f"reserved terms of {format_years(wide[1])} run {format_years(unused[at])} past a horizon of "
-            f"{format_years(wide[0])}: say what becomes of the rest, 'pay' (you pay for it unused) or 'resell'"
+            f"reserved terms of {format_years(longest_term)} extend {format_years(unused[index])} past a horizon "
+            f"of {format_years(its_horizon)}; choose what happens to the rest: 'pay' (paid unused) or 'resell'"
         )
     return unused
 
 
-def _given_back(rest: Rest | None, resale_share: Amounts) -> Array:
+def _refunded_share(rest: Rest | None, resale_share: Amounts) -> Array:
     check_share("the resale share", resale_share)
     return array_of(resale_share) if rest == "resell" else array_of(0.0)
 
 
 def young_interval_hours(checkpoint_hours: Amounts, interruptions_per_hour: Amounts) -> Array:
-    """Young's first-order optimum: `sqrt(2 × time of a checkpoint × mean time between interruptions)`."""
+    """Return Young's first-order optimum: `sqrt(2 × checkpoint time × mean time between interruptions)`."""
     return np.sqrt(2 * array_of(checkpoint_hours) * _mean_hours(interruptions_per_hour))
 
 
 def daly_interval_hours(checkpoint_hours: Amounts, interruptions_per_hour: Amounts) -> Array:
-    """Daly's optimum: useful hours between two checkpoints. Infinite where nothing interrupts."""
-    check_not_negative("the time of a checkpoint", checkpoint_hours)
+    """Return Daly's optimal hours of work between two checkpoints; infinite without interruptions."""
+    check_not_negative("the checkpoint time", checkpoint_hours)
     mean = _mean_hours(interruptions_per_hour)
     saving = array_of(checkpoint_hours)
     with np.errstate(invalid="ignore"):
@@ -317,12 +313,12 @@ def spot_hours_per_useful_hour(
     restart_hours: Amounts = 0.0,
     interval_hours: Amounts | None = None,
 ) -> Array:
-    """Rented hours for one hour of progress, at least 1: checkpoints, work done again, restarts.
+    """Return the rented hours per hour of progress: 1 plus checkpoints, repeated work, and restarts.
 
-    Without `interval_hours` checkpoints are Daly's optimum apart. Rates are of the whole job: a job on
-    8 instances with 0.05 interruptions an hour each has 0.4.
+    Without `interval_hours`, checkpoints use Daly's interval. Rates are those of the whole job: a job on 8
+    instances with 0.05 interruptions per hour each has 0.4.
     """
-    check_not_negative("the time of a restart", restart_hours)
+    check_not_negative("the restart time", restart_hours)
     saving, mean = array_of(checkpoint_hours), _mean_hours(interruptions_per_hour)
     if interval_hours is None:
         interval = daly_interval_hours(checkpoint_hours, interruptions_per_hour)
@@ -334,7 +330,7 @@ def spot_hours_per_useful_hour(
         exposed = (interval + saving) / mean
         per_segment = np.where(np.isinf(mean), interval + saving, mean * np.expm1(exposed))
         factor = np.exp(array_of(restart_hours) / mean) * per_segment / interval
-    # the limits that the formula can't give: checkpoints that cost nothing, and none at all
+    # limits that the formula cannot express: checkpoints that cost nothing, and no checkpoints
     factor = np.where(interval == 0, np.exp(array_of(restart_hours) / mean), factor)
     return np.where(np.isinf(interval), 1.0, factor)
 
@@ -348,7 +344,7 @@ def spot_usd(
     restart_hours: Amounts = 0.0,
     interval_hours: Amounts | None = None,
 ) -> Array:
-    """Dollars for so many hours of progress on spot capacity."""
+    """Return the price of this many hours of progress on spot capacity."""
     check_not_negative("hours", useful_hours)
     check_not_negative("the price", usd_per_hour)
     factor = spot_hours_per_useful_hour(
@@ -360,7 +356,7 @@ def spot_usd(
 def _mean_hours(interruptions_per_hour: Amounts) -> Array:
     check_not_negative("the interruption rate", interruptions_per_hour)
     rate = array_of(interruptions_per_hour)
-    # what comes once in the age of the universe never comes, and would overflow
+    # a rate below one in the age of the universe counts as zero, because it would overflow
     rate = np.where(rate < 1e-30, 0.0, rate)
     with np.errstate(divide="ignore"):
         return np.asarray(1.0 / rate)

@@ -1,5 +1,7 @@
-"""The cheapest mix of several kinds of capacity (owned, reserved, …) with the rest on demand: a
-mixed-integer program over the distinct levels of a demand, solved by HiGHS through scipy."""
+"""The cheapest mix of owned, reserved, and on-demand capacity.
+
+It is a mixed-integer program over the distinct levels of a demand, solved by HiGHS through SciPy.
+"""
 
 from dataclasses import dataclass
 
@@ -8,9 +10,9 @@ import numpy as np
 from gpuyard.economics.billing import HOURS_PER_YEAR, Array
 from gpuyard.economics.demand import Demand
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
-from gpuyard.quiet import quiet
+from gpuyard.stdout_redirect import silence_stdout
 
-MOST_LEVELS = 2000  # distinct levels of demand in one program; more are merged into these
+MAX_LEVELS = 2000  # distinct levels of demand in one program; more are merged
 
 
 @dataclass(frozen=True)
@@ -18,15 +20,15 @@ class CapacityTier:
     """One kind of capacity. Prices are for one GPU and hour."""
 
     name: str
-    held_usd: float  # each hour that it is held, used or not
-    used_usd: float = 0.0  # each hour that it is used, on top
-    gpus_each: int = 1  # it comes in machines of so many GPUs
-    most_gpus: float = float("inf")
+    held_usd: float  # per hour, used or not
+    used_usd: float = 0.0  # added per hour of use
+    gpus_per_machine: int = 1
+    max_gpus: float = float("inf")
 
 
 @dataclass(frozen=True)
 class TierShare:
-    """How much of one tier to hold, and what it does."""
+    """The size of one tier in a mix, its cost, and its share of the work."""
 
     name: str
     gpus: float
@@ -36,25 +38,25 @@ class TierShare:
 
 @dataclass(frozen=True)
 class CapacityMix:
-    """The cheapest mix."""
+    """The cheapest mix of tiers."""
 
     tiers: tuple[TierShare, ...]  # the last is on demand
     usd_per_year: float
-    exact: bool  # no levels of demand were merged
+    exact: bool  # whether no levels of demand were merged
 
 
 def best_mix(demand: Demand, tiers: tuple[CapacityTier, ...], on_demand_usd: float) -> CapacityMix:
-    """What to hold of each tier. Whole machines; the program's gap is zero."""
+    """Return the optimal number of whole machines of each tier; the optimality gap is zero."""
     if not on_demand_usd >= 0:
-        raise UserMistake("the price on demand must be zero or more")
+        raise UserMistake("the on-demand price must be zero or more")
     for tier in tiers:
-        if not (tier.held_usd >= 0 and tier.used_usd >= 0 and tier.gpus_each >= 1):
+        if not (tier.held_usd >= 0 and tier.used_usd >= 0 and tier.gpus_per_machine >= 1):
             raise UserMistake(
-                f"{tier.name}: prices must be zero or more, and a machine has at least one GPU"
+                f"{tier.name}: prices must be zero or more, and a machine must have at least one GPU"
             )
-    levels, weights, exact = _levels(demand.gpus)
+    levels, weights, exact = _find_levels(demand.gpus)
     machines = _solve(levels, weights, tiers, on_demand_usd)
-    gpus = [count * tier.gpus_each for count, tier in zip(machines, tiers, strict=True)]
+    gpus = [count * tier.gpus_per_machine for count, tier in zip(machines, tiers, strict=True)]
     return _dispatch(demand, tiers, gpus, on_demand_usd, exact)
 
 
@@ -66,45 +68,49 @@ def _solve(
         from scipy.optimize import Bounds, LinearConstraint, milp
     except ImportError:
         raise MissingRequirement(
-            "a mix with more than two kinds of capacity needs scipy; get it with: "
-            "pip install 'gpuyard[plan]'"
+            "a mix with more than two kinds of capacity needs SciPy: pip install 'gpuyard[plan]'"
         ) from None
 
-    kinds, count = len(tiers), levels.size
+    tier_count, level_count = len(tiers), levels.size
     # columns: machines of each tier, then GPUs used of each tier at each level; the rest is on demand
-    usage = kinds * count
-    per_hour = [tier.held_usd * tier.gpus_each for tier in tiers]
-    saved = [np.full(count, tier.used_usd - on_demand_usd) * weights for tier in tiers]
-    costs = np.concatenate([per_hour, *saved])
-    one_each = sparse.identity(count, format="csr")
+    usage_count = tier_count * level_count
+    held_costs = [tier.held_usd * tier.gpus_per_machine for tier in tiers]
+    usage_costs = [np.full(level_count, tier.used_usd - on_demand_usd) * weights for tier in tiers]
+    costs = np.concatenate([held_costs, *usage_costs])
+    identity = sparse.identity(level_count, format="csr")
     # used ≤ held, for each tier and level
-    held = sparse.block_diag([np.full((count, 1), -tier.gpus_each) for tier in tiers])
-    within = sparse.hstack([held, sparse.identity(usage)])
-    # used together ≤ wanted, for each level
-    together = sparse.hstack([sparse.csr_matrix((count, kinds)), *[one_each] * kinds])
-    most = [
-        np.floor(min(tier.most_gpus, levels.max() + tier.gpus_each) / tier.gpus_each)
+    held = sparse.block_diag([np.full((level_count, 1), -tier.gpus_per_machine) for tier in tiers])
+    within_held = sparse.hstack([held, sparse.identity(usage_count)])
+    # total used ≤ demand, for each level
+    within_demand = sparse.hstack(
+        [sparse.csr_matrix((level_count, tier_count)), *[identity] * tier_count]
+    )
+    max_machines = [
+        np.floor(min(tier.max_gpus, levels.max() + tier.gpus_per_machine) / tier.gpus_per_machine)
         for tier in tiers
     ]
-    with quiet():
-        found = milp(
+    with silence_stdout():
+        solution = milp(
             costs,
-            constraints=[LinearConstraint(within, ub=0.0), LinearConstraint(together, ub=levels)],
-            integrality=np.concatenate([np.ones(kinds), np.zeros(usage)]),
-            bounds=Bounds(0.0, np.concatenate([most, np.full(usage, np.inf)])),
+            constraints=[
+                LinearConstraint(within_held, ub=0.0),
+                LinearConstraint(within_demand, ub=levels),
+            ],
+            integrality=np.concatenate([np.ones(tier_count), np.zeros(usage_count)]),
+            bounds=Bounds(0.0, np.concatenate([max_machines, np.full(usage_count, np.inf)])),
             options={"mip_rel_gap": 0.0},
         )
-    if found.x is None:
-        raise GpuyardError(f"HiGHS found no mix: {found.message}")
-    return [round(value) for value in found.x[:kinds]]
+    if solution.x is None:
+        raise GpuyardError(f"HiGHS found no mix: {solution.message}")
+    return [round(value) for value in solution.x[:tier_count]]
 
 
-def _levels(gpus: Array) -> tuple[Array, Array, bool]:
-    """Distinct levels and the share of time at each; merged by their mean where there are too many."""
+def _find_levels(gpus: Array) -> tuple[Array, Array, bool]:
+    """Return distinct levels and the share of time at each; merge them by mean if there are too many."""
     levels, counts = np.unique(gpus, return_counts=True)
-    if levels.size <= MOST_LEVELS:
+    if levels.size <= MAX_LEVELS:
         return levels, counts / gpus.size, True
-    edges = np.linspace(0, gpus.size, MOST_LEVELS + 1).astype(int)
+    edges = np.linspace(0, gpus.size, MAX_LEVELS + 1).astype(int)
     ordered = np.sort(gpus)
     sizes = np.diff(edges)
     return np.add.reduceat(ordered, edges[:-1]) / sizes, sizes / gpus.size, False
@@ -117,31 +123,31 @@ def _dispatch(
     on_demand_usd: float,
     exact: bool,
 ) -> CapacityMix:
-    """Cost on the whole demand: what is cheapest to use is used first."""
-    left, wanted = demand.gpus, float(demand.gpus.mean())
+    """Serve the whole demand with the cheapest tier first and return the costs."""
+    remaining, mean_demand = demand.gpus, float(demand.gpus.mean())
     served = dict.fromkeys(range(len(tiers)), 0.0)
     for index in sorted(served, key=lambda i: tiers[i].used_usd):
         if tiers[index].used_usd > on_demand_usd:
             continue
-        used = np.minimum(left, gpus[index])
+        used = np.minimum(remaining, gpus[index])
         served[index] = float(used.mean())
-        left = left - used
+        remaining = remaining - used
     shares = [
         TierShare(
             tier.name,
             float(gpus[i]),
             (tier.held_usd * gpus[i] + tier.used_usd * served[i]) * HOURS_PER_YEAR,
-            served[i] / wanted if wanted else 0.0,
+            served[i] / mean_demand if mean_demand else 0.0,
         )
         for i, tier in enumerate(tiers)
     ]
-    rest = float(left.mean())
+    on_demand = float(remaining.mean())
     shares.append(
         TierShare(
             "on demand",
-            float(left.max()),
-            rest * on_demand_usd * HOURS_PER_YEAR,
-            rest / wanted if wanted else 0.0,
+            float(remaining.max()),
+            on_demand * on_demand_usd * HOURS_PER_YEAR,
+            on_demand / mean_demand if mean_demand else 0.0,
         )
     )
     return CapacityMix(tuple(shares), sum(share.usd_per_year for share in shares), exact)

@@ -1,5 +1,4 @@
-"""When to buy the next machine, as a team and its demand grow: each machine waits until renting what it
-would do costs more than it does."""
+"""When to buy the next machine as a team grows: when renting its share of the work costs more."""
 
 from dataclasses import dataclass
 
@@ -8,9 +7,9 @@ import numpy as np
 from gpuyard.economics.billing import HOURS_PER_MONTH, Array
 from gpuyard.errors import UserMistake
 
-_MOST_MACHINES = 10_000
-_MOST = 1e9  # people or GPU-hours; what grows from far more is too large for a number
-_TIE = 1e-9  # costs that are this close are equal
+_MAX_MACHINES = 10_000
+_MAX_INPUT = 1e9  # people or GPU-hours; growth from far more overflows
+_TIE = 1e-9  # costs within this relative difference are equal
 
 
 @dataclass(frozen=True)
@@ -26,18 +25,18 @@ class Growth:
     def __post_init__(self) -> None:
         for what, value in (
             ("people", self.people),
-            ("hires a year", self.hires_per_year),
-            ("GPU-hours a person and month", self.gpu_hours_per_person_month),
+            ("hires per year", self.hires_per_year),
+            ("GPU-hours per person and month", self.gpu_hours_per_person_month),
         ):
-            if not 0 <= value <= _MOST:
-                raise UserMistake(f"{what} must be zero or more, up to {_MOST:,.0f}, got {value:g}")
+            if not 0 <= value <= _MAX_INPUT:
+                raise UserMistake(f"{what} must be between 0 and {_MAX_INPUT:,.0f}, got {value:g}")
         if not -1 < self.demand_growth_per_year <= 100:
-            raise UserMistake("the growth of demand must be above -100 % a year")
+            raise UserMistake("the growth of demand must be above -100% per year")
         if not 1 <= self.months <= 600:
             raise UserMistake(f"expected a horizon of 1 to 600 months, got {self.months}")
 
     def people_by_month(self) -> Array:
-        """Whole people at the start of each month: nobody is hired in part."""
+        """Return the whole number of people at the start of each month."""
         months = np.arange(self.months)
         return np.floor(self.people + self.hires_per_year * months / 12 + 1e-9)
 
@@ -48,7 +47,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class NextMachine:
-    """What one more machine is and costs, and what renting its work would."""
+    """The next machine to buy: its size and cost, and the cost of renting the same work."""
 
     gpus: int
     price_usd: float
@@ -57,8 +56,8 @@ class NextMachine:
     usable_share: float = 0.7  # of its hours that people can fill
     price_change_per_year: float = 0.0  # -0.2: a fifth cheaper each year
     value_kept_per_year: float = 0.0
-    budget_usd_per_year: float | None = None  # what is left of a year's is gone
-    discount_per_year: float = 0.0  # what money is worth: totals are in today's
+    budget_usd_per_year: float | None = None  # unused budget does not carry over
+    discount_per_year: float = 0.0  # totals are present values
 
     def __post_init__(self) -> None:
         if self.gpus < 1:
@@ -73,10 +72,10 @@ class NextMachine:
             if not (np.isfinite(value) and value >= 0):
                 raise UserMistake(f"{what} must be zero or more, got {value:g}")
         if not 0 < self.usable_share <= 1:
-            raise UserMistake("the usable share must be above 0 % and at most 100 %")
+            raise UserMistake("the usable share must be above 0% and at most 100%")
         if not 0 <= self.value_kept_per_year <= 1 or self.price_change_per_year <= -1:
             raise UserMistake(
-                "the value kept must be 0 % to 100 %, and prices must fall by less than 100 %"
+                "the value kept must be 0% to 100%, and prices must fall by less than 100%"
             )
 
     @property
@@ -86,19 +85,19 @@ class NextMachine:
 
 @dataclass(frozen=True)
 class Purchase:
-    """One machine, the month to buy it at the start of, and why then."""
+    """One machine, the month in which to buy it, and the figures behind that choice."""
 
     number: int
     month: int
     price_usd: float
     people: int
     demand_gpu_hours: float  # in that month
-    saves_usd: float  # over the horizon, against renting what it does
+    saves_usd: float  # over the horizon, compared with renting the same work
 
 
 @dataclass(frozen=True)
 class GrowthPlan:
-    """What to buy when, and what the whole horizon costs."""
+    """The purchases over the horizon, and the total cost."""
 
     purchases: tuple[Purchase, ...]
     people: tuple[int, ...]
@@ -106,33 +105,33 @@ class GrowthPlan:
     owned_gpu_hours: tuple[float, ...]
     total_usd: float
     rent_all_usd: float
-    held_back_by_budget: int  # machines bought later than best, or not at all, for want of money
+    held_back_by_budget: int  # machines that the budget delays or prevents
 
 
 def plan_growth(growth: Growth, machine: NextMachine) -> GrowthPlan:
-    """Each machine at its cheapest month, one after the other; exact without a budget.
+    """Buy each machine in its cheapest month; exact without a budget.
 
-    The n-th machine serves the demand beyond the first n − 1, so each is decided for itself: rent its
-    part until month t, then pay its price of that month and its running cost, less the resale at the end.
-    Of months that cost the same the last is taken, or the last in the first year with such a month where a
-    later year's budget is needed for later machines.
+    The n-th machine serves the demand beyond the first n − 1, so each is decided separately: rent its part until
+    month t, then pay the price of that month and the running cost, minus the resale at the end. Among equally
+    cheap months, the last one wins. If later machines need a later year's budget, the last one of the first such
+    year wins.
     """
-    latest = _one_after_the_other(growth, machine, spend_early=False)
+    latest = _buy_in_order(growth, machine, spend_early=False)
     if not latest.held_back_by_budget:
         return latest
-    early = _one_after_the_other(growth, machine, spend_early=True)
+    early = _buy_in_order(growth, machine, spend_early=True)
     return early if early.total_usd < latest.total_usd * (1 - _TIE) else latest
 
 
-def _one_after_the_other(growth: Growth, machine: NextMachine, *, spend_early: bool) -> GrowthPlan:
+def _buy_in_order(growth: Growth, machine: NextMachine, *, spend_early: bool) -> GrowthPlan:
     demand, capacity = growth.gpu_hours_by_month(), machine.gpu_hours_per_month
-    if demand.max() > capacity * _MOST_MACHINES:
+    if demand.max() > capacity * _MAX_MACHINES:
         raise UserMistake(
-            f"the demand needs more than {_MOST_MACHINES:,} machines; choose a bigger one"
+            f"the demand needs more than {_MAX_MACHINES:,} machines; choose a larger machine"
         )
     months = np.arange(growth.months)
     prices = machine.price_usd * (1 + machine.price_change_per_year) ** (months / 12)
-    money = _Budget(machine.budget_usd_per_year, growth.months)
+    budget = _Budget(machine.budget_usd_per_year, growth.months)
     purchases: list[Purchase] = []
     owned = np.zeros(growth.months)
     worth = (1 + machine.discount_per_year) ** (-(months + 1) / 12)  # paid at a month's end
@@ -143,15 +142,15 @@ def _one_after_the_other(growth: Growth, machine: NextMachine, *, spend_early: b
         costs = _cost_by_month(part, prices, machine)
         rented = float((part * worth).sum()) * machine.rent_usd_per_gpu_hour
         best = int(np.argmin(costs))
-        allowed = money.affords(prices) & (months >= earliest)
+        allowed = budget.affords(prices) & (months >= earliest)
         choice = _cheapest(np.where(allowed, costs, np.inf), spend_early=spend_early)
-        wanted = costs[best] < rented
+        worthwhile = costs[best] < rented
         if not (allowed[choice] and costs[choice] < rented):
-            late += wanted
+            late += worthwhile
             total += rented
             continue
-        late += wanted and costs[choice] > costs[best] + _TIE * rented
-        money.spend(choice, float(prices[choice]))
+        late += worthwhile and costs[choice] > costs[best] + _TIE * rented
+        budget.spend(choice, float(prices[choice]))
         earliest = choice
         total += float(costs[choice])
         owned[choice:] += capacity
@@ -179,9 +178,9 @@ def _cheapest(costs: Array, *, spend_early: bool) -> int:
 
 
 def _cost_by_month(part: Array, prices: Array, machine: NextMachine) -> Array:
-    """What this machine's part of the demand costs over the horizon if it is bought in month t."""
+    """Return the cost of this machine's part of the demand over the horizon, by month of purchase."""
     end = part.size
-    # today's worth of a dollar at the start of each month; the last is the end of the horizon
+    # present value of a dollar at the start of each month; the last is the end of the horizon
     worth = (1 + machine.discount_per_year) ** (-np.arange(end + 1) / 12)
     rented = np.concatenate([[0.0], np.cumsum(part * worth[1:])])
     months_held = np.concatenate([[0.0], np.cumsum(worth[1:])])
@@ -192,15 +191,15 @@ def _cost_by_month(part: Array, prices: Array, machine: NextMachine) -> Array:
 
 
 class _Budget:
-    """What may be spent on machines in each year."""
+    """The remaining budget for machines in each year."""
 
     def __init__(self, usd_per_year: float | None, months: int) -> None:
         years = -(-months // 12)
-        self._left = np.full(years, np.inf if usd_per_year is None else usd_per_year)
+        self._remaining = np.full(years, np.inf if usd_per_year is None else usd_per_year)
         self._year = np.arange(months) // 12
 
     def affords(self, prices: Array) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        return np.asarray(self._left[self._year] >= prices - 1e-9)
+        return np.asarray(self._remaining[self._year] >= prices - 1e-9)
 
     def spend(self, month: int, usd: float) -> None:
-        self._left[month // 12] -= usd
+        self._remaining[month // 12] -= usd

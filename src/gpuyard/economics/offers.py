@@ -1,13 +1,15 @@
-"""Every way to get the same work done, side by side: total, present value, cash by month, and the price
-of an hour of work and of a finished training run. Owning a base and renting the rest is one more offer."""
+"""Price all offers for the same work: total, present value, cash by month, and price per hour and per run.
+
+The best mix of owned machines with rented ones is one more offer.
+"""
 
 import datetime
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpuyard.catalog import price_named
-from gpuyard.catalog.electricity import counted_tariff
+from gpuyard.catalog import find_price
+from gpuyard.catalog.electricity import price_electricity
 from gpuyard.economics.billing import (
     HOURS_PER_MONTH,
     HOURS_PER_YEAR,
@@ -20,7 +22,7 @@ from gpuyard.economics.billing import (
     spot_hours_per_useful_hour,
     storage_usd,
 )
-from gpuyard.economics.demand import described_demand
+from gpuyard.economics.demand import demand_from_load
 from gpuyard.economics.ownership import (
     Owned,
     best_owned_size,
@@ -31,56 +33,56 @@ from gpuyard.errors import UserMistake
 from gpuyard.specs.offers import Offers, OnDemandOffer, OwnedOffer, ReservedOffer, SpotOffer
 
 _GB = 1e9
-_MOST_MONTHS = 600
+_MAX_MONTHS = 600
 AnyOffer = OnDemandOffer | ReservedOffer | SpotOffer | OwnedOffer
 
 
 @dataclass(frozen=True)
 class PricedOffer:
-    """What one offer comes to over the horizon."""
+    """The cost of one offer over the horizon."""
 
     name: str
     kind: str
-    machine_hours_per_year: float  # of all machines, in use or billed
-    machines: int  # owned or reserved side by side; 0 where all is rented by use
+    machine_hours_per_year: float  # of all machines, used or billed
+    machines: int  # owned or reserved in parallel; 0 if all are rented by use
     owned_share: float  # of the work
     total_usd: float
     present_value_usd: float
     usd_per_hour_of_work: float
     usd_per_run: float | None
-    price_date: datetime.date | None  # None: as the file says, without a date
+    price_date: datetime.date | None  # None: given in the file without a date
     cash_by_month: tuple[float, ...]
 
 
 def price_offers(offers: Offers) -> list[PricedOffer]:
-    """All that the file has, the cheapest in today's money first."""
-    months = months_of(offers)
-    priced = [_price(offer, offers, months) for offer in offers.offers]
-    return sorted(priced, key=lambda one: one.present_value_usd)
+    """Price all offers of the file, the lowest present value first."""
+    months = horizon_months(offers)
+    priced = [_price_offer(offer, offers, months) for offer in offers.offers]
+    return sorted(priced, key=lambda offer: offer.present_value_usd)
 
 
-def months_of(offers: Offers) -> int:
+def horizon_months(offers: Offers) -> int:
     months = round(offers.horizon / (HOURS_PER_YEAR * 3600 / 12))
-    if not 1 <= months <= _MOST_MONTHS:
-        raise UserMistake(f"expected a horizon of 1 month to {_MOST_MONTHS // 12} years")
+    if not 1 <= months <= _MAX_MONTHS:
+        raise UserMistake(f"expected a horizon of 1 month to {_MAX_MONTHS // 12} years")
     return months
 
 
-def wanted_machines(offers: Offers) -> Array:
-    """How many machines of speed 1 the work wants, hour by hour through a year."""
-    shape = described_demand(offers.load, 1.0).gpus
-    wanted: Array = shape / shape.mean() * (offers.hours_per_year / HOURS_PER_YEAR)
-    return wanted
+def needed_machines(offers: Offers) -> Array:
+    """Return the number of machines of speed 1 that the work needs in each hour of a year."""
+    shape = demand_from_load(offers.load, 1.0).gpus
+    needed: Array = shape / shape.mean() * (offers.hours_per_year / HOURS_PER_YEAR)
+    return needed
 
 
-def electricity_of(offer: OwnedOffer) -> tuple[float, str]:
-    """What a kWh costs, and the sentence that says whose price it is or that none is counted."""
-    asked = ("'power'", "'electricity' or 'country'")
-    return counted_tariff(offer.power, offer.electricity, offer.country, asked)
+def electricity_price(offer: OwnedOffer) -> tuple[float, str]:
+    """Return the price per kWh, and a sentence about its source or why power is not counted."""
+    keys = ("'power'", "'electricity' or 'country'")
+    return price_electricity(offer.power, offer.electricity, offer.country, keys)
 
 
-def owned_of(offer: OwnedOffer, utilisation: float) -> Owned:
-    """The offer as the formulas take it."""
+def owned_hardware(offer: OwnedOffer, utilization: float) -> Owned:
+    """Return the offer's hardware and operating costs for the formulas."""
     return Owned(
         hardware_usd=offer.hardware,
         spares_share=offer.spares,
@@ -88,9 +90,9 @@ def owned_of(offer: OwnedOffer, utilisation: float) -> Owned:
         network_usd=offer.network,
         watts=offer.power,
         idle_watts=offer.idle_power,
-        utilisation=utilisation,
+        utilization=utilization,
         pue=offer.pue,
-        usd_per_kwh=electricity_of(offer)[0],
+        usd_per_kwh=electricity_price(offer)[0],
         colocation_usd_per_year=offer.colocation_per_year,
         colocation_usd_per_kw_month=offer.colocation,
         network_usd_per_month=offer.uplink_per_month,
@@ -108,7 +110,7 @@ def owned_of(offer: OwnedOffer, utilisation: float) -> Owned:
     )
 
 
-def priced_offer(
+def summarize_payments(
     offers: Offers,
     months: int,
     cash: Array,
@@ -120,7 +122,7 @@ def priced_offer(
     owned_share: float,
     date: datetime.date | None,
 ) -> PricedOffer:
-    """Payments by month as what compares."""
+    """Return the comparable figures of an offer from its payments by month."""
     total = float(cash.sum())
     work = offers.hours_per_year * months / 12
     run = offers.run
@@ -139,50 +141,52 @@ def priced_offer(
     )
 
 
-def price_day(offer: AnyOffer) -> datetime.date | None:
-    """Of the price; a catalog instance brings its own."""
+def price_date(offer: AnyOffer) -> datetime.date | None:
+    """Return the date of the price; a catalog instance has its own."""
     if isinstance(offer, OwnedOffer) or offer.instance is None:
         return offer.date
-    return price_named(offer.instance).date
+    return find_price(offer.instance).date
 
 
-def _price(offer: AnyOffer, offers: Offers, months: int) -> PricedOffer:
+def _price_offer(offer: AnyOffer, offers: Offers, months: int) -> PricedOffer:
     hours, machines = offers.hours_per_year / offer.speed, 0
     if isinstance(offer, OwnedOffer | ReservedOffer):
-        machines = _machines(offer, offers, hours)
+        machines = _count_machines(offer, offers, hours)
         if isinstance(offer, OwnedOffer):
-            owned = owned_of(offer, hours / HOURS_PER_YEAR / machines)
+            owned = owned_hardware(offer, hours / HOURS_PER_YEAR / machines)
             cash = machines * owned_cash_by_month(owned, months)
         else:
             cash = machines * _reserved_cash(offer, months)
     else:
-        hours, cash = used_cash(offer, offers, months)
+        hours, cash = usage_cash(offer, offers, months)
     if not isinstance(offer, OwnedOffer):
         cash[1:] += extras_usd_per_month(offer)
-    return priced_offer(
+    return summarize_payments(
         offers, months, cash, name=offer.name, kind=offer.kind, hours=hours, machines=machines,
-        owned_share=float(isinstance(offer, OwnedOffer)), date=price_day(offer),
+        owned_share=float(isinstance(offer, OwnedOffer)), date=price_date(offer),
     )  # fmt: skip
 
 
-def _machines(offer: OwnedOffer | ReservedOffer, offers: Offers, hours: float) -> int:
-    """Enough for the busiest hour; work that comes evenly must fit into the hours of one."""
+def _count_machines(offer: OwnedOffer | ReservedOffer, offers: Offers, hours: float) -> int:
+    """Return enough machines for the busiest hour; steady work must fit on one machine."""
     if offers.load == "steady":
         _check_year(offer, hours)
         return 1
-    peak = float(wanted_machines(offers).max()) / offer.speed
+    peak = float(needed_machines(offers).max()) / offer.speed
     return max(1, int(np.ceil(peak - 1e-9)))
 
 
-def used_cash(offer: OnDemandOffer | SpotOffer, offers: Offers, months: int) -> tuple[float, Array]:
-    """Billed hours a year and payments of what is rented by use, without its data."""
+def usage_cash(
+    offer: OnDemandOffer | SpotOffer, offers: Offers, months: int
+) -> tuple[float, Array]:
+    """Return the billed hours per year and the payments for use, without data costs."""
     if isinstance(offer, SpotOffer):
         hours = offers.hours_per_year / offer.speed
-        return _spot(offer, hours, months, steady=offers.load == "steady")
-    return _on_demand(offer, offers, months)
+        return _price_spot(offer, hours, months, steady=offers.load == "steady")
+    return _price_on_demand(offer, offers, months)
 
 
-def _on_demand(offer: OnDemandOffer, offers: Offers, months: int) -> tuple[float, Array]:
+def _price_on_demand(offer: OnDemandOffer, offers: Offers, months: int) -> tuple[float, Array]:
     hours = offers.hours_per_year / offer.speed
     if offers.run is not None:
         run = offers.run / 3600 / offer.speed
@@ -190,7 +194,7 @@ def _on_demand(offer: OnDemandOffer, offers: Offers, months: int) -> tuple[float
         hours *= float(billed) / run
     if offers.load == "steady":
         _check_year(offer, hours)
-    per_hour = offer.price if offer.price is not None else _listed(offer)
+    per_hour = offer.price if offer.price is not None else _list_price(offer)
     per_hour *= offer.count
     if offer.committed_hours_per_year is None:
         yearly = per_hour * hours * (1 - offer.discount)
@@ -199,33 +203,35 @@ def _on_demand(offer: OnDemandOffer, offers: Offers, months: int) -> tuple[float
         yearly = float(
             committed_usd(hours, per_hour, committed_hours=committed, discount=offer.discount)
         )
-    return hours, _evenly(yearly, months)
+    return hours, _spread_evenly(yearly, months)
 
 
-def _spot(offer: SpotOffer, hours: float, months: int, *, steady: bool) -> tuple[float, Array]:
-    # any of the instances that is taken away stops the job
-    every = None if offer.checkpoint_every is None else offer.checkpoint_every / 3600
+def _price_spot(
+    offer: SpotOffer, hours: float, months: int, *, steady: bool
+) -> tuple[float, Array]:
+    # losing any one of the instances stops the job
+    interval = None if offer.checkpoint_every is None else offer.checkpoint_every / 3600
     factor = float(
         spot_hours_per_useful_hour(
             offer.interruptions_per_hour * offer.count,
             offer.checkpoint / 3600,
             offer.restart / 3600,
-            every,
+            interval,
         )
     )
     if not np.isfinite(factor) or (steady and hours * factor > HOURS_PER_YEAR + 1e-6):
         raise UserMistake(
-            f"{offer.name}: at {offer.interruptions_per_hour * offer.count:g} interruptions an hour "
-            f"the work of a year does not fit into a year; write checkpoints sooner or faster"
+            f"{offer.name}: at {offer.interruptions_per_hour * offer.count:g} interruptions per hour, "
+            f"a year's work does not fit in a year; checkpoint more often or faster"
         )
-    price = offer.price if offer.price is not None else _listed(offer, spot=True)
-    return hours * factor, _evenly(price * offer.count * hours * factor, months)
+    price = offer.price if offer.price is not None else _list_price(offer, spot=True)
+    return hours * factor, _spread_evenly(price * offer.count * hours * factor, months)
 
 
 def _reserved_cash(offer: ReservedOffer, months: int) -> Array:
     yearly = offer.price_per_year
     if yearly is None:
-        yearly = _listed(offer) * HOURS_PER_YEAR * (1 - offer.discount)
+        yearly = _list_price(offer) * HOURS_PER_YEAR * (1 - offer.discount)
     try:
         return reserved_cash_by_month(
             months,
@@ -239,26 +245,26 @@ def _reserved_cash(offer: ReservedOffer, months: int) -> Array:
         raise UserMistake(f"{offer.name}: {mistake} (keys 'term' and 'rest')") from None
 
 
-def _listed(offer: OnDemandOffer | ReservedOffer | SpotOffer, *, spot: bool = False) -> float:
-    price = price_named(offer.instance or "")
+def _list_price(offer: OnDemandOffer | ReservedOffer | SpotOffer, *, spot: bool = False) -> float:
+    price = find_price(offer.instance or "")
     if not spot:
         return price.usd_per_hour
     if price.spot_usd_per_hour is None:
-        raise UserMistake(f"{offer.name}: {offer.instance} has no spot price; give a 'price'")
+        raise UserMistake(f"{offer.name}: {offer.instance} has no spot price; add a 'price'")
     return price.spot_usd_per_hour
 
 
 def extras_usd_per_month(offer: OnDemandOffer | ReservedOffer | SpotOffer) -> float:
-    """What its data costs in the cloud."""
-    kept, moved = offer.storage, offer.egress
-    usd = float(storage_usd(kept.size / _GB, 1, kept.price_per_gb_month)) if kept else 0.0
-    if moved:
-        size, free = moved.size_per_month / _GB, moved.free_per_month / _GB
-        usd += float(egress_usd(size, moved.price_per_gb, free))
+    """Return the monthly price of the offer's data in the cloud."""
+    storage, egress = offer.storage, offer.egress
+    usd = float(storage_usd(storage.size / _GB, 1, storage.price_per_gb_month)) if storage else 0.0
+    if egress:
+        size, free = egress.size_per_month / _GB, egress.free_per_month / _GB
+        usd += float(egress_usd(size, egress.price_per_gb, free))
     return usd
 
 
-def _evenly(usd_per_year: float, months: int) -> Array:
+def _spread_evenly(usd_per_year: float, months: int) -> Array:
     cash = np.full(months + 1, usd_per_year / 12)
     cash[0] = 0.0
     return cash
@@ -267,15 +273,17 @@ def _evenly(usd_per_year: float, months: int) -> Array:
 def _check_year(offer: AnyOffer, hours: float) -> None:
     if hours > HOURS_PER_YEAR + 1e-6:
         raise UserMistake(
-            f"{offer.name}: the work takes {hours:,.0f} hours a year at this speed, "
-            "and a year has 8,766; offer more of it, with a higher 'speed'"
+            f"{offer.name}: the work takes {hours:,.0f} hours per year at this speed, "
+            "and a year has 8,766; offer more machines, with a higher 'speed'"
         )
 
 
 @dataclass(frozen=True)
 class OfferComparison:
-    """Offers, the cheapest in today's money first. A mix that owns all or nothing is a plain offer: it is not among
-    them, and the note says so."""
+    """All offers, the lowest present value first.
+
+    A mix that owns everything or nothing is a plain offer, so it is not listed; the note explains it.
+    """
 
     priced: tuple[PricedOffer, ...]
     mix_note: str = ""
@@ -284,64 +292,66 @@ class OfferComparison:
 @dataclass(frozen=True)
 class _Mix:
     offer: PricedOffer
-    plain: str  # what it comes down to where nothing is mixed
+    plain: str  # the plain offer that it equals, if nothing is mixed
 
 
 def compare_offers(offers: Offers) -> OfferComparison:
-    """What the file has and the best mix of it."""
-    months = months_of(offers)
+    """Compare all offers of the file and their best mix."""
+    months = horizon_months(offers)
     mixes = [
-        _mix(own, rent, offers, months)
+        _find_best_mix(own, rent, offers, months)
         for own in offers.offers
         if isinstance(own, OwnedOffer)
         for rent in offers.offers
-        if isinstance(rent, SpotOffer | OnDemandOffer) and _is_by_use(rent)
+        if isinstance(rent, SpotOffer | OnDemandOffer) and _is_billed_by_use(rent)
     ]
     priced = price_offers(offers)
     if not mixes:
         return OfferComparison(tuple(priced))
-    best = min(mixes, key=lambda one: one.offer.present_value_usd)
+    best = min(mixes, key=lambda mix: mix.offer.present_value_usd)
     if best.plain:
         note = f"Owning some and renting the rest saves nothing here: the best mix {best.plain}."
         return OfferComparison(tuple(priced), note)
-    ranked = sorted([*priced, best.offer], key=lambda one: one.present_value_usd)
+    ranked = sorted([*priced, best.offer], key=lambda offer: offer.present_value_usd)
     return OfferComparison(tuple(ranked))
 
 
-def _is_by_use(offer: OnDemandOffer | SpotOffer) -> bool:
-    """A commitment is paid used or not, so it is no price for a rest."""
+def _is_billed_by_use(offer: OnDemandOffer | SpotOffer) -> bool:
+    """Return False for a commitment, which is paid whether used or not."""
     return isinstance(offer, SpotOffer) or offer.committed_hours_per_year is None
 
 
-def _mix(own: OwnedOffer, rent: OnDemandOffer | SpotOffer, offers: Offers, months: int) -> _Mix:
-    """As many of `own` as is cheapest in today's money, and the rest of the work by `rent`."""
-    wanted = wanted_machines(offers) / own.speed  # in machines of this kind
-    machine = owned_of(own, 0.0)
-    idle = owned_cash_by_month(machine, months)
-    busy = owned_cash_by_month(replace(machine, utilisation=1.0), months)
-    billed_hours, use = used_cash(rent, offers, months)
-    data = np.full(months + 1, extras_usd_per_month(rent))
-    data[0] = 0.0
+def _find_best_mix(
+    own: OwnedOffer, rent: OnDemandOffer | SpotOffer, offers: Offers, months: int
+) -> _Mix:
+    """Own the number of machines with the lowest present value, and rent the rest of the work."""
+    needed = needed_machines(offers) / own.speed  # in machines of this kind
+    machine = owned_hardware(own, 0.0)
+    idle_cash = owned_cash_by_month(machine, months)
+    busy_cash = owned_cash_by_month(replace(machine, utilization=1.0), months)
+    billed_hours, rent_cash = usage_cash(rent, offers, months)
+    data_cash = np.full(months + 1, extras_usd_per_month(rent))
+    data_cash[0] = 0.0
     hours = months * HOURS_PER_MONTH
-    mean = float(wanted.mean())
+    mean = float(needed.mean())
 
-    def worth(cash: Array) -> float:
+    def present_value(cash: Array) -> float:
         return float(present_value_usd(cash, offers.discount_rate))
 
     size = best_owned_size(
-        wanted,
-        owned_usd=worth(idle) / hours,
-        running_usd=worth(busy - idle) / hours,
-        rented_usd=worth(use) / hours / mean,
-        renting_usd=worth(data) / hours,
+        needed,
+        owned_usd=present_value(idle_cash) / hours,
+        running_usd=present_value(busy_cash - idle_cash) / hours,
+        rented_usd=present_value(rent_cash) / hours / mean,
+        renting_usd=present_value(data_cash) / hours,
     )
     owned, served = int(size.own), float(size.served)
     rented_share = float(size.rented) / mean
-    cash = owned * idle + served * (busy - idle) + rented_share * use
-    everything = owned >= float(size.own_all)
-    if not everything:
-        cash = cash + data
-    offer = priced_offer(
+    cash = owned * idle_cash + served * (busy_cash - idle_cash) + rented_share * rent_cash
+    owns_everything = owned >= float(size.own_all)
+    if not owns_everything:
+        cash = cash + data_cash
+    offer = summarize_payments(
         offers,
         months,
         cash,
@@ -350,8 +360,8 @@ def _mix(own: OwnedOffer, rent: OnDemandOffer | SpotOffer, offers: Offers, month
         hours=served * HOURS_PER_YEAR + rented_share * billed_hours,
         machines=owned,
         owned_share=1 - rented_share,
-        date=price_day(rent) or own.date,
+        date=price_date(rent) or own.date,
     )
     if not owned:
-        return _Mix(offer, f"rents all ({rent.name})")
-    return _Mix(offer, f"owns enough for all ({own.name})" if everything else "")
+        return _Mix(offer, f"rents everything ({rent.name})")
+    return _Mix(offer, f"owns enough for everything ({own.name})" if owns_everything else "")

@@ -1,5 +1,7 @@
-"""Renting against owning: the purchase alone against hours of rent, and everything over a horizon (totals,
-today's worth, cash by month, and when both are even)."""
+"""Compare renting with owning: a simple break-even, and all costs over a horizon.
+
+The full comparison has totals, present values, cash by month, and the break-even month.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -28,7 +30,7 @@ from gpuyard.errors import UnknownName, UserMistake
 
 @dataclass(frozen=True)
 class BreakEven:
-    """Renting by the hour against paying once."""
+    """A comparison of renting by the hour with a one-time purchase."""
 
     rent_usd_per_hour: float
     buy_usd: float
@@ -37,52 +39,54 @@ class BreakEven:
 
     @property
     def comparable_buy_usd(self) -> float:
-        """The founding rule of thumb: $8,000 less 30 % for a machine that is 30 % faster is $5,600.
+        """The price by the founding rule of thumb: $8,000 minus 30% for a 30% faster machine is $5,600.
 
-        It says after how many rented hours buying is even, in one number. Nobody pays it.
+        It serves only to calculate the break-even hours; the actual price stays $8,000.
         """
         return self.buy_usd * (1 - self.speed_lead)
 
     @property
     def break_even_hours(self) -> float:
-        """Rented hours that cost as much as buying, by that rule."""
+        """The rented hours that cost as much as buying, by the rule of thumb."""
         return self.comparable_buy_usd / self.rent_usd_per_hour
 
     @property
     def break_even_years(self) -> float:
-        """The same at the stated use."""
+        """The break-even in years at the stated use."""
         return self.break_even_hours / self.hours_per_year
 
     def rented_usd(self, years: float) -> float:
-        """What renting has cost after so many years of the stated use."""
+        """Return the cost of renting after this many years at the stated use."""
         return self.rent_usd_per_hour * self.hours_per_year * years
 
 
 def break_even(
     rent_usd_per_hour: float, buy_usd: float, hours_per_year: float, speed_lead: float = 0.0
 ) -> BreakEven:
-    """Renting against buying, with the inputs checked."""
+    """Check the inputs and return the comparison."""
     if not 0 < hours_per_year <= 8784:
-        raise UserMistake(f"expected above 0 and up to 8,784 hours a year, got {hours_per_year:g}")
+        raise UserMistake(
+            f"hours per year must be above 0 and at most 8,784, got {hours_per_year:g}"
+        )
     if rent_usd_per_hour <= 0:
         raise UserMistake(
-            "the rent must be above $0 an hour: what is free to rent is never worth buying"
+            "the rent must be above $0 per hour; buying never pays if renting is free"
         )
     if not 0 <= speed_lead < 1:
-        raise UserMistake("the speed lead must be at least 0 % and below 100 %")
+        raise UserMistake("the speed lead must be at least 0% and below 100%")
     return BreakEven(rent_usd_per_hour, buy_usd, speed_lead, hours_per_year)
 
 
-MOST_YEARS = 50
+MAX_YEARS = 50
 _NO_INPUTS = {"owned", "months", "rest_years"}
 
 
 @dataclass(frozen=True)
 class RentOrOwn:
-    """The same work on rented and on owned hardware. All but the horizon may be arrays.
+    """The same work on rented and on owned hardware; all fields except the horizon may be arrays.
 
-    The work is `hours_per_year` on the rented machine. With a speed lead of 30 % the owned one does 1.3
-    times as much in an hour, as an offer of that `speed` does: it is under load for fewer hours, and paid whole.
+    The work is `hours_per_year` on the rented machine. With a speed lead of 30%, the owned machine does 1.3 times
+    as much per hour, so it is under load for fewer hours at its full price.
     """
 
     owned: Owned
@@ -92,18 +96,20 @@ class RentOrOwn:
     rent_extras_usd_per_month: Amounts = 0.0  # storage, egress, support of the cloud
     speed_lead: Amounts = 0.0
     discount_per_year: Amounts = 0.0
-    rest_resold: Amounts = 0.0  # share of the rest's price that comes back
-    rest_years: float = field(default=0.0, kw_only=True)  # of a reserved term, after the horizon
+    rest_resold: Amounts = 0.0  # refunded share of the price of the rest
+    rest_years: float = field(
+        default=0.0, kw_only=True
+    )  # part of a reserved term after the horizon
     months: int = field(default=36, kw_only=True)
 
     def __post_init__(self) -> None:
         hours = array_of(self.hours_per_year)
         if np.any(~((hours >= 0) & (hours <= 8784))):
             wrong = hours[~((hours >= 0) & (hours <= 8784))].flat[0]
-            raise UserMistake(f"expected 0 to 8,784 hours a year, got {wrong:g}")
-        if not 1 <= self.months <= 12 * MOST_YEARS:
+            raise UserMistake(f"hours per year must be 0 to 8,784, got {wrong:g}")
+        if not 1 <= self.months <= 12 * MAX_YEARS:
             raise UserMistake(
-                f"expected a horizon of 1 month to {MOST_YEARS} years, got {self.months} months"
+                f"expected a horizon of 1 month to {MAX_YEARS} years, got {self.months} months"
             )
         for name in ("rent_usd_per_hour", "reserved_usd_per_year", "rent_extras_usd_per_month"):
             check_not_negative(name.replace("_usd", "").replace("_", " "), getattr(self, name))
@@ -114,44 +120,46 @@ class RentOrOwn:
 
     @property
     def running(self) -> Owned:
-        """The owned machine under load for as long as the work takes it."""
+        """The owned machine with the utilization that the work needs."""
         hours = array_of(self.hours_per_year) / (1 + array_of(self.speed_lead))
-        return replace(self.owned, utilisation=np.minimum(hours / HOURS_PER_YEAR, 1.0))
+        return replace(self.owned, utilization=np.minimum(hours / HOURS_PER_YEAR, 1.0))
 
     def with_inputs(self, inputs: Mapping[str, Amounts]) -> "RentOrOwn":
-        """The same with other figures; names are the fields of this and of `Owned`."""
-        own_names = {f.name for f in fields(Owned)} - {"utilisation"}
+        """Return a copy with other figures, named by the fields of this class and of `Owned`."""
+        owned_names = {f.name for f in fields(Owned)} - {"utilization"}
         names = {f.name for f in fields(self)} - _NO_INPUTS
         for name in inputs:
-            if name not in own_names | names:
-                raise UnknownName("input", name, own_names | names)
-        owned = replace(self.owned, **{n: v for n, v in inputs.items() if n in own_names})
-        mine: dict[str, Any] = {n: v for n, v in inputs.items() if n in names}
-        return replace(self, owned=owned, **mine)
+            if name not in owned_names | names:
+                raise UnknownName("input", name, owned_names | names)
+        owned = replace(self.owned, **{n: v for n, v in inputs.items() if n in owned_names})
+        own_fields: dict[str, Any] = {n: v for n, v in inputs.items() if n in names}
+        return replace(self, owned=owned, **own_fields)
 
     def inputs(self) -> dict[str, Amounts]:
-        """Every figure by name, as `with_inputs` takes them."""
-        own = {
-            f.name: getattr(self.owned, f.name) for f in fields(Owned) if f.name != "utilisation"
+        """Return every figure by name, for `with_inputs`."""
+        owned = {
+            f.name: getattr(self.owned, f.name) for f in fields(Owned) if f.name != "utilization"
         }
-        mine = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NO_INPUTS}
-        return own | mine
+        own_fields = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NO_INPUTS
+        }
+        return owned | own_fields
 
 
 def rent_monthly_usd(case: RentOrOwn) -> Array:
-    """What a month of renting costs."""
+    """Return the monthly cost of renting."""
     yearly = array_of(case.rent_usd_per_hour) * case.hours_per_year + case.reserved_usd_per_year
     return yearly / 12 + case.rent_extras_usd_per_month
 
 
 def rest_of_term_usd(case: RentOrOwn) -> Array:
-    """What is still owed after the horizon for a term that runs past it, less what it is sold on for."""
+    """Return the debt after the horizon for a term that extends past it, minus its resale."""
     owed = array_of(case.reserved_usd_per_year) * case.rest_years
     return owed * (1 - array_of(case.rest_resold))
 
 
 def rented_cash_by_month(case: RentOrOwn) -> Array:
-    """Nothing on the first day, then the same at the end of each month: shape `S + (months + 1,)`.
+    """Return equal payments at the end of each month, with shape `S + (months + 1,)`.
 
     The rest of a term counts in the last month.
     """
@@ -164,21 +172,21 @@ def rented_cash_by_month(case: RentOrOwn) -> Array:
 
 
 def paid_by_month(case: RentOrOwn) -> Array:
-    """The payments of owning, for as much work as is rented."""
+    """Return the payments for owning, for the same work."""
     return owned_cash_by_month(case.running, case.months)
 
 
 def saving_usd(case: RentOrOwn) -> Array:
-    """What owning saves over the horizon in today's money; below zero it costs more than renting."""
+    """Return the present value that owning saves over the horizon; negative if renting is cheaper."""
     rented = present_value_usd(rented_cash_by_month(case), case.discount_per_year)
     return rented - present_value_usd(paid_by_month(case), case.discount_per_year)
 
 
 def break_even_months(case: RentOrOwn) -> Array:
-    """After how many months as much has been paid for renting as for owning; infinite where it never is.
+    """Return the months until renting has cost as much as owning; infinite if it never does.
 
-    `paid once / (rent − running cost)`, both a month; payments of a loan count while it runs. What the
-    hardware would sell for is not counted: nobody who breaks even sells.
+    The formula is `upfront / (rent − operating cost)` per month; loan payments count during the loan. The resale
+    does not count, because the hardware is kept at the break-even.
     """
     machine = case.running
     behind = upfront_usd(machine) * (1 - array_of(machine.financed_share))

@@ -1,4 +1,4 @@
-"""What `gpuyard usage --json` printed, as a demand: how many GPUs people held when, and how many runs they finished."""
+"""Read the output of `gpuyard usage --json` as a demand for GPUs and as finished runs per month."""
 
 import json
 from collections.abc import Sequence
@@ -13,39 +13,39 @@ from gpuyard.economics.demand import Demand, demand_by_hour
 from gpuyard.errors import UserMistake
 
 _FIRST, _LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2099, 12, 31, tzinfo=UTC)
-_SHORTEST_MONTHS = 7 * 24 / HOURS_PER_MONTH
-_MOST_GPUS = 100_000
+_MIN_MONTHS = 7 * 24 / HOURS_PER_MONTH
+_MAX_GPUS = 100_000
 
 
 @dataclass(frozen=True)
 class UsedGpus:
-    """A lease that has ended, in seconds since 1970."""
+    """A lease that has ended, with times in seconds since 1970."""
 
     start: float
     end: float
     gpus: float
     project: str
     finished: bool
-    """By itself: it was not killed, and its time was not over."""
+    """Whether the command finished by itself, neither killed nor out of time."""
 
 
 def read_usage(text: str, name: str) -> tuple[UsedGpus, ...]:
-    """Leases that are held now are left out."""
+    """Return the leases that have ended."""
     try:
         leases = json.loads(text)["leases"]
-        return tuple(_used(lease) for lease in leases if lease["end"] is not None)
+        return tuple(_parse_lease(lease) for lease in leases if lease["end"] is not None)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         raise UserMistake(
-            f"{name}: this is not what `gpuyard usage --json` prints; write it with: "
+            f"{name}: this is not the output of `gpuyard usage --json`; create it with: "
             "gpuyard usage --json > usage.json"
         ) from None
 
 
-def _used(lease: dict[str, Any]) -> UsedGpus:
+def _parse_lease(lease: dict[str, Any]) -> UsedGpus:
     start, end = (datetime.fromisoformat(lease[key]) for key in ("start", "end"))
     gpus = len(lease["gpus"]) * float(lease.get("share", 1.0))
-    # the wall clock may have been set back while it ran
-    if not _FIRST <= start <= _LAST or not _FIRST <= end <= _LAST or not 0 < gpus <= _MOST_GPUS:
+    # the wall clock may have been set back during the lease
+    if not _FIRST <= start <= _LAST or not _FIRST <= end <= _LAST or not 0 < gpus <= _MAX_GPUS:
         raise ValueError(lease)
     return UsedGpus(
         start.timestamp(),
@@ -56,28 +56,29 @@ def _used(lease: dict[str, Any]) -> UsedGpus:
     )
 
 
-def demand_of_usage(used: Sequence[UsedGpus], name: str) -> Demand:
-    """Mean GPUs that were held in each hour, from the first start to the last end."""
-    if not used:
-        raise UserMistake(f"{name}: no lease in it has ended")
+def demand_from_usage(leases: Sequence[UsedGpus], name: str) -> Demand:
+    """Return the mean GPUs held in each hour, from the first start to the last end."""
+    if not leases:
+        raise UserMistake(f"{name}: it contains no lease that has ended")
     starts, ends, gpus = (
-        np.array([getattr(one, field) for one in used], dtype=np.float64)
+        np.array([getattr(lease, field) for lease in leases], dtype=np.float64)
         for field in ("start", "end", "gpus")
     )
     return demand_by_hour(starts, ends, gpus, name)
 
 
-def runs_per_month(used: Sequence[UsedGpus], name: str, project: str | None = None) -> float:
-    """Leases that finished by themselves, a run each; of less than a week nothing is said."""
-    months = (
-        (max(one.end for one in used) - min(one.start for one in used)) / 3600 / HOURS_PER_MONTH
-        if used
-        else 0.0
+def runs_per_month(leases: Sequence[UsedGpus], name: str, project: str | None = None) -> float:
+    """Count leases that finished by themselves as runs; a history under a week is an error."""
+    seconds = (
+        max(lease.end for lease in leases) - min(lease.start for lease in leases) if leases else 0.0
     )
-    if months < _SHORTEST_MONTHS:
-        raise UserMistake(f"{name}: its leases span less than a week, too little for runs a month")
-    runs = [one for one in used if one.finished and project in (None, one.project)]
+    months = seconds / 3600 / HOURS_PER_MONTH
+    if months < _MIN_MONTHS:
+        raise UserMistake(
+            f"{name}: its leases span less than a week, too little for runs per month"
+        )
+    runs = [lease for lease in leases if lease.finished and project in (None, lease.project)]
     if not runs:
-        whose = "" if project is None else f" of the project {project!r}"
-        raise UserMistake(f"{name}: no lease{whose} in it has finished")
+        of_project = "" if project is None else f" of project {project!r}"
+        raise UserMistake(f"{name}: it contains no finished lease{of_project}")
     return len(runs) / months

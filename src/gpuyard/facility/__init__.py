@@ -1,1 +1,1 @@
-"""The room around a cluster: power, plugs, racks, cooling, network fabric and storage."""
+"""The room around a cluster: power, plugs, racks, cooling, networks, and storage."""

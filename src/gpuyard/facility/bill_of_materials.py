@@ -1,14 +1,14 @@
-"""The bill of materials: what to order, how many, at what price where one is known, and its power."""
+"""The bill of materials: parts with their quantities, known prices, power, plugs, and lengths."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuyard.catalog.fabric import PRICES_OF
+from gpuyard.catalog.fabric import ESTIMATE_YEAR
 from gpuyard.catalog.facility import plugs
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.network.cables import NetworkCable
-from gpuyard.facility.power.cord_list import cord_counts
-from gpuyard.printable import csv_text
+from gpuyard.printable import format_csv
 from gpuyard.units import format_usd
 
 COLUMNS = (
@@ -18,8 +18,8 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Item:
-    """One line. A price that nobody published is left open, never guessed."""
+class BillItem:
+    """One line of the bill; a price that is not published is None."""
 
     quantity: int
     part: str
@@ -36,22 +36,22 @@ class Item:
         return None if self.unit_price_usd is None else self.quantity * self.unit_price_usd
 
 
-def bill_of_materials(design: FacilityDesign) -> tuple[Item, ...]:
-    """Devices, PDUs, racks, cords, network cards and network cables."""
+def list_bill_items(design: FacilityDesign) -> tuple[BillItem, ...]:
+    """List devices, racks, PDUs, power cords, network cards, and network cables."""
     return (
-        *_devices(design),
-        *_housing(design),
-        *_cords(design),
-        *_cards(design),
-        *_cables(design.cables),
+        *_list_devices(design),
+        *_list_racks_and_pdus(design),
+        *_list_cords(design),
+        *_list_cards(design),
+        *_list_cables(design.cables),
     )
 
 
-def _devices(design: FacilityDesign) -> Iterator[Item]:
+def _list_devices(design: FacilityDesign) -> Iterator[BillItem]:
     for device, count in zip(
         design.packing.devices, map(sum, zip(*design.packing.racks, strict=True)), strict=True
     ):
-        yield Item(
+        yield BillItem(
             count,
             device.name,
             device.part,
@@ -63,11 +63,11 @@ def _devices(design: FacilityDesign) -> Iterator[Item]:
         )
 
 
-def _housing(design: FacilityDesign) -> Iterator[Item]:
+def _list_racks_and_pdus(design: FacilityDesign) -> Iterator[BillItem]:
     racks = design.room.floor.racks
     if not design.on_desk:
         rack = design.site.rack
-        yield Item(
+        yield BillItem(
             racks,
             f"rack, {rack.units} U, for devices {rack.depth * 1000:.0f} mm deep, {rack.weight:.0f} kg",
             unit_price_usd=design.site.rack_price,
@@ -82,45 +82,48 @@ def _housing(design: FacilityDesign) -> Iterator[Item]:
             else ""
         )
         count = sum(len(power.pdus) for power in design.power)
-        yield Item(count, model.name, model.id, plugs=inlet, note=note)
+        yield BillItem(count, model.name, model.id, plugs=inlet, note=note)
 
 
-def _cords(design: FacilityDesign) -> Iterator[Item]:
-    counted = cord_counts(design)
-    for kind in sorted(counted, key=lambda k: (k.plug, k.connector, k.length_m)):
-        ends = f"{_end(kind.plug)} to {_end(kind.connector)}"
-        yield Item(
-            counted[kind],
+def _list_cords(design: FacilityDesign) -> Iterator[BillItem]:
+    counts = Counter(cord.kind for cord in design.cords)
+    for kind in sorted(counts, key=lambda k: (k.plug, k.connector, k.length_m)):
+        ends = f"{_format_plug(kind.plug)} to {_format_plug(kind.connector)}"
+        yield BillItem(
+            counts[kind],
             f"power cord, {kind.amps:g} A",
             plugs=ends,
             length_m=kind.length_m,
         )
 
 
-def _end(face: str) -> str:
+def _format_plug(face: str) -> str:
     row = plugs().get(face)
     return face.upper() if row.standard == "IEC 60320" else row.name
 
 
-def _cards(design: FacilityDesign) -> Iterator[Item]:
-    """Ports of hosts. Catalog machines bring theirs to each other, and every host those for management."""
+def _list_cards(design: FacilityDesign) -> Iterator[BillItem]:
+    """List the network ports of hosts.
+
+    Catalog machines include their ports to each other, and all hosts include those for management.
+    """
     named = isinstance(design.cluster.machine, str)
     for name, fabric in design.network.fabrics.items():
         if name == "management" or (name == "machines" and named):
             continue
         switch = fabric.switch
-        yield Item(
+        yield BillItem(
             fabric.request.endpoints,
-            f"port of a network card, {switch.port_gbit_per_second:g} Gbit/s {switch.kind}, {name}",
+            f"network card port, {switch.port_gbit_per_second:g} Gbit/s {switch.kind}, {name}",
             unit_price_usd=switch.card_price_usd,
-            price_date=f"{PRICES_OF}, estimate",
-            note="left out where a host brings it",
+            price_date=f"{ESTIMATE_YEAR}, estimate",
+            note="not needed if the host includes it",
         )
 
 
-def _cables(cables: tuple[NetworkCable, ...]) -> Iterator[Item]:
+def _list_cables(cables: tuple[NetworkCable, ...]) -> Iterator[BillItem]:
     for cable in cables:
-        yield Item(
+        yield BillItem(
             cable.count,
             f"{cable.kind}, {cable.use}",
             cable.cable,
@@ -130,20 +133,24 @@ def _cables(cables: tuple[NetworkCable, ...]) -> Iterator[Item]:
         )
 
 
-def known_total(items: tuple[Item, ...]) -> str:
-    """What the priced parts cost in total, and how many lines have no price."""
+def describe_total(items: tuple[BillItem, ...]) -> str:
+    """Describe the total of the known prices, and how many lines have none."""
     prices = [item.total_usd for item in items if item.total_usd is not None]
-    left = len(items) - len(prices)
-    open_ = f"{left} line{'s have' if left != 1 else ' has'} no known price" if left else ""
+    unpriced = len(items) - len(prices)
+    note = (
+        f"{unpriced} line{'s have' if unpriced != 1 else ' has'} no known price" if unpriced else ""
+    )
     if not prices:
-        return f"{open_[:1].upper()}{open_[1:]}."
-    return f"Total of known prices: {format_usd(sum(prices))}" + (f"; {open_}." if open_ else ".")
+        return f"{note}."
+    return f"Total of known prices: {format_usd(sum(prices))}" + (f"; {note}." if note else ".")
 
 
-def bill_csv(items: tuple[Item, ...]) -> str:
-    """For a spreadsheet; an open price is an empty cell."""
-    return csv_text(COLUMNS, ([_cell(getattr(item, name)) for name in COLUMNS] for item in items))
+def format_bill_csv(items: tuple[BillItem, ...]) -> str:
+    """Format the bill for a spreadsheet; an unknown price is an empty cell."""
+    return format_csv(
+        COLUMNS, ([_format_cell(getattr(item, name)) for name in COLUMNS] for item in items)
+    )
 
 
-def _cell(value: object) -> object:
+def _format_cell(value: object) -> object:
     return f"{round(value, 2):.10g}" if isinstance(value, float) else value

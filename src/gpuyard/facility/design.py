@@ -1,4 +1,4 @@
-"""From a cluster and a site to the whole room: racks, power, cords, cooling, network and what is missing."""
+"""Design the room for a cluster at a site: racks, power, cords, and networks, or a list of what the site lacks."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -6,31 +6,33 @@ from dataclasses import dataclass, replace
 
 from gpuyard.errors import GpuyardError
 from gpuyard.facility.device import Contents, RackDevice
-from gpuyard.facility.housing import HousingCost, housing_terms
-from gpuyard.facility.network.cables import NetworkCable, network_cables
-from gpuyard.facility.network.room_network import RoomNetwork, network_for
-from gpuyard.facility.power.cord_list import check_cords
+from gpuyard.facility.housing import HousingCost, find_housing_terms
+from gpuyard.facility.network.cables import NetworkCable, lay_network_cables
+from gpuyard.facility.network.room_network import RoomNetwork, design_networks
+from gpuyard.facility.power.cord_list import PlacedCord, list_rack_cords
 from gpuyard.facility.power.pdu_choice import PduChoice, choose_pdus
 from gpuyard.facility.power.rack_power import CannotPower, RackPower, power_rack
 from gpuyard.facility.power.wall_power import WallPower
-from gpuyard.facility.racks.floor_plan import RACK_WIDTH_M, ROW_PITCH_M
-from gpuyard.facility.racks.packing import Limits, RackPacking, pack
-from gpuyard.facility.racks.placing import Room, place
-from gpuyard.facility.server import server_device
-from gpuyard.facility.shortfalls import device_shortfalls, room_shortfalls
-from gpuyard.facility.site_rules import SiteRules, default_site, rules_for
+from gpuyard.facility.racks.floor_plan import RACK_WIDTH_M, ROW_PITCH_M, Room
+from gpuyard.facility.racks.packing import RackLimits, RackPacking, pack_racks
+from gpuyard.facility.racks.placing import place_devices
+from gpuyard.facility.server import build_server_device
+from gpuyard.facility.shortfalls import find_device_shortfalls, find_room_shortfalls
+from gpuyard.facility.site_rules import SiteRules, choose_default_site, resolve_site_rules
 from gpuyard.specs import Cluster
 from gpuyard.specs.site import Site
 
-_TRIES = 12
-_MOST_PROBED = 84
-_ROWS_TRIED = 2  # more and fewer than make the floor square
+_MAX_TRIES = 12
+_MAX_DEVICES_PROBED = 84
+_ROW_COUNTS_TRIED = 2  # on each side of the row count that makes the floor square
 
 
 @dataclass(frozen=True)
 class FacilityDesign:
-    """A room that works: every breaker, bank, outlet, rack and port within its limit, also after one
-    feed has failed. `power` has one entry a rack."""
+    """A room in which every breaker, bank, outlet, rack, and port stays within its limit.
+
+    That holds even after one feed has failed. `power` has one entry per rack.
+    """
 
     cluster: Cluster
     rules: SiteRules
@@ -58,38 +60,48 @@ class FacilityDesign:
 
     @property
     def housing_costs(self) -> tuple[HousingCost, ...]:
-        """(colocation, on premises)."""
+        """The costs of (colocation, on premises)."""
         peak_kw, typical_kw = self.peak_watts / 1000, self.typical_watts / 1000
-        return tuple(HousingCost(terms, peak_kw, typical_kw) for terms in housing_terms(self.rules))
+        terms = find_housing_terms(self.rules)
+        return tuple(HousingCost(place_terms, peak_kw, typical_kw) for place_terms in terms)
 
     @property
-    def assumed(self) -> tuple[str, ...]:
-        """What neither file said."""
+    def cords(self) -> Iterator[PlacedCord]:
+        """All power cords, rack by rack."""
+        for rack in range(self.room.floor.racks):
+            yield from self.list_rack_cords(rack)
+
+    def list_rack_cords(self, rack: int) -> Iterator[PlacedCord]:
+        return list_rack_cords(self.room, self.power[rack], rack)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The values that neither the cluster file nor the site file sets."""
         rows: tuple[str, ...] = ()
         if self.room.floor.per_row != self.rules.site.rack.per_row:
             rows = (f"rows of {self.room.floor.per_row} racks, which keep cables short",)
-        return (*self.rules.assumed, *rows, *self.network.assumed)
+        return (*self.rules.assumptions, *rows, *self.network.assumptions)
 
     @property
     def on_desk(self) -> bool:
-        """Towers stand beside a desk and take no rack; a switch between them stands on it."""
+        """True if all machines are towers beside a desk, without a rack; a switch stands on the desk."""
         return all(p.device.tower for p in self.room.placed if not p.device.is_switch)
 
 
 def design_facility(
     cluster: Cluster, site: Site | None = None, priced_as: str | None = None
 ) -> FacilityDesign:
-    """Raises GpuyardError with a sentence for each thing that the site lacks, and by how much."""
-    server, wall_power = server_device(cluster)
-    rules = rules_for(site or default_site(server, cluster.nodes), priced_as)
-    server = replace(server, tower=server.tower and _on_the_floor(cluster, rules))
-    _refuse(device_shortfalls(server, rules), rules)
-    limits = _limits(rules, server)
+    """Design the room. Raises GpuyardError with a line for each thing that the site lacks, and by how much."""
+    server, wall_power = build_server_device(cluster)
+    rules = resolve_site_rules(site or choose_default_site(server, cluster.nodes), priced_as)
+    server = replace(server, tower=server.tower and _stands_on_floor(cluster, rules))
+    _raise_shortfalls(find_device_shortfalls(server, rules), rules)
+    limits = _find_rack_limits(rules, server)
     pdu_choice = choose_pdus(server, cluster.nodes, rules, limits)
     model = pdu_choice.model
     if model is not None and model.rack_units:
         limits = replace(limits, units=limits.units - model.rack_units * rules.site.feeds)
-    network = network_for(
+    network = design_networks(
         cluster,
         pdu_choice.servers_per_rack,
         rules.site.rack.per_row,
@@ -97,13 +109,14 @@ def design_facility(
         redundant=rules.site.feeds == 2,
     )
     kinds = [(server, cluster.nodes), *network.devices]
-    with _telling_what_was_assumed(network):
+    with _mention_assumed_storage(network):
         for device, _ in network.devices:
-            _refuse(device_shortfalls(device, rules), rules)
-        packing, room, power = _powered(kinds, limits, pdu_choice, network, rules)
-        cables = network_cables(network, room)
-        _refuse(room_shortfalls(room, power, rules, _longest_m(cables)), rules)
-    design = FacilityDesign(
+            _raise_shortfalls(find_device_shortfalls(device, rules), rules)
+        packing, room, power = _fill_racks(kinds, limits, pdu_choice, network, rules)
+        cables = lay_network_cables(network, room)
+        _raise_shortfalls(find_room_shortfalls(room, power, rules, _find_longest_m(cables)), rules)
+    _check_cord_lengths(room, power)
+    return FacilityDesign(
         cluster=cluster,
         rules=rules,
         site_given=site is not None,
@@ -116,97 +129,105 @@ def design_facility(
         network=network,
         cables=cables,
     )
-    check_cords(design)
-    return design
 
 
 @contextmanager
-def _telling_what_was_assumed(network: RoomNetwork) -> Iterator[None]:
-    """What nobody asked for may be what does not fit."""
+def _mention_assumed_storage(network: RoomNetwork) -> Iterator[None]:
+    """Add to an error that storage servers were assumed: they may be what does not fit."""
     try:
         yield
-    except GpuyardError as refused:
+    except GpuyardError as error:
         storage = network.storage_attachment
         if storage is not None and storage.servers_assumed:
-            many = storage.servers > 1
-            refused.args = (
-                f"{refused}\n  this includes {storage.servers} storage server{'s' if many else ''} that"
-                f" nobody asked for; 'storage: {{servers: 0}}' in the cluster file leaves {'them' if many else 'it'} out",
+            plural = storage.servers > 1
+            error.args = (
+                f"{error}\n  this includes {storage.servers} assumed storage server{'s' if plural else ''};"
+                f" to leave {'them' if plural else 'it'} out, set 'storage: {{servers: 0}}' in the cluster file",
             )
         raise
 
 
-def _on_the_floor(cluster: Cluster, rules: SiteRules) -> bool:
-    """Outside of an office, several towers or one with servers beside it are put on the shelves of racks."""
+def _stands_on_floor(cluster: Cluster, rules: SiteRules) -> bool:
+    """Tell whether towers stand on the floor.
+
+    Outside an office, several towers, or one with storage servers, go on the shelves of racks.
+    """
     alone = cluster.nodes == 1 and not (cluster.storage and cluster.storage.servers)
     return alone or rules.site.kind == "office"
 
 
-def _limits(rules: SiteRules, server: RackDevice) -> Limits:
+def _find_rack_limits(rules: SiteRules, server: RackDevice) -> RackLimits:
     rack = rules.site.rack
     units = max(rack.units, server.rack_units) if server.tower else rack.units
-    return Limits(units, rack.weight, rules.rack_watts)
+    return RackLimits(units, rack.weight, rules.rack_watts)
 
 
-def _refuse(sentences: Iterable[str], rules: SiteRules) -> None:
-    found = list(sentences)
-    if found:
-        lines = "\n  ".join(found)
-        raise GpuyardError(f"{rules.site.name} can't house this cluster:\n  {lines}")
+def _raise_shortfalls(shortfalls: Iterable[str], rules: SiteRules) -> None:
+    lines = list(shortfalls)
+    if lines:
+        raise GpuyardError("\n  ".join([f"{rules.site.name} cannot house this cluster:", *lines]))
 
 
-def _powered(
+def _fill_racks(
     kinds: Sequence[tuple[RackDevice, int]],
-    limits: Limits,
+    limits: RackLimits,
     pdu_choice: PduChoice,
     network: RoomNetwork,
     rules: SiteRules,
 ) -> tuple[RackPacking, Room, tuple[RackPower, ...]]:
-    """Pack, place and power; where a mixed rack's cords don't fit, fewer go into each."""
-    alone = [(device, _most_alone(device, limits, pdu_choice)) for device, _ in kinds]
-    reason = ""
+    """Pack, place, and power the devices. If the cords of a mixed rack don't fit, put fewer devices into each."""
+    max_counts = [(device, _count_powerable(device, limits, pdu_choice)) for device, _ in kinds]
     tries = [
-        replace(limits, most=tuple((device, max(count - fewer, 1)) for device, count in alone))
-        for fewer in range(_TRIES)
+        replace(
+            limits,
+            max_by_cords=tuple((device, max(count - fewer, 1)) for device, count in max_counts),
+        )
+        for fewer in range(_MAX_TRIES)
     ]
-    if kinds[0][0].tower:  # a small switch takes the free outlet beside a workstation
+    if kinds[0][0].tower:  # a small switch uses the free outlet beside a workstation
         tries.insert(0, limits)
-    for bounded in tries:
-        packing = pack(kinds, bounded)
-        room = _within_reach(packing, bounded, network, rules)
+    reason = ""
+    for tried_limits in tries:
+        packing = pack_racks(kinds, tried_limits)
+        room = _place_within_cable_limit(packing, tried_limits, network, rules)
         try:
-            return packing, room, _power_all(room, pdu_choice)
-        except CannotPower as cannot:
-            reason = str(cannot)
-    raise GpuyardError(f"{rules.site.name} can't power this cluster: {reason}")
+            return packing, room, _power_racks(room, pdu_choice)
+        except CannotPower as error:
+            reason = str(error)
+    raise GpuyardError(f"{rules.site.name} cannot power this cluster: {reason}")
 
 
-def _within_reach(
-    packing: RackPacking, limits: Limits, network: RoomNetwork, rules: SiteRules
+def _place_within_cable_limit(
+    packing: RackPacking, limits: RackLimits, network: RoomNetwork, rules: SiteRules
 ) -> Room:
-    """In the site's rows. Where it leaves their length open and a cable would be too long, in rows that
-    make the longest cable shortest."""
+    """Place the devices in the site's rows.
+
+    If the site file does not set the length of rows and a cable would be too long, choose the length that makes
+    the longest cable shortest.
+    """
     rack, limit_m = rules.site.rack, rules.site.cable_limit
-    room = place(packing, limits, rack.per_row, network)
+    room = place_devices(packing, limits, rack.per_row, network)
     if limit_m is None or "per_row" in rack.model_fields_set:
         return room
-    if _longest_m(network_cables(network, room)) <= limit_m:
+    if _find_longest_m(lay_network_cables(network, room)) <= limit_m:
         return room
     square = max(1, round((room.floor.racks * RACK_WIDTH_M / ROW_PITCH_M) ** 0.5))
-    counts = range(max(1, square - _ROWS_TRIED), square + _ROWS_TRIED + 1)
-    lengths = dict.fromkeys(-(-room.floor.racks // count) for count in counts)
-    tried = [room, *(place(packing, limits, length, network) for length in lengths)]
-    return min(tried, key=lambda one: _longest_m(network_cables(network, one)))
+    row_counts = range(max(1, square - _ROW_COUNTS_TRIED), square + _ROW_COUNTS_TRIED + 1)
+    lengths = dict.fromkeys(-(-room.floor.racks // count) for count in row_counts)
+    rooms = [room, *(place_devices(packing, limits, length, network) for length in lengths)]
+    return min(rooms, key=lambda other: _find_longest_m(lay_network_cables(network, other)))
 
 
-def _longest_m(cables: Sequence[NetworkCable]) -> float:
+def _find_longest_m(cables: Sequence[NetworkCable]) -> float:
     return max((cable.length_m for cable in cables), default=0.0)
 
 
-def _most_alone(device: RackDevice, limits: Limits, pdu_choice: PduChoice) -> int:
-    """How many of this device alone the PDUs of one rack carry, also past what else fits into it: what
-    they could carry more is left for others."""
-    low, high = 1, min(max(3 * limits.most_of(device), 1), _MOST_PROBED)
+def _count_powerable(device: RackDevice, limits: RackLimits, pdu_choice: PduChoice) -> int:
+    """Return how many of this device alone the PDUs of one rack can power.
+
+    The count may exceed what fits into the rack: the difference is capacity for other devices.
+    """
+    low, high = 1, min(max(3 * limits.max_count(device), 1), _MAX_DEVICES_PROBED)
     while low < high:
         middle = (low + high + 1) // 2
         try:
@@ -218,13 +239,21 @@ def _most_alone(device: RackDevice, limits: Limits, pdu_choice: PduChoice) -> in
     return low
 
 
-def _power_all(room: Room, pdu_choice: PduChoice) -> tuple[RackPower, ...]:
-    """Racks with the same contents are wired the same."""
-    known: dict[Contents, RackPower] = {}
+def _power_racks(room: Room, pdu_choice: PduChoice) -> tuple[RackPower, ...]:
+    """Power all racks; racks with the same contents are wired the same."""
+    by_contents: dict[Contents, RackPower] = {}
     power = []
     for rack in range(room.floor.racks):
-        contents = room.contents(rack)
-        if contents not in known:
-            known[contents] = power_rack(contents, pdu_choice.pdus, pdu_choice.per_feed)
-        power.append(known[contents])
+        contents = room.count_contents(rack)
+        if contents not in by_contents:
+            by_contents[contents] = power_rack(contents, pdu_choice.pdus, pdu_choice.per_feed)
+        power.append(by_contents[contents])
     return tuple(power)
+
+
+def _check_cord_lengths(room: Room, power: Sequence[RackPower]) -> None:
+    """Raise GpuyardError if a cord would be too long. Racks with the same contents are checked once."""
+    different = {room.count_contents(rack): rack for rack in range(room.floor.racks)}
+    for rack in different.values():
+        for _ in list_rack_cords(room, power[rack], rack):
+            pass

@@ -1,4 +1,4 @@
-"""One thing that goes into a rack, as racks and circuits see it."""
+"""A device in a rack, as racks and circuits see it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -16,13 +16,13 @@ Kind = Literal[
     "management spine",
     "management core",
 ]
-"""A switch is of one tier of the fabric between machines, of the storage or the management network."""
+"""The kinds of devices; each switch belongs to one tier of the machine, storage, or management network."""
 HOSTS: frozenset[str] = frozenset({"server", "storage"})
 
 
 @dataclass(frozen=True)
 class RackDevice:
-    """Watts are what it takes from the wall."""
+    """A server, storage server, or switch. Watts are measured at the wall."""
 
     kind: Kind
     name: str
@@ -33,7 +33,9 @@ class RackDevice:
     peak_watts: float
     supplies: int
     supplies_needed: int
+    """Power supplies that full speed needs."""
     supplies_minimum: int
+    """Power supplies without which the device turns off."""
     inlet: str
     volts_minimum: float = 100.0
     tower: bool = False
@@ -47,25 +49,28 @@ class RackDevice:
     def is_switch(self) -> bool:
         return self.kind not in HOSTS
 
-    def cords_on(self, feed: int, feeds: int) -> int:
-        """Supplies are shared out over the feeds, the odd one on the first."""
+    def count_cords(self, feed: int, feeds: int) -> int:
+        """Return the number of supplies on this feed: an equal split, with an odd supply on the first feed."""
         return (self.supplies + feeds - 1 - feed) // feeds
 
     def cord_watts(self, feed: int, feeds: int) -> float:
-        """What flows in each of its cords on this feed at worst, for longer than a moment: everything
-        when the other feed has failed, if it then still runs; else when one spare supply has failed."""
-        if feeds == 2 and self.after_losing(1 - feed, feeds) != "off":
-            return self.peak_watts / self.cords_on(feed, feeds)
+        """Return the highest sustained load of each cord on this feed.
+
+        If the device survives the loss of the other feed, that loss is the worst case. Otherwise it is the
+        failure of one spare supply.
+        """
+        if feeds == 2 and self.find_state_without(1 - feed, feeds) != "off":
+            return self.peak_watts / self.count_cords(feed, feeds)
         spare = self.supplies > self.supplies_needed
         return self.peak_watts / (self.supplies - 1 if spare else self.supplies)
 
-    def after_losing(self, feed: int, feeds: int) -> Literal["full speed", "slower", "off"]:
-        """What it does when this feed is gone."""
-        left = self.supplies - self.cords_on(feed, feeds)
-        if left >= self.supplies_needed:
+    def find_state_without(self, feed: int, feeds: int) -> Literal["full speed", "slower", "off"]:
+        """Return how the device runs after this feed has failed."""
+        remaining = self.supplies - self.count_cords(feed, feeds)
+        if remaining >= self.supplies_needed:
             return "full speed"
-        return "slower" if left >= self.supplies_minimum else "off"
+        return "slower" if remaining >= self.supplies_minimum else "off"
 
 
 Contents = tuple[tuple[RackDevice, int], ...]
-"""What is in one rack: devices and how many of each."""
+"""The devices in one rack, with the count of each."""

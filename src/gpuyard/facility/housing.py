@@ -1,5 +1,4 @@
-"""What it costs to house machines in a colocation and in a room of one's own, and how much power a site has
-for them: the figures that the planner takes from a site file."""
+"""The cost of housing machines in colocation or on premises, and the power that a site has for them."""
 
 from dataclasses import dataclass
 
@@ -8,13 +7,13 @@ from gpuyard.facility.power.electricity import POWER_FACTOR, usable_va
 from gpuyard.facility.site_rules import SiteRules
 
 BUILD_YEARS = 10
-"""A room is written off over so long; assumed."""
+"""The years over which the construction of a room is depreciated; assumed."""
 _HOURS_PER_MONTH = 8766 / 12
 
 
 @dataclass(frozen=True)
 class HousingTerms:
-    """What one place charges. A figure that nobody gave is None."""
+    """The terms of one place; None for a value that is not known."""
 
     where: str
     pue: float
@@ -23,21 +22,21 @@ class HousingTerms:
     build_usd_per_kw: float | None = None
 
 
-def housing_terms(rules: SiteRules) -> tuple[HousingTerms, HousingTerms]:
-    """(colocation, on premises): the site's own figures for what it is, averages for what it is not."""
+def find_housing_terms(rules: SiteRules) -> tuple[HousingTerms, HousingTerms]:
+    """Return the terms of (colocation, on premises): the site's values for its own kind, averages for the other."""
     site = rules.site
-    shared = site.kind == "colocation"
+    is_colocation = site.kind == "colocation"
     averages = facility_costs()
     return (
         HousingTerms(
             where="colocation",
-            pue=rules.pue if shared else averages.get("pue-new-sites").value,
+            pue=rules.pue if is_colocation else averages.get("pue-new-sites").value,
             usd_per_kwh=rules.tariff.usd_per_kwh,
             rent_usd_per_kw_month=rules.colocation_usd_per_kw_month,
         ),
         HousingTerms(
             where="office" if site.kind == "office" else "on premises",
-            pue=averages.get("pue-average-2023").value if shared else rules.pue,
+            pue=averages.get("pue-average-2023").value if is_colocation else rules.pue,
             usd_per_kwh=rules.tariff.usd_per_kwh,
             build_usd_per_kw=site.build,
         ),
@@ -46,8 +45,11 @@ def housing_terms(rules: SiteRules) -> tuple[HousingTerms, HousingTerms]:
 
 @dataclass(frozen=True)
 class HousingCost:
-    """What housing a cluster costs a month, without the hardware itself: rent and building by the kW at
-    peak, energy by what is typically drawn. A part that nobody gave a figure for is None and not in the total."""
+    """The monthly cost of housing a cluster, without the hardware itself.
+
+    Rent and construction follow the peak power, and energy follows the typical power. A part without a known value
+    is None, and the total leaves it out.
+    """
 
     terms: HousingTerms
     peak_kw: float
@@ -81,23 +83,23 @@ class HousingCost:
         return self.rent_usd_per_month is not None or self.build_usd_per_month is not None
 
 
-def machine_watts_limits(rules: SiteRules) -> dict[str, float]:
-    """What all machines together may draw at the site, by what sets it; empty where nothing does."""
+def find_power_limits(rules: SiteRules) -> dict[str, float]:
+    """Return the watts that all machines together may draw, by the resource that sets the limit."""
     site = rules.site
-    found: dict[str, float] = {}
+    limits: dict[str, float] = {}
     if site.cooling_power is not None:
-        found["cooling"] = site.cooling_power
+        limits["cooling"] = site.cooling_power
     if site.rack.count is not None:
-        found["racks"] = site.rack.count * rules.rack_watts
-    fed = [_fed(rules, feed) for feed in ("A", "B")[: site.feeds]]
-    # each feed carries everything, so the weaker one counts
-    if all(watts is not None for watts in fed):
-        found["circuits"] = min(watts for watts in fed if watts is not None)
-    return found
+        limits["racks"] = site.rack.count * rules.rack_watts
+    feed_watts = [_sum_feed_watts(rules, feed) for feed in ("A", "B")[: site.feeds]]
+    # each feed alone must carry everything, so the weaker one sets the limit
+    if all(watts is not None for watts in feed_watts):
+        limits["circuits"] = min(watts for watts in feed_watts if watts is not None)
+    return limits
 
 
-def _fed(rules: SiteRules, feed: str) -> float | None:
-    """Watts of the circuits on a feed; None where there are as many as needed."""
+def _sum_feed_watts(rules: SiteRules, feed: str) -> float | None:
+    """Return the watts of all circuits on a feed; None if their number is unlimited."""
     site = rules.site
     total = 0.0
     for circuit in site.circuits:
@@ -105,7 +107,7 @@ def _fed(rules: SiteRules, feed: str) -> float | None:
             continue
         if circuit.count is None:
             return None
-        shared = 1 if circuit.feed or site.feeds == 1 else 2
+        feeds_served = 1 if circuit.feed or site.feeds == 1 else 2
         va = usable_va(circuit.voltage, circuit.amps, circuit.phases, rules.continuous_load)
-        total += circuit.count / shared * va * POWER_FACTOR
+        total += circuit.count / feeds_served * va * POWER_FACTOR
     return total

@@ -1,4 +1,4 @@
-"""What the room must offer: circuits, receptacles, cooling, air, floor and quiet."""
+"""The requirements of a designed room: circuits, cooling, floor, and noise, and the effect of a failed feed."""
 
 import math
 from collections import Counter
@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from gpuyard.catalog.facility import plugs
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.power.electricity import airflow_cfm, btu_per_hour, cooling_tons
-from gpuyard.facility.power.wall_power import INRUSH_AMPS, most_at_once
-from gpuyard.facility.shortfalls import FOOTPRINT_M2, rack_weight_kg
+from gpuyard.facility.power.rack_power import LoadedPdu
+from gpuyard.facility.power.wall_power import INRUSH_AMPS, count_simultaneous_starts
+from gpuyard.facility.shortfalls import FOOTPRINT_M2, weigh_rack_kg
 from gpuyard.specs.site import Circuit
 
 _FLOOR_PER_RACK_M2 = 2.5
-"""With its share of the aisles; assumed."""
+"""The floor of a rack with its share of the aisles; assumed."""
 _SERVER_DBA = 85.0
-"""One air-cooled rack server under load at 1 m; assumed where its maker gives nothing."""
+"""The noise of one air-cooled rack server under load at 1 m; assumed if the vendor lists none."""
 
 
 @dataclass(frozen=True)
 class CircuitRequirement:
-    """Circuits of one kind on one feed."""
+    """Equal circuits on one feed."""
 
     feed: str
     circuit: Circuit
@@ -32,7 +33,7 @@ class CircuitRequirement:
 
 @dataclass(frozen=True)
 class RackRequirements:
-    """One rack, with everything in it."""
+    """One rack with everything in it."""
 
     number: int
     units_used: int
@@ -45,7 +46,7 @@ class RackRequirements:
 
 @dataclass(frozen=True)
 class RoomRequirements:
-    """The sums that an electrician, a cooling engineer and a landlord ask for."""
+    """The totals that an electrician, a cooling engineer, and a landlord ask for."""
 
     circuits: tuple[CircuitRequirement, ...]
     racks: tuple[RackRequirements, ...]
@@ -58,19 +59,18 @@ class RoomRequirements:
     floor_m2: float
     noise_dba: float
     inrush_amps: float
-    most_supplies: int
-    """On one circuit."""
-    supplies_at_once: int
+    max_supplies_per_circuit: int
+    max_simultaneous_starts: int
 
 
-def room_requirements(design: FacilityDesign) -> RoomRequirements:
-    """Everything at its peak: rooms are built for the worst hour."""
+def calculate_requirements(design: FacilityDesign) -> RoomRequirements:
+    """Calculate the requirements with everything at its peak: rooms are built for the worst hour."""
     rise = design.site.temperature_rise
-    racks = tuple(_rack(design, rack, rise) for rack in range(design.room.floor.racks))
-    fullest = max(len(load.cords) for rack in design.power for load in rack.pdus)
+    racks = tuple(_calculate_rack(design, rack, rise) for rack in range(design.room.floor.racks))
+    max_supplies = max(len(load.cords) for rack in design.power for load in rack.pdus)
     pdu = design.pdu_choice.pdus[0]
     return RoomRequirements(
-        circuits=_circuits(design),
+        circuits=_count_circuits(design),
         racks=racks,
         peak_watts=design.peak_watts,
         typical_watts=design.typical_watts,
@@ -79,20 +79,20 @@ def room_requirements(design: FacilityDesign) -> RoomRequirements:
         airflow_cfm=airflow_cfm(design.peak_watts, rise),
         floor_kg_per_m2=max(rack.weight_kg for rack in racks) / FOOTPRINT_M2,
         floor_m2=(1.0 if design.on_desk else _FLOOR_PER_RACK_M2) * len(racks),
-        noise_dba=_noise(design),
-        inrush_amps=fullest * INRUSH_AMPS,
-        most_supplies=fullest,
-        supplies_at_once=most_at_once(pdu.breaker_amps),
+        noise_dba=_add_noise_dba(design),
+        inrush_amps=max_supplies * INRUSH_AMPS,
+        max_supplies_per_circuit=max_supplies,
+        max_simultaneous_starts=count_simultaneous_starts(pdu.breaker_amps),
     )
 
 
-def _rack(design: FacilityDesign, rack: int, rise: float) -> RackRequirements:
-    placed = design.room.in_rack(rack)
+def _calculate_rack(design: FacilityDesign, rack: int, rise: float) -> RackRequirements:
+    placed = design.room.get_rack(rack)
     peak = sum(p.device.peak_watts for p in placed)
     return RackRequirements(
         number=rack + 1,
         units_used=sum(p.device.rack_units for p in placed),
-        weight_kg=rack_weight_kg(design.room, rack),
+        weight_kg=weigh_rack_kg(design.room, rack),
         typical_watts=sum(p.device.typical_watts for p in placed),
         peak_watts=peak,
         btu_per_hour=btu_per_hour(peak),
@@ -100,18 +100,72 @@ def _rack(design: FacilityDesign, rack: int, rise: float) -> RackRequirements:
     )
 
 
-def _circuits(design: FacilityDesign) -> tuple[CircuitRequirement, ...]:
-    counted = Counter((load.feed, load.pdu.circuit) for rack in design.power for load in rack.pdus)
+def _count_circuits(design: FacilityDesign) -> tuple[CircuitRequirement, ...]:
+    counts = Counter((load.feed, load.pdu.circuit) for rack in design.power for load in rack.pdus)
     return tuple(
-        CircuitRequirement(feed, circuit, count) for (feed, circuit), count in counted.items()
+        CircuitRequirement(feed, circuit, count) for (feed, circuit), count in counts.items()
     )
 
 
-def _noise(design: FacilityDesign) -> float:
-    """Sources add by their power: two alike are 3 dB louder than one."""
+def _add_noise_dba(design: FacilityDesign) -> float:
+    """Add the sources by their power: two equal ones are 3 dB louder than one."""
     power = sum(
         10 ** ((placed.device.noise_dba or _SERVER_DBA) / 10)
         for placed in design.room.placed
         if not placed.device.is_switch
     )
     return 10 * math.log10(power)
+
+
+@dataclass(frozen=True)
+class FeedLoss:
+    """The effect of a failed feed: the number of devices in each state, and the PDUs of the other feed."""
+
+    feed: str
+    full_speed: int
+    slower: int
+    off: int
+    remaining_pdus: tuple[LoadedPdu, ...]
+
+    @property
+    def fullest_line_share(self) -> float:
+        """The load of the fullest line as a share of its continuous limit; 0 if no PDU remains."""
+        return max((load.fullest_line_share for load in self.remaining_pdus), default=0.0)
+
+    @property
+    def fullest_bank_share(self) -> float:
+        return max((load.fullest_bank_share for load in self.remaining_pdus), default=0.0)
+
+    @property
+    def sentence(self) -> str:
+        total = self.full_speed + self.slower + self.off
+        if self.off == total:
+            return f"If feed {self.feed} fails, everything turns off."
+        outcomes = [
+            (self.full_speed, "at full speed"),
+            (self.slower, "slower, with fewer power supplies than they need"),
+            (self.off, "off"),
+        ]
+        (count, state), *others = [outcome for outcome in outcomes if outcome[0]]
+        devices = "devices" if total > 1 else "device"
+        states = [f"{count} of {total} {devices} {state}", *(f"{n} {s}" for n, s in others)]
+        return (
+            f"If feed {self.feed} fails: {', '.join(states)}; the fullest line of the other feed is at"
+            f" {100 * self.fullest_line_share:.0f}% of its limit."
+        )
+
+
+def list_feed_losses(design: FacilityDesign, rack: int | None = None) -> tuple[FeedLoss, ...]:
+    """Return the effect of losing each feed, in one rack or in the whole room."""
+    feeds = design.site.feeds
+    placed_devices = design.room.placed if rack is None else design.room.get_rack(rack)
+    rack_power = dict.fromkeys(design.power) if rack is None else [design.power[rack]]
+    losses = []
+    for feed in range(feeds):
+        name = "AB"[feed]
+        states = Counter(placed.device.find_state_without(feed, feeds) for placed in placed_devices)
+        remaining = tuple(load for power in rack_power for load in power.pdus if load.feed != name)
+        losses.append(
+            FeedLoss(name, states["full speed"], states["slower"], states["off"], remaining)
+        )
+    return tuple(losses)

@@ -1,29 +1,32 @@
-"""The machine: how fast GPUs reach each other inside one box; what this host is made of is in `host.py`."""
+"""The machine graph: how the GPUs of one machine are connected, and the bandwidth that they get.
+
+`host.py` describes the machine that gpuyard runs on.
+"""
 
 from gpuyard.hardware.graph import Device, MachineGraph, Wire
-from gpuyard.hardware.presets import PRESETS, build_preset, machine_graph
+from gpuyard.hardware.presets import PRESETS, build_preset, get_preset
 from gpuyard.hardware.rings import (
-    MOST_EXACT_GPUS,
+    MAX_EXACT_GPUS,
     AllReduce,
-    all_reduce,
-    best_gpus,
+    estimate_all_reduce,
+    find_best_gpus,
+    find_worst_gpus,
     host_to_gpu_bytes_per_second,
-    side_by_side,
-    worst_gpus,
+    plan_concurrent_jobs,
 )
 
 __all__ = [
-    "MOST_EXACT_GPUS",
+    "MAX_EXACT_GPUS",
     "PRESETS",
     "AllReduce",
     "Device",
     "MachineGraph",
     "Wire",
-    "all_reduce",
-    "best_gpus",
     "build_preset",
+    "estimate_all_reduce",
+    "find_best_gpus",
+    "find_worst_gpus",
+    "get_preset",
     "host_to_gpu_bytes_per_second",
-    "machine_graph",
-    "side_by_side",
-    "worst_gpus",
+    "plan_concurrent_jobs",
 ]

@@ -1,16 +1,16 @@
-"""What this host is: CPU, memory, GPUs, driver, network cards. What can't be read is `None`, never a crash."""
+"""The host that gpuyard runs on: CPU, memory, GPUs, driver, and network cards. Unreadable values are None."""
 
 import platform
 from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.cpu import cpu_model, usable_cores
-from gpuyard.hardware.nvml import NoNvml, opened_nvml
+from gpuyard.hardware.nvml import NvmlUnavailable, open_nvml
 
 
 @dataclass(frozen=True)
 class HostGpu:
-    """A GPU as its driver names it."""
+    """A GPU with the name that its driver reports."""
 
     name: str
     memory_bytes: int | None
@@ -18,15 +18,15 @@ class HostGpu:
 
 @dataclass(frozen=True)
 class HostNic:
-    """A network interface that is up; the speed is what the driver says, where it says anything."""
+    """A network interface that is up, with the speed that its driver reports, if any."""
 
     name: str
     bits_per_second: float | None
 
 
 @dataclass(frozen=True)
-class ThisHost:
-    """The machine at hand."""
+class HostInfo:
+    """The parts of this host; `gpu_problem` is the reason why GPUs cannot be read."""
 
     system: str
     cpu: str
@@ -43,8 +43,8 @@ class ThisHost:
         return f"{self.cpu}, {self.usable_cores} cores, {self.memory_bytes / 2**30:.0f} GiB, {gpus}"
 
 
-def discover_host() -> ThisHost:
-    """Look at this machine."""
+def discover_host() -> HostInfo:
+    """Read the parts of this host."""
     import psutil
 
     gpus, driver, problem = _read_gpus()
@@ -53,7 +53,7 @@ def discover_host() -> ThisHost:
         for name, stats in sorted(psutil.net_if_stats().items())
         if stats.isup and not name.startswith("lo")
     )
-    return ThisHost(
+    return HostInfo(
         system=f"{platform.system()} {platform.release()}",
         cpu=cpu_model(),
         usable_cores=len(usable_cores()),
@@ -66,13 +66,13 @@ def discover_host() -> ThisHost:
 
 
 def _read_gpus() -> tuple[tuple[HostGpu, ...], str | None, str | None]:
-    """GPUs and driver by NVML, or the reason why there are none to see."""
+    """Read GPUs and driver version from NVML, or return the reason why this failed."""
     try:
-        with opened_nvml() as nvml:
+        with open_nvml() as nvml:
             handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
             gpus = tuple(_read_gpu(nvml, handle) for handle in handles)
             return gpus, str(nvml.nvmlSystemGetDriverVersion()), None
-    except NoNvml as problem:
+    except NvmlUnavailable as problem:
         return (), None, str(problem)
 
 

@@ -1,5 +1,7 @@
-"""NVML, NVIDIA's library of its driver, and what it knows about GPUs that sysfs does not: their order, NVLinks
-and peer access. Every call may fail on some driver; what fails is left out."""
+"""Facts from NVML, the NVIDIA Management Library, that sysfs lacks: the order of GPUs, NVLinks, and peer access.
+
+Every call may fail on some driver; facts whose call fails are left out.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,47 +18,47 @@ class NvmlGpus:
     """GPUs by bus address (0000:06:00.0), in the order of nvidia-smi."""
 
     products: dict[str, str]
-    direct: Counter[frozenset[str]] = field(default_factory=Counter)  # NVLinks of a pair
-    switched: Counter[str] = field(default_factory=Counter)  # NVLinks of a GPU to NVSwitches
-    peers: frozenset[frozenset[str]] | None = None  # None: nothing was said
+    direct_links: Counter[frozenset[str]] = field(default_factory=Counter)  # by pair of GPUs
+    switch_links: Counter[str] = field(default_factory=Counter)  # to NVSwitches, by GPU
+    peers: frozenset[frozenset[str]] | None = None  # None: unknown
 
 
-class NoNvml(Exception):
-    """Why NVML does not answer."""
+class NvmlUnavailable(Exception):
+    """NVML cannot be used; the message is the reason."""
 
 
 @contextmanager
-def opened_nvml() -> Iterator[Any]:
-    """The library while it is open; `NoNvml` where it, a driver or an answer is missing."""
+def open_nvml() -> Iterator[Any]:
+    """Open the library; raise `NvmlUnavailable` if it or a driver is missing, or if a call fails."""
     try:
         import pynvml
     except ImportError:
-        raise NoNvml(
-            "nvidia-ml-py is not installed; get it with: pip install nvidia-ml-py"
+        raise NvmlUnavailable(
+            "nvidia-ml-py is not installed; install it with: pip install nvidia-ml-py"
         ) from None
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        raise NoNvml(f"NVML: {error}") from None
+        raise NvmlUnavailable(f"NVML: {error}") from None
     try:
         yield pynvml
     except pynvml.NVMLError as error:
-        raise NoNvml(f"NVML: {error}") from None
+        raise NvmlUnavailable(f"NVML: {error}") from None
     finally:
         pynvml.nvmlShutdown()
 
 
 def read_nvml() -> NvmlGpus | None:
-    """None where there is no NVML, no driver or no GPU."""
+    """Read all GPUs; return None without NVML, driver, or GPU."""
     try:
-        with opened_nvml() as nvml:
+        with open_nvml() as nvml:
             return _read_gpus(nvml)
-    except NoNvml:
+    except NvmlUnavailable:
         return None
 
 
-def sysfs_address(bus_id: str | bytes) -> str:
-    """NVML's 00000000:06:00.0 as sysfs writes it: 0000:06:00.0."""
+def convert_bus_id(bus_id: str | bytes) -> str:
+    """Convert NVML's 00000000:06:00.0 to the form of sysfs, 0000:06:00.0."""
     text = bus_id.decode() if isinstance(bus_id, bytes) else bus_id
     domain, _, rest = text.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
@@ -66,41 +68,46 @@ def _read_gpus(nvml: Any) -> NvmlGpus | None:
     handles: dict[str, Any] = {}
     products: dict[str, str] = {}
     for i in range(nvml.nvmlDeviceGetCount()):
-        handle = _ask(nvml, "nvmlDeviceGetHandleByIndex", i)
-        pci = handle and _ask(nvml, "nvmlDeviceGetPciInfo", handle)
+        handle = _call(nvml, "nvmlDeviceGetHandleByIndex", i)
+        pci = handle and _call(nvml, "nvmlDeviceGetPciInfo", handle)
         if pci:
-            address = sysfs_address(pci.busId)
+            address = convert_bus_id(pci.busId)
             handles[address] = handle
-            name = _ask(nvml, "nvmlDeviceGetName", handle) or ""
+            name = _call(nvml, "nvmlDeviceGetName", handle) or ""
             products[address] = name.decode() if isinstance(name, bytes) else str(name)
     if not handles:
         return None
-    direct, switched = _nvlinks(nvml, handles)
-    return NvmlGpus(products, direct, switched, _peers(nvml, handles))
+    direct_links, switch_links = _count_nvlinks(nvml, handles)
+    return NvmlGpus(products, direct_links, switch_links, _find_peers(nvml, handles))
 
 
-def _nvlinks(nvml: Any, handles: dict[str, Any]) -> tuple[Counter[frozenset[str]], Counter[str]]:
-    ends: Counter[tuple[str, str]] = Counter()
-    switched: Counter[str] = Counter()
+def _count_nvlinks(
+    nvml: Any, handles: dict[str, Any]
+) -> tuple[Counter[frozenset[str]], Counter[str]]:
+    """Count the direct links of each pair, and the links of each GPU to NVSwitches."""
+    reported: Counter[tuple[str, str]] = Counter()
+    switch_links: Counter[str] = Counter()
     for address, handle in handles.items():
         for link in range(nvml.NVML_NVLINK_MAX_LINKS):
-            if _ask(nvml, "nvmlDeviceGetNvLinkState", handle, link) != nvml.NVML_FEATURE_ENABLED:
+            if _call(nvml, "nvmlDeviceGetNvLinkState", handle, link) != nvml.NVML_FEATURE_ENABLED:
                 continue
-            kind = _ask(nvml, "nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
-            remote = _ask(nvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link)
-            other = sysfs_address(remote.busId) if remote else None
+            kind = _call(nvml, "nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
+            remote = _call(nvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link)
+            other = convert_bus_id(remote.busId) if remote else None
             if other in handles and other != address:
-                ends[address, other] += 1
+                reported[address, other] += 1
             elif kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
-                switched[address] += 1
+                switch_links[address] += 1
     # both GPUs of a pair report the same links, unless the driver fails for one of them
-    direct = Counter({frozenset(pair): max(n, ends[pair[::-1]]) for pair, n in list(ends.items())})
-    return direct, switched
+    direct_links = Counter(
+        {frozenset(pair): max(n, reported[pair[::-1]]) for pair, n in list(reported.items())}
+    )
+    return direct_links, switch_links
 
 
-def _peers(nvml: Any, handles: dict[str, Any]) -> frozenset[frozenset[str]] | None:
+def _find_peers(nvml: Any, handles: dict[str, Any]) -> frozenset[frozenset[str]] | None:
     statuses = {
-        frozenset((a, b)): _ask(
+        frozenset((a, b)): _call(
             nvml, "nvmlDeviceGetP2PStatus", handles[a], handles[b], _READ_CAPABILITY
         )
         for a, b in combinations(handles, 2)
@@ -110,8 +117,8 @@ def _peers(nvml: Any, handles: dict[str, Any]) -> frozenset[frozenset[str]] | No
     return frozenset(pair for pair, status in statuses.items() if status == nvml.NVML_P2P_STATUS_OK)
 
 
-def _ask(nvml: Any, call: str, *arguments: Any) -> Any:
+def _call(nvml: Any, function: str, *arguments: Any) -> Any:
     try:
-        return getattr(nvml, call)(*arguments)
+        return getattr(nvml, function)(*arguments)
     except (nvml.NVMLError, AttributeError):  # an older nvidia-ml-py lacks the newer calls
         return None

@@ -1,4 +1,4 @@
-"""Jobs that want GPUs: what is submitted and who runs it, who gets how many GPUs, and what would happen if.
+"""Jobs that need GPUs: how they are submitted and run, how policies share GPUs among them, and simulations.
 
-A policy is a pure function of what jobs want and what there is; the live queue and the simulator ask the same one.
+A policy is a pure function of the jobs and the available GPUs. The live queue and the simulator use the same policies.
 """

@@ -1,50 +1,55 @@
-"""A job that was submitted, the handle by which people name it, and how far it is."""
+"""A submitted job, its handle, and its status."""
 
 import math
 import os
 import re
+import time
 import uuid as uuids
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from gpuyard.errors import UserMistake, quoted
-from gpuyard.share.store.clock import stamp
-from gpuyard.share.turns.when import parse_when
-from gpuyard.specs.job import JobSpec
-from gpuyard.steps.reporter import REPORT_VARIABLE
+from gpuyard.errors import UserMistake, quote
+from gpuyard.files import expand_home
+from gpuyard.reporting.reporter import REPORT_VARIABLE
+from gpuyard.share.clock import iso_timestamp
+from gpuyard.share.timeparse import parse_time
+
+if TYPE_CHECKING:
+    from gpuyard.specs.job import JobSpec
 
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled", "lost", "unknown"]
-"""`lost`: its processes are gone and nobody knows how it ended. `unknown`: who runs it does not answer now."""
+"""`lost`: its processes are gone, and its exit status is unknown. `unknown`: its engine is unreachable right now."""
+SpeedBasis = Literal["measured", "predicted"]
 FINAL: frozenset[JobState] = frozenset({"succeeded", "failed", "cancelled", "lost"})
 UUID_VARIABLE = "GPUYARD_JOB"
 GPUS_VARIABLE = "GPUYARD_GPUS"
 NODES_VARIABLE = "GPUYARD_NODES"
 
 _HANDLE = re.compile(r"([a-z][a-z0-9-]{0,39})://([A-Za-z0-9][\w.@:-]*(?:/[A-Za-z0-9][\w.@:-]*)*)")
-_LONGEST_HANDLE = 300
-_LAST_MOMENT = 250_000_000_000  # in the year 9892
+_MAX_HANDLE = 300
+_MAX_TIMESTAMP = 250_000_000_000  # in the year 9892
 
 
 @dataclass(frozen=True, order=True)
 class Handle:
-    """How a job is named everywhere: `local://17`, `slurm://cluster/17`."""
+    """The name of a job everywhere: `local://17`, `slurm://cluster/17`."""
 
     engine: str
     id: str
-    """As the engine reads it, with where it is: `17`, `cluster/17`, `namespace/name`."""
+    """The engine's own id, including the location: `17`, `cluster/17`, `namespace/name`."""
 
     def __str__(self) -> str:
         return f"{self.engine}://{self.id}"
 
     @classmethod
     def parse(cls, text: str) -> "Handle":
-        """Raises where it is none."""
-        match = _HANDLE.fullmatch(text) if len(text) <= _LONGEST_HANDLE else None
+        """Raise UserMistake if the text is not a handle."""
+        match = _HANDLE.fullmatch(text) if len(text) <= _MAX_HANDLE else None
         if match is None:
             raise UserMistake(
-                f"expected a handle like local://17 or slurm://cluster/17, got {quoted(text)}; "
+                f"expected a handle like local://17 or slurm://cluster/17, got {quote(text)}; "
                 "`gpuyard queue` lists them"
             )
         return cls(match[1], match[2])
@@ -52,23 +57,23 @@ class Handle:
 
 @dataclass(frozen=True)
 class Job:
-    """What is to run, with everything that depends on where and when it was submitted said."""
+    """A job with everything that depends on where and when it was submitted."""
 
     uuid: str
-    """Our own name for it, which no engine gives twice."""
-    spec: JobSpec
+    """gpuyard's own id, unique across engines."""
+    spec: "JobSpec"
     cwd: Path
-    """Absolute."""
+    """Absolute path of the working directory."""
     submitted: float
     """Seconds since 1970."""
     deadline: float | None = None
     """Seconds since 1970."""
 
     @classmethod
-    def of(cls, spec: JobSpec, *, now: float, directory: Path | None = None) -> "Job":
-        """A new one; `directory` is that of the file which its relative paths are meant from."""
+    def create(cls, spec: "JobSpec", *, now: float, directory: Path | None = None) -> "Job":
+        """Create a job from a spec; relative paths in the spec are relative to `directory`."""
         here = Path.cwd()
-        cwd = here if spec.cwd is None else (directory or here) / Path(spec.cwd).expanduser()
+        cwd = here if spec.cwd is None else (directory or here) / expand_home(spec.cwd)
         if directory is not None and spec.workload is not None and _is_file(spec.workload):
             spec = spec.model_copy(update={"workload": str((directory / spec.workload).absolute())})
         return cls(
@@ -76,24 +81,24 @@ class Job:
             spec=spec,
             cwd=Path(os.path.normpath(cwd.absolute())),
             submitted=now,
-            deadline=None if spec.deadline is None else parse_when(spec.deadline, now),
+            deadline=None if spec.deadline is None else parse_time(spec.deadline, now),
         )
 
-    def again(self, now: float) -> "Job":
-        """The same as a new submission: a deadline stays the moment that it was."""
+    def resubmit(self, now: float) -> "Job":
+        """Return the same job as a new submission, with the same absolute deadline."""
         return replace(self, uuid=str(uuids.uuid4()), submitted=now)
 
     @property
     def name(self) -> str:
-        return self.spec.title
+        return title_job(self.spec.name, self.spec.command)
 
     def gpus_per_node(self, gpus: int) -> int:
-        """Of so many in total."""
+        """Divide the job's GPUs equally among its nodes."""
         return gpus // (self.spec.nodes or 1)
 
     def environment(self, gpus: int) -> dict[str, str]:
-        """What it sees beside the environment of whoever submitted it."""
-        # a job whose workload is known is a measurement; an engine with a file for it names that, too
+        """Return the variables that the job gets in addition to the submitter's environment."""
+        # a job that names its workload is a measurement; an engine with a report file adds that file
         reports = {} if self.spec.workload is None else {REPORT_VARIABLE: "stdout"}
         return {
             **reports,
@@ -104,7 +109,7 @@ class Job:
         }
 
     def document(self) -> dict[str, Any]:
-        """For a store; `from_document` reads it."""
+        """Return the JSON form, which `from_document` reads."""
         return {
             "uuid": self.uuid,
             "spec": self.spec.model_dump(mode="json", exclude_defaults=True),
@@ -115,76 +120,125 @@ class Job:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Job":
-        """Raises ValueError (pydantic's is one), KeyError or TypeError where it is none."""
+        """Raise ValueError (which includes pydantic's), KeyError, or TypeError if the document is invalid."""
+        from gpuyard.specs.job import JobSpec  # takes longer to import than most commands need
+
         deadline = document["deadline"]
         return cls(
             uuid=str(uuids.UUID(str(document["uuid"]))),
             spec=JobSpec.model_validate(document["spec"]),
             cwd=Path(document["cwd"]),
-            submitted=_moment(document["submitted"]),
-            deadline=None if deadline is None else _moment(deadline),
+            submitted=_parse_timestamp(document["submitted"]),
+            deadline=None if deadline is None else _parse_timestamp(deadline),
         )
 
 
-def _moment(said: Any) -> float:
-    """Seconds since 1970 that a calendar has: what is shown of it is a date."""
-    moment = float(said) if not isinstance(said, int) or abs(said) <= _LAST_MOMENT else math.nan
-    if not abs(moment) <= _LAST_MOMENT:
-        raise ValueError(f"{moment} is no moment")
-    return moment
+@dataclass(frozen=True)
+class JobSummary:
+    """The facts of a job that a list shows."""
+
+    name: str
+    command: tuple[str, ...]
+    min_gpus: int
+    max_gpus: int
+    priority: int
+    submitted: float
+    deadline: float | None
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "JobSummary":
+        """Read a document that `Job.document` wrote; it contains no value that is the default of its key."""
+        spec = document["spec"]
+        gpus = spec.get("gpus", {})
+        command = tuple(spec["command"])
+        return cls(
+            name=title_job(spec.get("name", ""), command),
+            command=command,
+            min_gpus=gpus.get("min", 1),
+            max_gpus=gpus.get("max", 1),
+            priority=spec.get("priority", 0),
+            submitted=document["submitted"],
+            deadline=document["deadline"],
+        )
+
+
+def title_job(name: str, command: Sequence[str]) -> str:
+    """Return the name of a job, or of its program."""
+    return name or command[0].rpartition("/")[2] or command[0]
+
+
+def _parse_timestamp(value: Any) -> float:
+    """Accept only seconds since 1970 that can be shown as a date."""
+    too_large = isinstance(value, int) and abs(value) > _MAX_TIMESTAMP  # float() may overflow
+    timestamp = math.nan if too_large else float(value)
+    if not abs(timestamp) <= _MAX_TIMESTAMP:
+        raise ValueError(f"{timestamp} is not a valid timestamp")
+    return timestamp
 
 
 @dataclass(frozen=True)
 class JobStatus:
-    """How far a job is, as its engine says it now."""
+    """The state of a job, as its engine reports it now."""
 
     handle: Handle
     state: JobState
     uuid: str = ""
-    """Empty where the engine lists what gpuyard did not submit."""
+    """Empty if gpuyard did not submit the job."""
     name: str = ""
     user: str = ""
     restarts: int = 0
     exit_status: int | None = None
-    """As a shell says it: 128 + the signal's number where one ended it."""
+    """The status that a shell would show: 128 + the signal's number if a signal ended the job."""
     gpus: int | None = None
-    """That it has, or had last; None: none yet."""
+    """The GPUs that the job has or had last; None if it has had none yet."""
     min_gpus: int = 1
     max_gpus: int = 1
     nodes: tuple[str, ...] = ()
     submitted: float | None = None
-    """This and what follows in seconds since 1970."""
+    """Seconds since 1970, as are the next three."""
     started: float | None = None
     ended: float | None = None
     deadline: float | None = None
     priority: int = 0
     done: float | None = None
-    """Share of its work, where it reports its steps and it is known how many there are."""
+    """The completed share of its work, if the job reports its steps and the total is known."""
     samples_per_second: float | None = None
+    speed_basis: SpeedBasis | None = None
+    """Whether the speed, and with it the expected end, is measured or predicted."""
     expected_end: float | None = None
     loss: float | None = None
-    """As it reports it, over its last reports."""
+    """The mean of the last reported losses."""
     reason: str = ""
-    """In words: what it waits for, or why it is not known how it is."""
+    """A sentence: what the job waits for, or why its state is unknown."""
+    canceling: bool = False
+    """Whether somebody canceled the job and its processes have not ended yet."""
     command: tuple[str, ...] = ()
     logs: tuple[str, ...] = ()
-    """Files with what it has printed, one for each start."""
+    """Files with its output, one for each start."""
 
     @property
     def final(self) -> bool:
-        """Nothing will change it but a retry."""
+        """True if the job has ended and only a retry can start it again."""
         return self.state in FINAL
 
+    @property
+    def elapsed_seconds(self) -> float | None:
+        """Return the time from its first start to its end or until now; None if it never started."""
+        if self.started is None or (self.final and self.ended is None):
+            return None
+        return max(0.0, (time.time() if self.ended is None else self.ended) - self.started)
+
     def document(self) -> dict[str, Any]:
-        """For programs; moments as ISO 8601."""
-        moments = ("submitted", "started", "ended", "deadline", "expected_end")
+        """Return the JSON form, with times in ISO 8601."""
+        times = ("submitted", "started", "ended", "deadline", "expected_end")
         return {
             **asdict(self),
             "handle": str(self.handle),
             "nodes": list(self.nodes),
             "command": list(self.command),
             "logs": list(self.logs),
-            **{name: stamp(getattr(self, name)) for name in moments},
+            **{name: iso_timestamp(getattr(self, name)) for name in times},
+            "elapsed_seconds": self.elapsed_seconds,
         }
 
 

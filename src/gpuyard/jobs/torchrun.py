@@ -1,10 +1,10 @@
-"""The line that starts a job's ranks: what a torchrun command leaves open is filled in for the GPUs that the job got."""
+"""Complete a torchrun command for the GPUs that a job got."""
 
 from collections.abc import Sequence
 from pathlib import PurePath
 
 _MODULE = ("-m", "torch.distributed.run")
-_VALUES = frozenset(
+_OPTIONS_WITH_VALUE = frozenset(
     {
         "--nnodes",
         "--nproc-per-node",
@@ -29,11 +29,17 @@ _VALUES = frozenset(
         "--logs-specs",
     }
 )
-"""Options of torchrun that take a value as the next word."""
-_MEETING = ("--standalone", "--rdzv-endpoint", "--rdzv-backend", "--master-addr", "--node-rank")
+"""torchrun options whose value may be the next word."""
+_RENDEZVOUS_OPTIONS = (
+    "--standalone",
+    "--rdzv-endpoint",
+    "--rdzv-backend",
+    "--master-addr",
+    "--node-rank",
+)
 
 
-def torchrun_line(
+def complete_torchrun_command(
     command: Sequence[str],
     *,
     gpus_per_node: int,
@@ -41,49 +47,49 @@ def torchrun_line(
     endpoint: str = "",
     run_id: str = "",
 ) -> tuple[str, ...]:
-    """The same command with what it does not say itself: how many ranks a node has, and where nodes meet.
+    """Add the number of ranks per node and the rendezvous, unless the command sets them itself.
 
-    Any other command is left as it is. `endpoint` (HOST:PORT of the first node) is needed for several nodes.
+    Other commands are returned unchanged. `endpoint` (HOST:PORT of the first node) is needed for several nodes.
     """
-    first = _options_from(command)
-    if first is None:
+    first_option = _find_options(command)
+    if first_option is None:
         return tuple(command)
-    said = _said(command[first:])
+    present = _list_options(command[first_option:])
     added = []
-    if nodes > 1 and "--nnodes" not in said:
+    if nodes > 1 and "--nnodes" not in present:
         added.append(f"--nnodes={nodes}")
-    if "--nproc-per-node" not in said:
+    if "--nproc-per-node" not in present:
         added.append(f"--nproc-per-node={gpus_per_node}")
-    if not said.intersection(_MEETING):
+    if not present.intersection(_RENDEZVOUS_OPTIONS):
         if nodes == 1:
             added.append("--standalone")
         else:
             added += ["--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", f"--rdzv-id={run_id}"]
-    return (*command[:first], *added, *command[first:])
+    return (*command[:first_option], *added, *command[first_option:])
 
 
-def _options_from(command: Sequence[str]) -> int | None:
-    """The index of the first word after torchrun itself."""
+def _find_options(command: Sequence[str]) -> int | None:
+    """Return the index of the first word after torchrun, or None for other commands."""
     program = PurePath(command[0]).name
     if program == "torchrun":
         return 1
     if program.startswith("python") and _MODULE[1] in command:
-        at = list(command).index(_MODULE[1])
-        if command[at - 1] == _MODULE[0]:
-            return at + 1
+        index = list(command).index(_MODULE[1])
+        if command[index - 1] == _MODULE[0]:
+            return index + 1
     return None
 
 
-def _said(words: Sequence[str]) -> set[str]:
-    """Names of the options before the script, in torchrun's newer spelling."""
-    said = set()
-    left = iter(words)
-    for word in left:
+def _list_options(words: Sequence[str]) -> set[str]:
+    """Return the names of the options before the script, spelled with hyphens as newer versions do."""
+    names = set()
+    remaining = iter(words)
+    for word in remaining:
         if not word.startswith("-") or word == "--":
             break
         name, equals, _ = word.partition("=")
         name = name.replace("_", "-")
-        said.add(name)
-        if name in _VALUES and not equals:
-            next(left, None)
-    return said
+        names.add(name)
+        if name in _OPTIONS_WITH_VALUE and not equals:
+            next(remaining, None)
+    return names

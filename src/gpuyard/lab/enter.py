@@ -1,6 +1,6 @@
-"""`python -P -m gpuyard.lab.enter NAMESPACE HOSTNAME CORES -- COMMAND…`: run it on a node of a lab.
+"""Run a command on a lab node: `python -P -m gpuyard.lab.enter NAMESPACE HOSTNAME CORES -- COMMAND…`.
 
-The process becomes the command: network and host name are the node's, and its cores are pinned.
+The process becomes the command, with the node's network and host name, pinned to the node's cores.
 """
 
 import ctypes
@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from gpuyard.printable import printable
+from gpuyard.printable import make_printable
 
 _CLONE_NEWNET = 0x40000000
 _CLONE_NEWUTS = 0x04000000
@@ -26,21 +26,21 @@ def main(arguments: list[str]) -> None:
     try:
         enter(namespace, hostname, [int(core) for core in cores.split(",")])
     except OSError as error:
-        _say(f"{namespace} can't be entered: {error.strerror}")
+        _print_error(f"cannot enter {namespace}: {error.strerror}")
         sys.exit(_NOT_ENTERED)
     try:
         os.execvp(command[0], command)  # noqa: S606  the command is the user's own
     except OSError as error:
-        _say(f"{command[0]} can't be run: {error.strerror}")
+        _print_error(f"cannot run {command[0]}: {error.strerror}")
         sys.exit(_NOT_FOUND)
 
 
-def _say(sentence: str) -> None:
-    sys.stderr.write(printable(f"gpuyard: {sentence}\n"))
+def _print_error(message: str) -> None:
+    sys.stderr.write(make_printable(f"gpuyard: {message}\n"))
 
 
 def enter(namespace: str, hostname: str, cores: Sequence[int]) -> None:
-    """Move the calling thread onto the node, and with it what it starts from here on."""
+    """Move the calling thread, and everything it starts afterwards, to the node."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = os.open(f"/var/run/netns/{namespace}", os.O_RDONLY | os.O_CLOEXEC)
     try:

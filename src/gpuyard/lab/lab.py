@@ -37,7 +37,7 @@ class Node:
 
     @property
     def rate_bytes_per_second(self) -> float:
-        """Of each direction, undilated."""
+        """The undilated rate of each direction."""
         return self.plan.rate_bytes_per_second
 
     @property
@@ -45,16 +45,16 @@ class Node:
         return self.plan.cores
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """The arguments that run `argv` here: in the node's network, under its name, on its cores.
+        """Return the arguments that run `argv` in the node's network, on its cores.
 
-        The host name is the address, so that it resolves to the node for programs that look it up.
+        The host name is the node's address, so that programs that resolve it reach the node.
         """
         cores = ",".join(map(str, self.cores))
         enter = [*module_argv("gpuyard.lab.enter"), self.namespace, self.address, cores]
         return [*enter, "--", *argv]
 
     def enter(self) -> None:
-        """Move this process here, while it has a single thread: for children that were forked."""
+        """Move this single-threaded process, such as a forked child, to the node."""
         from gpuyard.lab.enter import enter
 
         enter(self.namespace, self.address, self.cores)
@@ -73,11 +73,11 @@ class Lab:
 
     @property
     def dilation(self) -> float:
-        """Everything in the lab takes so many times as long as in the cluster that it stands for."""
+        """The factor by which everything takes longer than in the emulated cluster."""
         return self.plan.dilation
 
     def node(self, which: str) -> Node:
-        """By name or by number."""
+        """Return the node with this name or number."""
         for index, node in enumerate(self.nodes):
             if which in (node.name, str(index)):
                 return node
@@ -85,14 +85,14 @@ class Lab:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """While this lasts, nobody takes the lab down."""
+        """Prevent the removal of the lab for the duration of the block."""
         try:
-            # who looks whether a lab is held takes its lock for a moment, and only while changing
+            # `state.is_held` takes the lock for a moment, but only under `changing`
             with state.changing():
                 if state.read(self.name) is None:
                     raise _unknown(self.name)
-                descriptor = state.share(self.name)
-        except BlockingIOError:  # the owner's own lab: its lock is as good
+                descriptor = state.lock_shared(self.name)
+        except BlockingIOError:  # this process owns the lab and holds its lock
             yield
             return
         try:
@@ -102,18 +102,21 @@ class Lab:
 
 
 def up(plan: LabPlan) -> Lab:
-    """Make the lab; it stays until `down`."""
-    made, descriptor = _make(plan, owned=False)
+    """Create the lab; it stays until `down`."""
+    lab, descriptor = _create(plan, owned=False)
     os.close(descriptor)
-    return made
+    return lab
 
 
 @contextlib.contextmanager
 def temporary(plan: LabPlan) -> Iterator[Lab]:
-    """A lab for this process only: it goes at the end, or, after a kill, with the next lab command."""
-    made, descriptor = _make(plan, owned=True)
+    """Create a lab for this process and remove it at the end.
+
+    After a kill, the next lab command removes it.
+    """
+    lab, descriptor = _create(plan, owned=True)
     try:
-        yield made
+        yield lab
     finally:
         try:
             with state.changing():
@@ -123,103 +126,106 @@ def temporary(plan: LabPlan) -> Iterator[Lab]:
 
 
 def find(name: str) -> Lab:
-    """The lab of this name that is up."""
+    """Return the running lab with this name."""
     check_can_make_labs()
     remove_orphans()
     with state.changing():
-        found = state.read(name)
-        if found is None:
+        lab_state = state.read(name)
+        if lab_state is None:
             raise _unknown(name)
-        condition = state.health(found)
-    if condition != "up":
+        health = state.health(lab_state)
+    if health != "up":
         raise GpuyardError(
-            f"lab {name!r} is {condition}; remove it with: gpuyard lab down --name {name}"
+            f"lab {name!r} is {health}; remove it with: gpuyard lab down --name {name}"
         )
-    return _lab(found)
+    return _lab_from_state(lab_state)
 
 
 def set_rates(name: str, rate_bytes_per_second: float) -> None:
-    """Of every node's link, while it is up; its plan stays what it was, so that somebody can go back to it."""
+    """Change the rate of every node's link in a running lab; the plan keeps the original rates."""
     find(name)
     with state.changing():
-        known = state.read(name)
-        if known is None:
+        lab_state = state.read(name)
+        if lab_state is None:
             raise _unknown(name)
-        network.set_rates(known.plan, known.namespaces, rate_bytes_per_second)
+        network.set_rates(lab_state.plan, lab_state.namespaces, rate_bytes_per_second)
 
 
 def down(name: str) -> None:
-    """Remove the lab and end what runs in it."""
+    """Stop all processes in the lab and remove it."""
     check_can_make_labs()
     with state.changing():
         try:
-            known = state.read(name)
+            lab_state = state.read(name)
         except state.UnreadableState:
             _check_free(name)
-            raise _put_aside(name) from None
-        if known is None:
+            raise _set_aside(name) from None
+        if lab_state is None:
             raise _unknown(name)
         _check_free(name)
         _remove(name)
 
 
 def labs() -> list[tuple[LabState, Health]]:
-    """All labs with their health, by name; those whose state can't be read are left out."""
+    """Return all labs with a readable state, and their health, by name."""
     with state.changing():
-        found = [known for name in state.names() if (known := _readable(name)) is not None]
-        return [(known, state.health(known)) for known in found]
+        states = [lab for name in state.names() if (lab := _read_or_none(name)) is not None]
+        return [(lab, state.health(lab)) for lab in states]
 
 
 def unreadable() -> list[str]:
-    """A sentence for each lab whose state can't be read."""
-    sentences = []
+    """Return an error message for each lab whose state is unreadable."""
+    messages = []
     for name in state.names():
         try:
             state.read(name)
         except state.UnreadableState as error:
-            sentences.append(str(error))
-    return sentences
+            messages.append(str(error))
+    return messages
 
 
-def _readable(name: str) -> LabState | None:
+def _read_or_none(name: str) -> LabState | None:
     try:
         return state.read(name)
     except state.UnreadableState:
         return None
 
 
-def _put_aside(name: str) -> GpuyardError:
-    """Which namespaces were the lab's is not known, and others may have such names: none is touched."""
-    aside = state.put_aside(name)
-    like = network.like_of(name)
-    words = f"the state of lab {name!r} could not be read; the file is now {aside}. "
-    if not like:
-        return GpuyardError(words + "No namespace has a name like the lab's: nothing is left to do")
+def _set_aside(name: str) -> GpuyardError:
+    """Move an unreadable state file away and return the error to raise.
+
+    The lab's namespaces are unknown, and others may have similar names, so none is removed.
+    """
+    new_path = state.set_aside(name)
+    candidates = network.find_namespaces(name)
+    message = f"the state of lab {name!r} is unreadable; the file is now {new_path}. "
+    if not candidates:
+        return GpuyardError(message + "No namespace has a name like the lab's, so you are done")
     return GpuyardError(
-        f"{words}These namespaces may be the lab's, and were left: {', '.join(like)}; "
-        "remove those that are with: ip netns delete NAME"
+        f"{message}These namespaces may belong to the lab and were kept: {', '.join(candidates)}; "
+        "remove those that do with: ip netns delete NAME"
     )
 
 
 def remove_orphans() -> list[str]:
-    """Remove what dead makers and owners left behind, and forget labs that a reboot took."""
+    """Remove labs of dead processes, and forget labs that a reboot removed."""
     removed = []
-    for known, condition in labs():
-        if condition not in ("orphan", "gone"):
+    for lab_state, health in labs():
+        if health not in ("orphan", "gone"):
             continue
         check_can_make_labs()
         with state.changing():
-            again = state.read(known.plan.name)
-            if again is not None and state.health(again) in ("orphan", "gone"):
-                _remove(again.plan.name)
-                removed.append(again.plan.name)
+            current = state.read(lab_state.plan.name)
+            if current is not None and state.health(current) in ("orphan", "gone"):
+                _remove(current.plan.name)
+                removed.append(current.plan.name)
     return removed
 
 
-def _make(plan: LabPlan, *, owned: bool) -> tuple[Lab, int]:
+def _create(plan: LabPlan, *, owned: bool) -> tuple[Lab, int]:
     check_can_make_labs()
     remove_orphans()
-    making = LabState(
+    lab_state = LabState(
         plan=plan,
         namespaces=network.namespace_names(plan, secrets.token_hex(3)),
         stage="making",
@@ -229,45 +235,45 @@ def _make(plan: LabPlan, *, owned: bool) -> tuple[Lab, int]:
     with state.changing():
         if state.read(plan.name) is not None:
             raise UserMistake(
-                f"there is a lab called {plan.name!r} already; choose another --name, or remove it "
+                f"lab {plan.name!r} already exists; choose another --name, or remove it "
                 f"with: gpuyard lab down --name {plan.name}"
             )
-        descriptor = state.own(plan.name)
-        state.write(making)
+        descriptor = state.lock_exclusively(plan.name)
+        state.write(lab_state)
     try:
-        network.make_network(plan, making.namespaces)
+        network.create_network(plan, lab_state.namespaces)
         with state.changing():
-            state.write(making.with_stage("ready"))
-    except BaseException:  # Ctrl-C too: nothing half-made stays
+            state.write(lab_state.with_stage("ready"))
+    except BaseException:  # Ctrl-C too must not leave a partial lab
         with state.changing():
             _remove(plan.name)
         os.close(descriptor)
         raise
-    return _lab(making), descriptor
+    return _lab_from_state(lab_state), descriptor
 
 
 def _remove(name: str) -> None:
-    known = state.read(name)
-    if known is None:
+    lab_state = state.read(name)
+    if lab_state is None:
         return
     # an interrupted removal is an orphan like any other
-    state.write(known.with_stage("removing"))
-    network.remove_network(known.namespaces)
+    state.write(lab_state.with_stage("removing"))
+    network.remove_network(lab_state.namespaces)
     state.forget(name)
 
 
-def _lab(known: LabState) -> Lab:
-    nodes = zip(known.plan.nodes, known.namespaces[1:], strict=True)
-    return Lab(known.plan, tuple(Node(plan, namespace) for plan, namespace in nodes))
+def _lab_from_state(lab_state: LabState) -> Lab:
+    nodes = zip(lab_state.plan.nodes, lab_state.namespaces[1:], strict=True)
+    return Lab(lab_state.plan, tuple(Node(plan, namespace) for plan, namespace in nodes))
 
 
 def _check_free(name: str) -> None:
     if state.is_held(name):
-        raise GpuyardError(f"lab {name!r} is in use by a running gpuyard; stop that one first")
+        raise GpuyardError(f"lab {name!r} is in use by a running gpuyard; stop that process first")
 
 
 def _unknown(name: str) -> GpuyardError:
-    known = state.names()
-    if known:
-        return UnknownName("lab", name, known)
-    return UserMistake(f"there is no lab {name!r}; make one with: gpuyard lab up --name {name}")
+    names = state.names()
+    if names:
+        return UnknownName("lab", name, names)
+    return UserMistake(f"lab {name!r} not found; create it with: gpuyard lab up --name {name}")

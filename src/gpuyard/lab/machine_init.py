@@ -1,7 +1,7 @@
-"""`python -P -m gpuyard.lab.machine_init`: process 1 of a lab's machine; what it is, it reads as JSON from its stdin.
+"""Process 1 of a lab machine: `python -P -m gpuyard.lab.machine_init` with its settings as JSON on stdin.
 
-It becomes a process tree with its own mounts, host name, process numbers and the network of the node, on an overlay
-over the kept root, starts sshd, and reaps until it is told to end. With it all its processes end.
+It sets up its own mounts, host name, process IDs, and the node's network on an overlay over the shared root,
+starts sshd, and reaps children until it is stopped. All processes of the machine end with it.
 """
 
 import ctypes
@@ -25,52 +25,54 @@ _FUSE = (10, 229)
 
 
 def main() -> None:
-    what = json.load(sys.stdin)
+    settings = json.load(sys.stdin)
     libc = ctypes.CDLL(None, use_errno=True)
-    namespace = os.open(f"/var/run/netns/{what['namespace']}", os.O_RDONLY | os.O_CLOEXEC)
-    _checked(libc.setns(namespace, _CLONE_NEWNET), "its network")
-    spaces = _CLONE_NEWNS | _CLONE_NEWUTS | _CLONE_NEWIPC | _CLONE_NEWPID
-    _checked(libc.unshare(spaces), "namespaces")
-    os.sched_setaffinity(0, what["cores"])
-    ready, told = os.pipe()
-    first = os.fork()
-    if first:
-        os.close(told)
-        _stand_by(first, ready)
-    os.close(ready)
-    _be_first(libc, what, told)
+    namespace = os.open(f"/var/run/netns/{settings['namespace']}", os.O_RDONLY | os.O_CLOEXEC)
+    _check(libc.setns(namespace, _CLONE_NEWNET), "network namespace")
+    namespaces = _CLONE_NEWNS | _CLONE_NEWUTS | _CLONE_NEWIPC | _CLONE_NEWPID
+    _check(libc.unshare(namespaces), "namespaces")
+    os.sched_setaffinity(0, settings["cores"])
+    ready_reader, ready_writer = os.pipe()
+    init_pid = os.fork()
+    if init_pid:
+        os.close(ready_writer)
+        _watch_init(init_pid, ready_reader)
+    os.close(ready_reader)
+    _run_init(libc, settings, ready_writer)
 
 
-def _stand_by(first: int, ready: int) -> None:
-    """Outside of the process numbers that it made: it passes on that it is to end, and how it ended."""
-    for kind in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(kind, lambda *_: os.kill(first, signal.SIGKILL))
-    said = os.read(ready, 10_000)
-    os.close(ready)
-    sys.stdout.write(said.decode(errors="replace") or "it ended before it was ready")
+def _watch_init(init_pid: int, ready_reader: int) -> None:
+    """Run outside the PID namespace: pass on signals and report whether init became ready."""
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda *_: os.kill(init_pid, signal.SIGKILL))
+    message = os.read(ready_reader, 10_000)
+    os.close(ready_reader)
+    sys.stdout.write(message.decode(errors="replace") or "init ended before it was ready")
     sys.stdout.flush()
-    null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):  # whoever started it does not wait for the end of its output
-        os.dup2(null, stream)
-    os.waitpid(first, 0)
+    _detach_streams()  # so that the starting process does not wait for the end of the output
+    os.waitpid(init_pid, 0)
     sys.exit(0)
 
 
-def _be_first(libc: Any, what: dict[str, Any], told: int) -> None:
-    try:
-        _mounts(libc, what)
-        socket.sethostname(what["name"])
-        _start_sshd()
-    except (OSError, subprocess.SubprocessError) as error:
-        os.write(told, f"failed: {error}".encode())
-        os._exit(1)
-    os.write(told, b"ready")
-    os.close(told)
+def _detach_streams() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
+
+
+def _run_init(libc: Any, settings: dict[str, Any], ready_writer: int) -> None:
+    try:
+        _mount_all(libc, settings)
+        socket.sethostname(settings["name"])
+        _start_sshd()
+    except (OSError, subprocess.SubprocessError) as error:
+        os.write(ready_writer, f"failed: {error}".encode())
+        os._exit(1)
+    os.write(ready_writer, b"ready")
+    os.close(ready_writer)
+    _detach_streams()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-    while True:  # what daemons leave is this process's child
+    while True:  # orphans of daemons become children of this process
         signal.sigwait({signal.SIGCHLD})
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -79,50 +81,52 @@ def _be_first(libc: Any, what: dict[str, Any], told: int) -> None:
             pass
 
 
-def _mounts(libc: Any, what: dict[str, Any]) -> None:
-    directory = Path(what["directory"])
+def _mount_all(libc: Any, settings: dict[str, Any]) -> None:
+    directory = Path(settings["directory"])
     root = directory / "root"
     for name in ("upper", "work", "root"):
         (directory / name).mkdir(exist_ok=True)
     _mount(libc, None, "/", None, _MS_REC | _MS_PRIVATE)
-    layers = f"lowerdir={what['base']},upperdir={directory / 'upper'},workdir={directory / 'work'}"
+    layers = (
+        f"lowerdir={settings['base']},upperdir={directory / 'upper'},workdir={directory / 'work'}"
+    )
     _mount(libc, "overlay", root, "overlay", 0, options=layers)
     _mount(libc, "proc", root / "proc", "proc", _MS_NOSUID | _MS_NODEV)
     _mount(libc, "sysfs", root / "sys", "sysfs", _MS_NOSUID | _MS_NODEV | _MS_RDONLY)
-    # programs that look whether there are cgroups find none of this host's, and go on
-    own = (
+    # an empty cgroup directory hides the host's cgroups from programs that look for them
+    temporary_file_systems = (
         ("sys/fs/cgroup", "mode=755"),
         ("run", "mode=755"),
         ("tmp", "mode=1777"),
         ("dev", "mode=755"),
     )
-    for at, options in own:
-        _mount(libc, "tmpfs", root / at, "tmpfs", _MS_NOSUID, options=options)
-    lock = root / "run/lock"  # where /var/lock leads
+    for path, options in temporary_file_systems:
+        _mount(libc, "tmpfs", root / path, "tmpfs", _MS_NOSUID, options=options)
+    lock = root / "run/lock"  # the target of /var/lock
     lock.mkdir()
     lock.chmod(0o1777)
-    for source, target in what["mounts"]:  # after those, which would hide what is below them
-        at = root / target.lstrip("/")
-        at.mkdir(parents=True, exist_ok=True)
-        _mount(libc, source, at, None, _MS_BIND)
-        _mount(libc, None, at, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY)
-    _devices(libc, root / "dev", what["gpus"])
+    for source, target in settings["mounts"]:  # last, because the mounts above would hide them
+        mount_point = root / target.lstrip("/")
+        mount_point.mkdir(parents=True, exist_ok=True)
+        _mount(libc, source, mount_point, None, _MS_BIND)
+        _mount(libc, None, mount_point, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY)
+    _create_devices(libc, root / "dev", settings["gpus"])
     previous = root / ".previous"
     previous.mkdir(exist_ok=True)
     os.chdir(root)
-    _checked(libc.pivot_root(b".", b".previous"), "its root")
+    _check(libc.pivot_root(b".", b".previous"), "pivot_root")
     os.chdir("/")
-    _checked(libc.umount2(b"/.previous", _MNT_DETACH), "the host's root")
+    _check(libc.umount2(b"/.previous", _MNT_DETACH), "unmounting the host's root")
     Path("/.previous").rmdir()
 
 
-def _devices(libc: Any, dev: Path, gpus: int) -> None:
+def _create_devices(libc: Any, dev: Path, gpus: int) -> None:
     mask = os.umask(0)
     for name, minor in _DEVICES.items():
         os.mknod(dev / name, 0o666 | stat.S_IFCHR, os.makedev(1, minor))
     os.mknod(dev / "tty", 0o666 | stat.S_IFCHR, os.makedev(5, 0))
     os.mknod(dev / "fuse", 0o666 | stat.S_IFCHR, os.makedev(*_FUSE))
-    for index in range(gpus):  # stand-ins, so that a scheduler has something to give out
+    for index in range(gpus):  # stand-ins that a scheduler can allocate
         os.mknod(dev / f"nvidia{index}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
     os.umask(mask)
     for name in ("pts", "shm"):
@@ -158,15 +162,15 @@ def _mount(
     *,
     options: str | None = None,
 ) -> None:
-    words = [None if word is None else str(word).encode() for word in (source, target, kind)]
-    given = None if options is None else options.encode()
-    _checked(libc.mount(*words, ctypes.c_ulong(flags), given), str(target))
+    arguments = [None if text is None else str(text).encode() for text in (source, target, kind)]
+    data = None if options is None else options.encode()
+    _check(libc.mount(*arguments, ctypes.c_ulong(flags), data), str(target))
 
 
-def _checked(result: int, what: str) -> None:
+def _check(result: int, action: str) -> None:
     if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{action}: {os.strerror(number)}")
 
 
 if __name__ == "__main__":

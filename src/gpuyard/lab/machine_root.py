@@ -1,4 +1,4 @@
-"""The file system that a lab's machines start from: a Debian of its own, made once by debootstrap and kept."""
+"""The root file system of lab machines: a Debian that debootstrap creates once and gpuyard keeps."""
 
 import contextlib
 import fcntl
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError, MissingRequirement
-from gpuyard.temporary import held_directory
+from gpuyard.temporary import temporary_directory
 
 PACKAGES = (
     "ca-certificates",
@@ -27,65 +27,64 @@ PACKAGES = (
     "sshfs",
     "sudo",
 )
-"""What every machine has before it is deployed to: ssh, Python for Ansible, and what roles need where no route leads
-out of the lab."""
+"""Packages on every machine: ssh, Python for Ansible, and what roles need without a route out of the lab."""
 _OVERRIDE = "GPUYARD_ROOTS"
-_MADE = ".gpuyard-root"
-_MINUTES = 30
+_COMPLETE = ".gpuyard-root"
+_TIMEOUT_MINUTES = 30
 
 
 def root_directory(packages: Sequence[str] = (), release: str | None = None) -> Path:
-    """Where the one with these packages is kept, made or not; of this host's release where none is named."""
-    wanted = sorted({*PACKAGES, *packages})
-    key = hashlib.sha256("\n".join(wanted).encode()).hexdigest()[:12]
+    """Return where the root with these packages is kept; by default it has this host's release."""
+    all_packages = sorted({*PACKAGES, *packages})
+    key = hashlib.sha256("\n".join(all_packages).encode()).hexdigest()[:12]
     return _cache() / f"{release or _release()}-{key}"
 
 
 def make_root(packages: Sequence[str] = (), release: str | None = None) -> Path:
-    """The kept one, else made now: a few minutes, and some 300 MB."""
+    """Return the existing root or create it, which takes a few minutes and about 300 MB."""
     target = root_directory(packages, release)
-    if (target / _MADE).exists():
+    if (target / _COMPLETE).exists():
         return target
     if shutil.which("debootstrap") is None:
         raise MissingRequirement(
-            "machines of a lab get a Debian of their own, and debootstrap is not installed: "
-            "apt-get install debootstrap"
+            "lab machines need debootstrap, which is not installed: apt-get install debootstrap"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(target), held_directory(target.parent, "root") as fresh:
-        if (target / _MADE).exists():  # somebody else has made it meanwhile
+    with _one_at_a_time(target), temporary_directory(target.parent, "root") as fresh:
+        if (target / _COMPLETE).exists():  # another process created it meanwhile
             return target
-        making = fresh / "root"
+        root = fresh / "root"
         include = ",".join(sorted({*PACKAGES, *packages}))
-        # what it mounts goes with its process, so that nothing of this host is below what is swept after a kill
+        # its mounts end with its process, so the cleanup after a kill never reaches the host's files
         argv = ["unshare", "--mount", "--propagation=private", "debootstrap", "--variant=minbase"]
-        argv += [f"--include={include}", release or _release(), str(making), _mirror()]
+        argv += [f"--include={include}", release or _release(), str(root), _mirror()]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 argv,
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=_MINUTES * 60,
+                timeout=_TIMEOUT_MINUTES * 60,
                 env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
             )
         except subprocess.TimeoutExpired:
             raise GpuyardError(
-                f"debootstrap did not end in {_MINUTES} minutes; is the package mirror there?"
+                f"debootstrap timed out after {_TIMEOUT_MINUTES} min; check that the package mirror is reachable"
             ) from None
-        if done.returncode != 0:
-            said = (done.stderr or done.stdout).strip().splitlines()
-            raise GpuyardError(f"debootstrap failed: {said[-1] if said else 'it said nothing'}")
-        for key in (making / "etc/ssh").glob("ssh_host_*"):
-            key.unlink()  # each machine makes its own
-        (making / _MADE).touch()
-        making.rename(target)
+        if process.returncode != 0:
+            lines = (process.stderr or process.stdout).strip().splitlines()
+            detail = lines[-1] if lines else f"exit status {process.returncode} without output"
+            raise GpuyardError(f"debootstrap failed: {detail}")
+        for key in (root / "etc/ssh").glob("ssh_host_*"):
+            key.unlink()  # each machine generates its own
+        (root / _COMPLETE).touch()
+        root.rename(target)
     return target
 
 
 @contextlib.contextmanager
 def _one_at_a_time(target: Path) -> Iterator[None]:
-    """Who comes second waits, and then has it; the kernel frees the lock with its process."""
+    """Let other processes wait until the root is complete; the kernel frees the lock."""
     lock = os.open(target.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -95,32 +94,32 @@ def _one_at_a_time(target: Path) -> Iterator[None]:
 
 
 def _cache() -> Path:
-    named = os.environ.get(_OVERRIDE)
-    return Path(named) if named else files.home() / "roots"
+    override = os.environ.get(_OVERRIDE)
+    return Path(override) if override else files.home() / "roots"
 
 
 def _release() -> str:
-    """This host's own: its mirror has it for certain."""
+    """Return this host's release, which its mirror certainly has."""
     try:
         lines = Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    named = dict(line.split("=", 1) for line in lines if "=" in line)
-    release = named.get("VERSION_CODENAME", "").strip('"')
+    fields = dict(line.split("=", 1) for line in lines if "=" in line)
+    release = fields.get("VERSION_CODENAME", "").strip('"')
     if not release:
-        raise MissingRequirement("a lab's machines are Debian or Ubuntu, made on a host with apt")
+        raise MissingRequirement("lab machines need a Debian or Ubuntu host with apt")
     return release
 
 
 def _mirror() -> str:
-    """The one that this host's own packages come from."""
+    """Return the mirror of this host's own packages."""
     argv = ("apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages")
     try:
-        listed = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+        output = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise MissingRequirement(f"apt-get can't say where packages come from: {error}") from error
-    for line in listed.splitlines():
+        raise MissingRequirement(f"apt-get cannot list its package mirrors: {error}") from error
+    for line in output.splitlines():
         mirror, _, release = line.rpartition(" ")
         if release == _release():
             return mirror
-    raise MissingRequirement(f"apt-get knows no mirror of {_release()}; run: apt-get update")
+    raise MissingRequirement(f"apt-get has no mirror for {_release()}; run: apt-get update")

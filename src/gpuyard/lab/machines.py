@@ -1,7 +1,7 @@
-"""Machines of a lab: a node that also has a root file system, processes and an sshd of its own.
+"""Lab machines: nodes with their own root file system, processes, and sshd.
 
-A machine is a directory (its changes over the kept root) and, while it is up, one process that holds the directory's
-lock. The directory outlives the process as a disk outlives its machine; `remove` takes both.
+A machine is a directory (its changes on top of the shared root) and, while it is up, one process that holds
+the directory's lock. The directory outlives the process, like a disk; `remove` removes both.
 """
 
 import contextlib
@@ -25,19 +25,19 @@ from gpuyard.lab.lab import Node
 
 _LOCK = "held.lock"
 _START_SECONDS = 60.0
-_LEAVE_SECONDS = 10.0
+_STOP_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class LabMachine:
-    """One of them; it need not be up."""
+    """A machine of a lab, running or not."""
 
     name: str
     directory: Path
 
     @property
     def host_key(self) -> str | None:
-        """The public key by which a client knows it, once it was up."""
+        """The machine's public ssh key, or None if it never ran."""
         try:
             path = self.directory / "upper/etc/ssh/ssh_host_ed25519_key.pub"
             return " ".join(path.read_text(encoding="ascii").split()[:2])
@@ -58,7 +58,7 @@ def start(
     gpus: int = 0,
     mounts: Sequence[tuple[Path, str]] = (),
 ) -> LabMachine:
-    """Bring it up; one that is up stays as it is. `mounts` are directories of this host, read-only there."""
+    """Start the machine unless it is running. It sees the host directories in `mounts` read-only."""
     machine = LabMachine(node.name, directory)
     with _changing(directory):
         if machine.up:
@@ -68,7 +68,7 @@ def start(
         keys.mkdir(parents=True, exist_ok=True)
         keys.chmod(0o700)
         files.write_text(keys / "authorized_keys", authorized_key.strip() + "\n", mode=0o600)
-        what = {
+        settings = {
             "namespace": node.namespace,
             "name": node.name,
             "cores": list(node.cores),
@@ -77,47 +77,47 @@ def start(
             "gpus": gpus,
             "mounts": [[str(source.absolute()), target] for source, target in mounts],
         }
-        _spawn(machine, what)
+        _spawn(machine, settings)
     return machine
 
 
 def check_disk(directory: Path) -> None:
-    """Raises where the kernel would refuse the disk: an overlay can't be kept on another one."""
-    kinds = {}
+    """Raise GpuyardError if the directory is on an overlay, which cannot hold another overlay."""
+    file_systems = {}
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
         before, _, after = line.partition(" - ")
-        kinds[Path(before.split()[4])] = after.split()[0]
-    at = directory.resolve()
-    mounted = next(path for path in (at, *at.parents) if path in kinds)
-    if kinds[mounted] == "overlay":
+        file_systems[Path(before.split()[4])] = after.split()[0]
+    path = directory.resolve()
+    mount_point = next(parent for parent in (path, *path.parents) if parent in file_systems)
+    if file_systems[mount_point] == "overlay":
         raise GpuyardError(
-            f"{directory} is on an overlay, as the root of a container is, and can't hold a machine's disk; "
+            f"{directory} is on an overlay, as in a container, and cannot hold a machine's disk; "
             "set GPUYARD_HOME to a directory on another file system"
         )
 
 
 def stop(machine: LabMachine) -> None:
-    """End all its processes; its disk stays."""
+    """Stop all processes of the machine; its disk stays."""
     with _changing(machine.directory):
         pid = _holder(machine.directory)
         if pid is None:
             return
         os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + _LEAVE_SECONDS
+        deadline = time.monotonic() + _STOP_SECONDS
         while _holder(machine.directory) is not None:
             if time.monotonic() > deadline:
-                raise GpuyardError(f"{machine.name} does not stop; its first process is {pid}")
+                raise GpuyardError(f"{machine.name} does not stop; its init process is {pid}")
             time.sleep(0.02)
 
 
 def remove(machine: LabMachine) -> None:
-    """With its disk; one that is gone is no mistake."""
+    """Stop the machine and remove its disk; a missing machine is no error."""
     if machine.directory.is_dir():
         stop(machine)
         shutil.rmtree(machine.directory)
 
 
-def _spawn(machine: LabMachine, what: dict[str, object]) -> None:
+def _spawn(machine: LabMachine, settings: dict[str, object]) -> None:
     descriptor = os.open(machine.directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -135,21 +135,21 @@ def _spawn(machine: LabMachine, what: dict[str, object]) -> None:
         os.pwrite(descriptor, str(process.pid).encode(), 0)
     finally:
         os.close(descriptor)
-    with cast("IO[bytes]", process.stdin) as told:
-        told.write(json.dumps(what).encode())
-    with cast("IO[bytes]", process.stdout) as output:
-        there, _, _ = select.select([output], [], [], _START_SECONDS)
-        said = output.read().decode(errors="replace").strip() if there else ""
-    if said == "ready":
+    with cast("IO[bytes]", process.stdin) as stdin:
+        stdin.write(json.dumps(settings).encode())
+    with cast("IO[bytes]", process.stdout) as stdout:
+        readable, _, _ = select.select([stdout], [], [], _START_SECONDS)
+        output = stdout.read().decode(errors="replace").strip() if readable else ""
+    if output == "ready":
         return
     process.terminate()
     process.wait()
-    detail = said.splitlines()[-1] if said else f"it was not ready in {_START_SECONDS:.0f} s"
-    raise GpuyardError(f"{machine.name} can't be brought up: {detail}")
+    detail = output.splitlines()[-1] if output else f"not ready after {_START_SECONDS:.0f} s"
+    raise GpuyardError(f"cannot start {machine.name}: {detail}")
 
 
 def _holder(directory: Path) -> int | None:
-    """The process that holds it up."""
+    """Return the ID of the process that runs the machine, or None if it is down."""
     try:
         descriptor = os.open(directory / _LOCK, os.O_RDWR)
     except OSError:
@@ -165,7 +165,7 @@ def _holder(directory: Path) -> int | None:
 
 @contextlib.contextmanager
 def _changing(directory: Path) -> Iterator[None]:
-    """One at a time; the lock is beside the directory, which may be about to go."""
+    """Let only this process change the machine; the lock is outside its directory, which may be removed."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = directory.with_name(f".{directory.name}.lock")
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)

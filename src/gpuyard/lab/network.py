@@ -1,4 +1,4 @@
-"""The namespaces of one lab, its bridges and shaped links, made and removed through netlink."""
+"""Create and remove the namespaces, bridges, and shaped links of a lab through netlink."""
 
 import contextlib
 import errno
@@ -16,22 +16,22 @@ from gpuyard.errors import GpuyardError, MissingRequirement
 from gpuyard.lab.plan import INTERFACE, PREFIX_LENGTH, LabPlan, LinkShape
 
 NAMESPACES = Path("/var/run/netns")
-_OURS = re.compile(r"gpuyard-([a-z0-9-]+)-([0-9a-f]{6})-(fabric|node\d+)")
+_LAB_NAMESPACE = re.compile(r"gpuyard-([a-z0-9-]+)-([0-9a-f]{6})-(fabric|node\d+)")
 _CORE = "core"
-_LEAVE_SECONDS = 2.0
+_STOP_SECONDS = 2.0
 _CAP_NET_ADMIN, _CAP_SYS_ADMIN = 12, 21
 
 
 def check_can_make_labs() -> None:
-    """Raises MissingRequirement with the next step, where this machine lacks something."""
+    """Raise MissingRequirement with the next step if this machine lacks something."""
     if sys.platform != "linux":
         raise MissingRequirement(
-            "a lab is made of Linux network namespaces; everything else in gpuyard works without"
+            "a lab needs Linux network namespaces; everything else in gpuyard works without them"
         )
     if not _has_rights():
         raise MissingRequirement(
-            "a lab needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN, to make network namespaces: run "
-            "it with sudo; everything else in gpuyard works without"
+            "a lab needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN, to create network namespaces: run "
+            "it with sudo; everything else in gpuyard works without root"
         )
     if importlib.util.find_spec("pyroute2") is None:
         raise MissingRequirement(
@@ -50,55 +50,55 @@ def _has_rights() -> bool:
 
 
 def namespace_names(plan: LabPlan, token: str) -> tuple[str, ...]:
-    """The fabric's, then each node's. The token makes them ours: nobody else has drawn it."""
+    """Return the names for the fabric and each node; the random token makes them unique."""
     lab = f"gpuyard-{plan.name}-{token}"
     return (f"{lab}-fabric", *(f"{lab}-{node.name}" for node in plan.nodes))
 
 
-def check_ours(plan: LabPlan, names: Sequence[str]) -> None:
-    """Raises ValueError unless these are the names that the lab's namespaces were given when it was made."""
-    first = _OURS.fullmatch(names[0]) if names else None
+def check_namespace_names(plan: LabPlan, names: Sequence[str]) -> None:
+    """Raise ValueError unless these are the namespace names of a lab with this plan."""
+    first = _LAB_NAMESPACE.fullmatch(names[0]) if names else None
     if first is None or tuple(names) != namespace_names(plan, first[2]):
         raise ValueError("its namespaces are not those of such a lab")
 
 
-def present(names: Sequence[str]) -> list[str]:
-    """Those that exist now."""
+def existing_namespaces(names: Sequence[str]) -> list[str]:
+    """Return the names of the namespaces that exist."""
     return [name for name in names if (NAMESPACES / name).exists()]
 
 
-def like_of(lab: str) -> list[str]:
-    """Namespaces named as those of a lab of this name would be, whoever made them."""
-    like = re.compile(rf"gpuyard-{re.escape(lab)}-[0-9a-f]{{6}}-(fabric|node\d+)")
+def find_namespaces(lab: str) -> list[str]:
+    """Return the namespaces whose names fit a lab of this name, whoever created them."""
+    pattern = re.compile(rf"gpuyard-{re.escape(lab)}-[0-9a-f]{{6}}-(fabric|node\d+)")
     if not NAMESPACES.is_dir():
         return []
-    return sorted(path.name for path in NAMESPACES.iterdir() if like.fullmatch(path.name))
+    return sorted(path.name for path in NAMESPACES.iterdir() if pattern.fullmatch(path.name))
 
 
-def make_network(plan: LabPlan, names: Sequence[str]) -> None:
-    """Everything in namespaces of its own, the bridges too: the host's network is not touched."""
+def create_network(plan: LabPlan, names: Sequence[str]) -> None:
+    """Create namespaces, bridges, and links; the host's own network stays unchanged."""
     from pyroute2 import netns
     from pyroute2.netlink.exceptions import NetlinkError
 
     try:
         for name in names:
-            # a child process makes it, and would still do so after an interrupted parent has cleaned up
-            with _interrupts_held_back():
+            # a child process creates it, and would do so even after an interrupted parent has cleaned up
+            with _delayed_interrupts():
                 netns.create(name)
-        _make_fabric(plan, names)
+        _create_fabric(plan, names)
         for index, name in enumerate(names[1:]):
-            _make_node(plan, index, name)
+            _create_node(plan, index, name)
     except NetlinkError as error:
         raise GpuyardError(
-            f"the kernel refused a part of the lab: {error}; are veth, bridge and sch_tbf there?"
+            f"the kernel refused a part of the lab: {error}; check that it supports veth, bridge, and sch_tbf"
         ) from error
     except OSError as error:
-        raise GpuyardError(f"the lab's namespaces can't be made: {error.strerror}") from error
+        raise GpuyardError(f"cannot create the lab's namespaces: {error.strerror}") from error
 
 
 @contextlib.contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Ctrl-C and a request to end wait until the block is left."""
+def _delayed_interrupts() -> Iterator[None]:
+    """Delay SIGINT and SIGTERM until the end of the block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
@@ -107,33 +107,32 @@ def _interrupts_held_back() -> Iterator[None]:
 
 
 def remove_network(names: Sequence[str]) -> None:
-    """End what still runs in these namespaces, and remove them; what is not there is no mistake."""
+    """Stop all processes in these namespaces and remove them; missing ones are no error."""
     from pyroute2 import netns
 
-    for (
-        name
-    ) in names:  # to pyroute2 a name with a slash is a path, and whatever lies there would go
-        if not _OURS.fullmatch(name):
-            raise GpuyardError(f"{name!r} is not a namespace of a lab; it was left as it is")
-    _end_processes(names)
+    # pyroute2 treats a name with a slash as a path and would remove that file
+    for name in names:
+        if not _LAB_NAMESPACE.fullmatch(name):
+            raise GpuyardError(f"{name!r} is not a lab namespace, so it was not removed")
+    _stop_processes(names)
     for name in names:
         with contextlib.suppress(FileNotFoundError):
             netns.remove(name)
 
 
 def processes_in(names: Sequence[str]) -> list[int]:
-    """The pids whose network is one of these namespaces."""
+    """Return the IDs of the processes in these network namespaces."""
     identities = set()
     for name in names:
         with contextlib.suppress(OSError):
             identities.add(_identity(NAMESPACES / name))
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 if _identity(entry / "ns" / "net") in identities:
-                    found.append(int(entry.name))
-    return found
+                    pids.append(int(entry.name))
+    return pids
 
 
 def _identity(path: Path) -> tuple[int, int]:
@@ -141,14 +140,14 @@ def _identity(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _end_processes(names: Sequence[str]) -> None:
+def _stop_processes(names: Sequence[str]) -> None:
     own_network = _identity(Path("/proc/self/ns/net"))
-    for kind in (signal.SIGTERM, signal.SIGKILL):
-        pids = processes_in([name for name in names if _is_other(name, own_network)])
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
+        pids = processes_in([name for name in names if _is_other_namespace(name, own_network)])
         for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, kind)
-        deadline = time.monotonic() + _LEAVE_SECONDS
+                os.kill(pid, signal_number)
+        deadline = time.monotonic() + _STOP_SECONDS
         while pids and time.monotonic() < deadline:
             time.sleep(0.02)
             pids = [pid for pid in pids if Path(f"/proc/{pid}/ns/net").exists()]
@@ -156,36 +155,36 @@ def _end_processes(names: Sequence[str]) -> None:
             return
 
 
-def _is_other(name: str, own_network: tuple[int, int]) -> bool:
-    """A file whose bind mount was never made is not a namespace; nor is this process to be ended."""
+def _is_other_namespace(name: str, own_network: tuple[int, int]) -> bool:
+    """Return False for this process's own namespace and for a file that is not a namespace."""
     try:
         return _identity(NAMESPACES / name) != own_network
     except OSError:
         return False
 
 
-def _make_fabric(plan: LabPlan, names: Sequence[str]) -> None:
+def _create_fabric(plan: LabPlan, names: Sequence[str]) -> None:
     from pyroute2 import IPRoute
 
     with IPRoute(netns=names[0]) as fabric:
-        racks = [_bridge(fabric, f"rack{rack}") for rack in range(plan.racks)]
+        racks = [_create_bridge(fabric, f"rack{rack}") for rack in range(plan.racks)]
         if plan.racks > 1:
-            core = _bridge(fabric, _CORE)
+            core = _create_bridge(fabric, _CORE)
             for rack, bridge in enumerate(racks):
                 fabric.link("add", ifname=f"up{rack}", kind="veth", peer={"ifname": f"down{rack}"})
                 for end, master in ((f"up{rack}", bridge), (f"down{rack}", core)):
-                    port = _plug(fabric, end, master)
+                    port = _attach(fabric, end, master)
                     if plan.uplink_bytes_per_second is not None:
                         _shape(fabric, port, plan.shape(plan.uplink_bytes_per_second))
         for index, node in enumerate(plan.nodes):
             port_name = f"port{index}"
             peer = {"ifname": INTERFACE, "net_ns_fd": names[1 + index]}
             fabric.link("add", ifname=port_name, kind="veth", peer=peer)
-            port = _plug(fabric, port_name, racks[node.rack])
+            port = _attach(fabric, port_name, racks[node.rack])
             _shape(fabric, port, plan.shape(node.rate_bytes_per_second))
 
 
-def _make_node(plan: LabPlan, index: int, name: str) -> None:
+def _create_node(plan: LabPlan, index: int, name: str) -> None:
     from pyroute2 import IPRoute
 
     node = plan.nodes[index]
@@ -196,24 +195,24 @@ def _make_node(plan: LabPlan, index: int, name: str) -> None:
             route.link("set", index=up, state="up")
         _shape(route, port, plan.shape(node.rate_bytes_per_second))
         if plan.latency_seconds:
-            _delay(route, port, plan.latency_seconds * plan.dilation)
+            _add_delay(route, port, plan.latency_seconds * plan.dilation)
 
 
-def _bridge(route: Any, name: str) -> int:
+def _create_bridge(route: Any, name: str) -> int:
     route.link("add", ifname=name, kind="bridge")
     index = _index(route, name)
     route.link("set", index=index, state="up")
     return index
 
 
-def _plug(route: Any, name: str, bridge: int) -> int:
+def _attach(route: Any, name: str, bridge: int) -> int:
     index = _index(route, name)
     route.link("set", index=index, master=bridge, state="up")
     return index
 
 
 def set_rates(plan: LabPlan, names: Sequence[str], rate_bytes_per_second: float) -> None:
-    """Every node's link, both directions, while the lab is up; uplinks of racks stay as they are."""
+    """Change the rate of every node's link in both directions; rack uplinks stay unchanged."""
     from pyroute2 import IPRoute
     from pyroute2.netlink.exceptions import NetlinkError
 
@@ -227,13 +226,13 @@ def set_rates(plan: LabPlan, names: Sequence[str], rate_bytes_per_second: float)
                 _shape(route, _index(route, INTERFACE), shape, "change")
     except NetlinkError as error:
         raise GpuyardError(
-            f"the kernel refused another rate of the lab's links: {error}"
+            f"the kernel refused the new rate of the lab's links: {error}"
         ) from error
 
 
-def _shape(route: Any, index: int, shape: LinkShape, do: str = "add") -> None:
+def _shape(route: Any, index: int, shape: LinkShape, action: str = "add") -> None:
     route.tc(
-        do,
+        action,
         "tbf",
         index=index,
         handle="1:",
@@ -243,8 +242,8 @@ def _shape(route: Any, index: int, shape: LinkShape, do: str = "add") -> None:
     )
 
 
-def _delay(route: Any, index: int, seconds: float) -> None:
-    """On the way out of a node only, so that a way between two nodes has it once."""
+def _add_delay(route: Any, index: int, seconds: float) -> None:
+    """Delay outgoing packets only, so that a path between two nodes has the delay once."""
     from pyroute2.netlink.exceptions import NetlinkError
 
     try:
@@ -255,7 +254,7 @@ def _delay(route: Any, index: int, seconds: float) -> None:
         if error.code not in (errno.ENOENT, errno.EOPNOTSUPP):
             raise
         raise MissingRequirement(
-            "this kernel has no netem, so a lab here can't add latency; leave --latency out, or "
+            "this kernel has no netem, so a lab cannot add latency; omit --latency, or "
             "load it with: modprobe sch_netem"
         ) from error
 

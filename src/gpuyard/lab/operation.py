@@ -1,6 +1,7 @@
-"""`python -P -m gpuyard.lab.operation`: one operation on labs and their machines, JSON in and out.
+"""Run one operation on labs in another process: `python -P -m gpuyard.lab.operation`, JSON in and out.
 
-For processes that have threads, as Terraform's providers do: making a namespace forks, and that goes wrong beside them.
+Processes with threads, such as Terraform providers, need it: creating a namespace forks, which is unsafe
+with threads.
 """
 
 import json
@@ -16,66 +17,69 @@ from gpuyard.errors import GpuyardError
 from gpuyard.interpreter import import_path, module_argv
 from gpuyard.lab import machine_root, machines
 
-_SECONDS = 2400.0  # the first machine may have to wait for its root to be made
+_TIMEOUT_SECONDS = 2400.0  # the first machine may have to wait for its root file system
 
 
-def call(do: str, **what: Any) -> Any:
-    """Have another process do it. Raises GpuyardError in its words."""
-    done = subprocess.run(
+def call(operation: str, **arguments: Any) -> Any:
+    """Run the operation in another process and return its result; raise its GpuyardError."""
+    process = subprocess.run(
         module_argv("gpuyard.lab.operation"),
-        input=json.dumps({"do": do, **what}),
+        input=json.dumps({"do": operation, **arguments}),
         capture_output=True,
         text=True,
         check=False,
-        timeout=_SECONDS,
+        timeout=_TIMEOUT_SECONDS,
         env={**os.environ, **import_path()},
     )
     try:
-        answer = json.loads(done.stdout)
+        reply = json.loads(process.stdout)
     except ValueError:
-        said = done.stderr.strip().splitlines()
-        raise GpuyardError(f"{do} of a lab failed: {said[-1] if said else 'no words'}") from None
-    if "error" in answer:
-        raise GpuyardError(answer["error"])
-    return answer["value"]
+        lines = process.stderr.strip().splitlines()
+        detail = lines[-1] if lines else f"exit status {process.returncode} without output"
+        raise GpuyardError(f"lab operation {operation!r} failed: {detail}") from None
+    if "error" in reply:
+        raise GpuyardError(reply["error"])
+    return reply["value"]
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     try:
-        answer = {"value": _DO[asked.pop("do")](**asked)}
+        reply = {"value": _OPERATIONS[request.pop("do")](**request)}
     except GpuyardError as error:
-        answer = {"error": str(error)}
-    json.dump(answer, sys.stdout)
+        reply = {"error": str(error)}
+    json.dump(reply, sys.stdout)
 
 
-def _up(name: str, nodes: int, link: str) -> Any:
-    return _described(lab.up(lab.plan_lab(nodes, link, name=name)))
+def _up(name: str, nodes: int, rate_bytes_per_second: float) -> Any:
+    return _describe(lab.up(lab.plan_lab(nodes, rate_bytes_per_second, name=name)))
 
 
 def _find(name: str) -> Any:
-    """None where there is none, or nothing of it is left."""
+    """Return the lab, or None if it does not exist any more."""
     lab.remove_orphans()
-    if all(known.plan.name != name for known, _ in lab.labs()):
-        return None
-    return _described(lab.find(name))
+    return _describe(lab.find(name)) if _exists(name) else None
 
 
 def _down(name: str) -> None:
-    if any(known.plan.name == name for known, _ in lab.labs()):
+    if _exists(name):
         lab.down(name)
 
 
-def _start(name: str, node: int, directory: str, **more: Any) -> Any:
-    found = lab.find(name).node(str(node))
-    mounts = [(Path(path), path) for path in more.pop("mounts")]
-    base = machine_root.make_root(more.pop("packages"), more.pop("release"))
-    machine = machines.start(found, base, Path(directory), mounts=mounts, **more)
+def _exists(name: str) -> bool:
+    return any(state.plan.name == name for state, _ in lab.labs())
+
+
+def _start(name: str, node: int, directory: str, **settings: Any) -> Any:
+    lab_node = lab.find(name).node(str(node))
+    mounts = [(Path(path), path) for path in settings.pop("mounts")]
+    base = machine_root.make_root(settings.pop("packages"), settings.pop("release"))
+    machine = machines.start(lab_node, base, Path(directory), mounts=mounts, **settings)
     return {
-        "name": found.name,
-        "address": found.address,
+        "name": lab_node.name,
+        "address": lab_node.address,
         "host_key": machine.host_key,
-        "namespace": found.namespace,
+        "namespace": lab_node.namespace,
     }
 
 
@@ -87,14 +91,14 @@ def _remove(name: str, directory: str) -> None:
     machines.remove(machines.LabMachine(name, Path(directory)))
 
 
-def _described(found: lab.Lab) -> dict[str, Any]:
+def _describe(found_lab: lab.Lab) -> dict[str, Any]:
     return {
-        "rate_bytes_per_second": found.nodes[0].rate_bytes_per_second,
-        "addresses": [node.address for node in found.nodes],
+        "rate_bytes_per_second": found_lab.nodes[0].rate_bytes_per_second,
+        "addresses": [node.address for node in found_lab.nodes],
     }
 
 
-_DO: dict[str, Callable[..., Any]] = {
+_OPERATIONS: dict[str, Callable[..., Any]] = {
     "set_rates": lab.set_rates,
     "up": _up,
     "find": _find,

@@ -1,4 +1,4 @@
-"""What a lab would be, as a value: nodes with addresses, rates and cores, racks, dilation."""
+"""The plan of a lab as a value: nodes with addresses, rates, and cores; racks; dilation."""
 
 import math
 import re
@@ -11,25 +11,25 @@ from gpuyard.cpu import usable_cores
 from gpuyard.errors import BadQuantity, UserMistake, describe_unknown
 
 DEFAULT_NAME = "lab"
-MOST_NODES = 250  # one /24, and more than one machine can do anything useful with
+MAX_NODES = 250  # one /24, and more than one machine can emulate usefully
 INTERFACE = "eth0"
 PREFIX_LENGTH = 24
 # two cores held 7 Gbit/s summed over all nodes of a ring, and saturated above it
-CARRIED_BY_A_CORE = 3.5e9 / 8
-_NETWORK = "10.77.0"  # every lab has it: labs never see each other, nor the host's network
+BYTES_PER_SECOND_PER_CORE = 3.5e9 / 8
+_NETWORK = "10.77.0"  # the same in every lab: labs see neither each other nor the host's network
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 _SHORT = re.compile(r"(\d{1,6})\s*[x×]\s*([^,]+)((?:,[^,]+)*)")
-_LONGEST_SHORT = 200
+_MAX_SHORT_CHARACTERS = 200
 _SHORT_KEYS = ("dilation", "latency", "racks", "uplink")
-_FULL_FRAME_BYTES = 64 * 1024  # the largest packet of a veth; smaller buckets must cut it
+_FULL_FRAME_BYTES = 64 * 1024  # the largest packet of a veth; smaller buckets must split it
 _BURST_SECONDS = 2e-3
 _QUEUE_SECONDS = 64e-3
-_LEAST_RATE = 125_000 / 8  # 125 kbit/s: below it one frame takes a tenth of a second
+_MIN_RATE = 125_000 / 8  # 125 kbit/s: below it one frame takes a tenth of a second
 
 
 @dataclass(frozen=True)
 class LinkShape:
-    """The token bucket that holds one direction of a link at its rate: what may go at once, and what may wait."""
+    """The token bucket that limits one direction of a link: its rate, burst, and queue length."""
 
     rate_bytes_per_second: float
     burst_bytes: int
@@ -37,9 +37,9 @@ class LinkShape:
 
 
 def shape_of(rate_bytes_per_second: float) -> LinkShape:
-    """Two milliseconds of traffic at once, 64 ms in the queue.
+    """Return a bucket with a burst of two milliseconds and a queue of 64 ms.
 
-    At 1 Gbit/s that is the 256 kB and 8 MB which were found to hold 955 Mbit/s of payload both ways.
+    At 1 Gbit/s these are 256 kB and 8 MB, which carried 955 Mbit/s of payload both ways.
     """
     return LinkShape(
         rate_bytes_per_second=rate_bytes_per_second,
@@ -50,7 +50,7 @@ def shape_of(rate_bytes_per_second: float) -> LinkShape:
 
 @dataclass(frozen=True)
 class NodePlan:
-    """One node; its rate holds in each direction, undilated."""
+    """One node; its rate is the undilated rate of each direction."""
 
     name: str
     address: str
@@ -61,7 +61,7 @@ class NodePlan:
 
 @dataclass(frozen=True)
 class LabPlan:
-    """Everything that `up` makes. Rates and latency are those of the cluster that is emulated."""
+    """Everything that `up` creates. Rates and latency are those of the emulated cluster."""
 
     name: str
     nodes: tuple[NodePlan, ...]
@@ -71,26 +71,26 @@ class LabPlan:
     latency_seconds: float = 0.0
 
     def shape(self, rate_bytes_per_second: float) -> LinkShape:
-        """The bucket of one direction of a link: dilated, as it is really set."""
+        """Return the dilated bucket for one direction of a link with this undilated rate."""
         return shape_of(rate_bytes_per_second / self.dilation)
 
     def describe(self) -> dict[str, Any]:
-        """For `--dry-run` and programs."""
-        described = asdict(self)
-        for node, planned in zip(described["nodes"], self.nodes, strict=True):
+        """Return the plan as a document for `--dry-run` and programs."""
+        document = asdict(self)
+        for node, planned in zip(document["nodes"], self.nodes, strict=True):
             node["shaped_bytes_per_second"] = planned.rate_bytes_per_second / self.dilation
-        return described
+        return document
 
 
 def is_name(name: str) -> bool:
-    """Names become parts of paths and of namespaces' names: nothing else may be in them."""
+    """Return whether a name is safe to use in paths and namespace names."""
     return _NAME.fullmatch(name) is not None
 
 
 def check_name(name: str) -> None:
     if not is_name(name):
         raise UserMistake(
-            f"{name!r} is not a name for a lab; use up to 32 of a-z, 0-9 and -, like {DEFAULT_NAME!r}"
+            f"{name!r} is not a valid lab name; use up to 32 of a-z, 0-9, and -, like {DEFAULT_NAME!r}"
         )
 
 
@@ -105,21 +105,21 @@ def plan_lab(
     dilation: float = 1.0,
     latency: str | float = 0.0,
 ) -> LabPlan:
-    """Check everything that can be checked before anything is made."""
+    """Check all settings and return the plan; nothing is created yet."""
     check_name(name)
-    if not 1 <= nodes <= MOST_NODES:
-        raise UserMistake(f"expected 1 to {MOST_NODES} nodes, got {nodes}")
+    if not 1 <= nodes <= MAX_NODES:
+        raise UserMistake(f"expected 1 to {MAX_NODES} nodes, got {nodes}")
     if not 1 <= racks <= nodes:
         raise UserMistake(f"expected 1 to {nodes} racks for {nodes} nodes, got {racks}")
     if racks == 1 and uplink is not None:
         raise UserMistake("an uplink joins racks: it needs --racks 2 or more")
     if not 1 <= dilation <= 1e4:
         raise UserMistake(f"expected a dilation of 1 to 10,000, got {dilation:g}")
-    rates = [_rate(link)] * nodes
-    for index, own in (link_of or {}).items():
+    rates = [_parse_rate(link)] * nodes
+    for index, node_link in (link_of or {}).items():
         if not 0 <= index < nodes:
-            raise UserMistake(f"there is no node {index}; nodes are 0 to {nodes - 1}")
-        rates[index] = _rate(own)
+            raise UserMistake(f"node {index} not found; nodes are 0 to {nodes - 1}")
+        rates[index] = _parse_rate(node_link)
     return LabPlan(
         name=name,
         nodes=tuple(
@@ -130,31 +130,34 @@ def plan_lab(
                 rate_bytes_per_second=rate,
                 cores=cores,
             )
-            for index, (rate, cores) in enumerate(zip(rates, _spread(nodes), strict=True))
+            for index, (rate, cores) in enumerate(zip(rates, _assign_cores(nodes), strict=True))
         ),
         racks=racks,
-        uplink_bytes_per_second=_rate(uplink) if uplink is not None else None,
+        uplink_bytes_per_second=_parse_rate(uplink) if uplink is not None else None,
         dilation=float(dilation),
-        latency_seconds=latency if isinstance(latency, float) else units.parse_moment(latency),
+        latency_seconds=latency
+        if isinstance(latency, float)
+        else units.parse_short_duration(latency),
     )
 
 
 def overload(plan: LabPlan) -> str | None:
-    """A sentence where all links at once are more than this machine's cores were found to carry."""
+    """Return a warning if all links together exceed what this machine's cores can carry."""
     cores = {core for node in plan.nodes for core in node.cores}
-    shaped = sum(node.rate_bytes_per_second for node in plan.nodes) / plan.dilation
-    if shaped <= CARRIED_BY_A_CORE * len(cores):
+    total_rate = sum(node.rate_bytes_per_second for node in plan.nodes) / plan.dilation
+    capacity = BYTES_PER_SECOND_PER_CORE * len(cores)
+    if total_rate <= capacity:
         return None
-    enough = math.ceil(plan.dilation * shaped / (CARRIED_BY_A_CORE * len(cores)))
+    dilation = math.ceil(plan.dilation * total_rate / capacity)
     return (
-        f"All links at once would carry {units.format_bit_rate(shaped)}, more than {len(cores)} cores "
-        f"are likely to: rates may not hold. Use --dilation {enough}."
+        f"All links together would carry {units.format_bit_rate(total_rate)}, probably more than "
+        f"{len(cores)} cores can: rates may not hold. Use --dilation {dilation}."
     )
 
 
 def plan_from_text(text: str, name: str = DEFAULT_NAME) -> LabPlan | None:
-    """ "8x1Gbit" or "8x10Gbit,dilation=10" → a plan; None for what is a lab's name instead."""
-    match = _SHORT.fullmatch(text.strip()) if len(text) <= _LONGEST_SHORT else None
+    """Parse "8x1Gbit" or "8x10Gbit,dilation=10"; return None if the text is a lab's name instead."""
+    match = _SHORT.fullmatch(text.strip()) if len(text) <= _MAX_SHORT_CHARACTERS else None
     if match is None:
         return None
     settings: dict[str, Any] = {}
@@ -162,31 +165,31 @@ def plan_from_text(text: str, name: str = DEFAULT_NAME) -> LabPlan | None:
         key, _, value = setting.partition("=")
         if key not in _SHORT_KEYS:
             raise UserMistake(f"{text!r}: {describe_unknown('setting', key, _SHORT_KEYS)}")
-        settings[key] = value if key in ("latency", "uplink") else _number(text, key, value)
+        settings[key] = value if key in ("latency", "uplink") else _parse_number(text, key, value)
     return plan_lab(int(match[1]), match[2], name=name, **settings)
 
 
-def _number(text: str, key: str, value: str) -> float:
+def _parse_number(text: str, key: str, value: str) -> float:
     try:
         return int(value) if key == "racks" else float(value)
     except ValueError:
         raise UserMistake(f"{text!r}: expected a number for {key}, got {value!r}") from None
 
 
-def _rate(rate: str | float) -> float:
-    """As links are sold: `1Gbit` is 1 Gbit/s."""
+def _parse_rate(rate: str | float) -> float:
+    """Parse a link rate as vendors write it: `1Gbit` is 1 Gbit/s."""
     if isinstance(rate, str) and re.search(r"[a-zA-Z]bit$", rate.strip()):
         rate = f"{rate.strip()}/s"
     parsed = units.parse_rate(rate) if isinstance(rate, str) else float(rate)
-    if parsed < _LEAST_RATE:
+    if parsed < _MIN_RATE:
         raise BadQuantity(f"{rate!r} is too slow for a link; use 125 kbit/s or more")
     return parsed
 
 
-def _spread(nodes: int) -> list[tuple[int, ...]]:
-    """As many cores for each; where there are fewer cores than nodes, they share them evenly."""
+def _assign_cores(nodes: int) -> list[tuple[int, ...]]:
+    """Give each node the same number of cores; with fewer cores than nodes, share them evenly."""
     cores = usable_cores()
     if nodes > len(cores):
         return [(cores[index % len(cores)],) for index in range(nodes)]
-    each = len(cores) // nodes
-    return [cores[index * each : (index + 1) * each] for index in range(nodes)]
+    count = len(cores) // nodes
+    return [cores[index * count : (index + 1) * count] for index in range(nodes)]

@@ -1,10 +1,11 @@
-"""What is known of labs between two commands: a file each, and a lock that its owner holds.
+"""The state of labs between two commands: a file for each lab, and a lock that its owner holds.
 
-The file is written before the first namespace is made, so whatever exists is claimed by one. A lab that
-is half made, or made for one process only, belongs to who holds its lock; when the lock is free, it is
-an orphan. A lab that `up` has finished belongs to nobody and stays.
+The file is written before the first namespace is created, so every namespace has a record. An unfinished
+lab, or one for a single process, belongs to the process that holds its lock; if the lock is free, the lab
+is an orphan. A lab that `up` has finished has no owner and stays.
 
-Labs are made as root, and what a file says is removed: it counts only if nobody else can have written it.
+Labs are created as root, and gpuyard removes the namespaces that a file lists. So a file counts only if
+no other user can have written it.
 """
 
 import contextlib
@@ -19,27 +20,27 @@ from typing import Any, Literal, get_args
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError
-from gpuyard.files import make_parent, write_text
-from gpuyard.lab.network import check_ours, present
+from gpuyard.files import create_parent, write_text
+from gpuyard.lab.network import check_namespace_names, existing_namespaces
 from gpuyard.lab.plan import LabPlan, NodePlan, check_name, is_name
 
 LabStage = Literal["making", "ready", "removing"]
 Health = Literal["up", "damaged", "gone", "orphan", "being made"]
-_MOST_CHARACTERS = 1_000_000
+_MAX_CHARACTERS = 1_000_000
 
 
 class UnreadableState(GpuyardError):
-    """The file of a lab is damaged, so nobody knows any more which namespaces are its own."""
+    """The state file of a lab is damaged, so its namespaces are unknown."""
 
 
 @dataclass(frozen=True)
 class LabState:
-    """One lab as its file says."""
+    """The recorded state of one lab."""
 
     plan: LabPlan
     namespaces: tuple[str, ...]
     stage: LabStage
-    owned: bool  # True: it lives as long as the process that holds its lock
+    owned: bool  # True: the lab ends with the process that holds its lock
     made_at: str
 
     def with_stage(self, stage: LabStage) -> "LabState":
@@ -53,24 +54,25 @@ def directory() -> Path:
 def read(name: str) -> LabState | None:
     path = _file(name)
     try:
-        document = json.loads(_own_text(path))
-        found = _from_document(document)
-        if found.plan.name != name:
-            raise ValueError(f"it is of a lab called {found.plan.name!r}")
-        check_ours(found.plan, found.namespaces)
-        return found
+        lab_state = _from_document(json.loads(_read_own_file(path)))
+        if lab_state.plan.name != name:
+            raise ValueError(f"it belongs to a lab called {lab_state.plan.name!r}")
+        check_namespace_names(lab_state.plan, lab_state.namespaces)
+        return lab_state
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnreadableState(
-            f"{path} can't be read as the state of a lab ({error}); nothing was changed. Put it "
-            f"aside with: gpuyard lab down --name {name}"
+            f"{path} is not a readable lab state ({error}); nothing was changed. Set it aside "
+            f"with: gpuyard lab down --name {name}"
         ) from error
 
 
 def write(state: LabState) -> None:
     write_text(
-        make_parent(_file(state.plan.name)), json.dumps(asdict(state), indent=1) + "\n", mode=0o644
+        create_parent(_file(state.plan.name)),
+        json.dumps(asdict(state), indent=1) + "\n",
+        mode=0o644,
     )
 
 
@@ -79,12 +81,12 @@ def forget(name: str) -> None:
     _owner_file(name).unlink(missing_ok=True)
 
 
-def put_aside(name: str) -> Path:
-    """Keep an unreadable file out of the way, for whoever wants to look into it."""
-    aside = _file(name).with_suffix(".unreadable")
-    _file(name).replace(aside)
+def set_aside(name: str) -> Path:
+    """Rename an unreadable state file, so that it can be inspected, and return its new path."""
+    new_path = _file(name).with_suffix(".unreadable")
+    _file(name).replace(new_path)
     _owner_file(name).unlink(missing_ok=True)
-    return aside
+    return new_path
 
 
 def names() -> list[str]:
@@ -92,37 +94,37 @@ def names() -> list[str]:
 
 
 def health(state: LabState) -> Health:
-    """Whether it can be used; call it under `changing`."""
+    """Return whether the lab is usable; call it under `changing`."""
     if (state.owned or state.stage != "ready") and not is_held(state.plan.name):
         return "orphan"
     if state.stage == "making":
         return "being made"
-    there = len(present(state.namespaces))
-    if there == len(state.namespaces):
+    existing = len(existing_namespaces(state.namespaces))
+    if existing == len(state.namespaces):
         return "up"
-    return "damaged" if there else "gone"  # a reboot takes all of them
+    return "damaged" if existing else "gone"  # a reboot removes all of them
 
 
 @contextlib.contextmanager
 def changing() -> Iterator[None]:
-    """One process at a time looks at states and changes them; it is held for moments only."""
+    """Let only this process read and change states; keep the block short."""
     with _locked(directory() / "changing.lock", fcntl.LOCK_EX):
         yield
 
 
-def own(name: str) -> int:
-    """Take the lab's lock; the kernel gives it back with the process, however that ends."""
-    return _take(_owner_file(name), fcntl.LOCK_EX | fcntl.LOCK_NB)
+def lock_exclusively(name: str) -> int:
+    """Lock the lab for its owner; the kernel frees the lock when the process ends."""
+    return _lock(_owner_file(name), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def share(name: str) -> int:
-    """Hold the lab against removal beside others that do."""
-    return _take(_owner_file(name), fcntl.LOCK_SH | fcntl.LOCK_NB)
+def lock_shared(name: str) -> int:
+    """Lock the lab against removal; several processes can do so at once."""
+    return _lock(_owner_file(name), fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 def is_held(name: str) -> bool:
     try:
-        os.close(own(name))
+        os.close(lock_exclusively(name))
     except BlockingIOError:
         return True
     return False
@@ -138,8 +140,8 @@ def _owner_file(name: str) -> Path:
     return directory() / f"{name}.owner"
 
 
-def _own_text(path: Path) -> str:
-    """What a file says that nobody but this user can have written."""
+def _read_own_file(path: Path) -> str:
+    """Return the content of a file that only this user can have written."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, encoding="utf-8") as file:
         status = os.fstat(descriptor)
@@ -149,46 +151,46 @@ def _own_text(path: Path) -> str:
             raise ValueError(f"it belongs to another user, with the id {status.st_uid}")
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise ValueError("other users may write to it")
-        return file.read(_MOST_CHARACTERS)
+        return file.read(_MAX_CHARACTERS)
 
 
-def _own_directory(path: Path) -> None:
-    """Make it, or raise where others could put files into it."""
+def _create_own_directory(path: Path) -> None:
+    """Create the directory; raise GpuyardError if others could write to it."""
     path.mkdir(mode=0o755, parents=True, exist_ok=True)
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
         raise GpuyardError(
-            f"{path} is not a directory; remove it, or set GPUYARD_HOME to another place"
+            f"{path} is not a directory; remove it, or set GPUYARD_HOME to another directory"
         )
     if status.st_uid != os.geteuid():
         raise GpuyardError(
-            f"{path} belongs to another user, with the id {status.st_uid}: labs are not kept where others "
-            "can write; set GPUYARD_HOME to a directory of your own"
+            f"{path} belongs to another user, with the id {status.st_uid}, so labs cannot be kept there; "
+            "set GPUYARD_HOME to your own directory"
         )
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise GpuyardError(
-            f"other users may write to {path}: labs are not kept there; take that right away with: "
+            f"other users may write to {path}, so labs cannot be kept there; fix it with: "
             f"chmod go-w {path}"
         )
 
 
 @contextlib.contextmanager
-def _locked(path: Path, how: int) -> Iterator[None]:
-    descriptor = _take(path, how)
+def _locked(path: Path, operation: int) -> Iterator[None]:
+    descriptor = _lock(path, operation)
     try:
         yield
     finally:
         os.close(descriptor)
 
 
-def _take(path: Path, how: int) -> int:
+def _lock(path: Path, operation: int) -> int:
     try:
-        _own_directory(path.parent)
+        _create_own_directory(path.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
-        raise GpuyardError(f"{path} can't be written: {error.strerror}") from error
+        raise GpuyardError(f"{path} is not writable: {error.strerror}") from error
     try:
-        fcntl.flock(descriptor, how)
+        fcntl.flock(descriptor, operation)
     except BaseException:
         os.close(descriptor)
         raise
@@ -199,9 +201,9 @@ def _from_document(document: dict[str, Any]) -> LabState:
     plan = dict(document["plan"])
     nodes = tuple(NodePlan(**{**node, "cores": tuple(node["cores"])}) for node in plan["nodes"])
     if [node.name for node in nodes] != [f"node{index}" for index in range(len(nodes))]:
-        raise ValueError("its nodes have other names than a lab's")
+        raise ValueError("its node names are not those of a lab")
     if document["stage"] not in get_args(LabStage):
-        raise ValueError(f"it has no stage called {document['stage']!r}")
+        raise ValueError(f"its stage {document['stage']!r} is unknown")
     return LabState(
         plan=LabPlan(**{**plan, "nodes": nodes}),
         namespaces=tuple(document["namespaces"]),

@@ -1,34 +1,34 @@
-"""The kit that every bench is made of: plan → run → record → store → list, show, export.
+"""The steps that every bench has: plan → run → record → store → list, show, export.
 
-A bench is a folder here. It has a plan, which is a value; a function that runs a plan and gives a record; and a
-`ResultKind`, which says how its records are listed, shown and exported. `registry.py` names the kinds.
+A bench is a folder here. It has a plan, which is a value; a function that runs a plan and returns a record; and a
+`ResultKind`, which defines how its records are listed, shown, and exported. `registry.py` lists the kinds.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from gpuyard.measure.credible import ForeignLoad, foreign_doubt
 from gpuyard.measure.kind import AnyRecord
-from gpuyard.measure.machine_lock import only_one_measures
-from gpuyard.measure.progress import Tell
+from gpuyard.measure.machine_lock import hold_measurement_lock
+from gpuyard.measure.progress import ProgressCallback
 from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.validity import OtherLoad, find_load_doubt
 from gpuyard.table import Table
 
 
 class BenchPlan(Protocol):
-    """What would be measured, checked as far as it can be before a process starts."""
+    """The planned measurements, checked as far as possible before a process starts."""
 
     @property
     def used_cores(self) -> Sequence[int]:
-        """Of this machine; others that use them disturb the bench."""
+        """The cores of this machine that other programs must not use during the bench."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """For `--dry-run` and programs."""
+        """Return the plan as JSON, for `--dry-run --json`."""
         ...
 
-    def listing(self) -> Table:
-        """For `--dry-run` and people."""
+    def build_table(self) -> Table:
+        """Build the table that `--dry-run` prints."""
         ...
 
 
@@ -36,14 +36,17 @@ AnyPlan = TypeVar("AnyPlan", bound=BenchPlan)
 
 
 def measure(
-    plan: AnyPlan, run: Callable[[AnyPlan, Tell], AnyRecord], store: ResultsStore, tell: Tell
+    plan: AnyPlan,
+    run: Callable[[AnyPlan, ProgressCallback], AnyRecord],
+    store: ResultsStore,
+    on_progress: ProgressCallback,
 ) -> AnyRecord:
-    """Run a plan, judge whether it was disturbed, and keep its record."""
-    foreign = ForeignLoad(plan.used_cores)
-    with only_one_measures():
-        foreign.begin()
-        record = run(plan, tell)
-        doubt = foreign_doubt(foreign.share())
+    """Run a plan, mark its record as doubtful if other programs disturbed it, and store it."""
+    other_load = OtherLoad(plan.used_cores)
+    with hold_measurement_lock():
+        other_load.begin()
+        record = run(plan, on_progress)
+        doubt = find_load_doubt(other_load.share())
     if doubt is not None:
         record = record.model_copy(update={"doubt": doubt})
     if record.is_new:

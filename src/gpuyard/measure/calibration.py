@@ -1,4 +1,4 @@
-"""From stored measurements to the rows that a calibration is fitted to, and from the fit to its document."""
+"""Turns stored measurements into the rows that a calibration is fitted to, and the fit into a calibration document."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,29 +8,30 @@ from statistics import median
 
 from pydantic import ValidationError
 
-from gpuyard import __version__
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import GpuyardError
-from gpuyard.hardware.product_names import catalog_gpu
-from gpuyard.measure.credible import Credibility
+from gpuyard.hardware.product_names import find_catalog_gpu
 from gpuyard.measure.job_runs.records import JobRun
-from gpuyard.measure.job_runs.summary import doubt_of
+from gpuyard.measure.job_runs.summary import find_doubt
 from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.training.records import Measurement
+from gpuyard.measure.validity import ValidityCheck
 from gpuyard.predict import Calibration
 from gpuyard.predict.calibration.calibrate import Calibrated
 from gpuyard.predict.calibration.document import HardwareCalibration
 from gpuyard.predict.calibration.rows import Hardware, LinkRates, TrainingRow
 from gpuyard.specs import Workload
+from gpuyard.version import __version__
 from gpuyard.workloads.profiles import catalog_profile
 
 _SIGMAS_OF_95 = 1.96
-_MOST_REASONS = 3  # in one note; each has its own figures
+_MAX_REASONS = 3  # per note; each reason has its own figures
+_SEVERAL_MACHINES = "its workers were on several machines, and a calibration is for one"
 
 
 @dataclass(frozen=True)
 class CalibrationRows:
-    """The rows, where each came from, and what could not be used."""
+    """The rows, their measurements, and notes about runs that could not be used."""
 
     rows: tuple[TrainingRow, ...]
     measurements: tuple[Measurement | JobRun, ...]  # one for each row
@@ -39,135 +40,138 @@ class CalibrationRows:
     notes: tuple[str, ...]
 
 
-def calibration_rows(
+def build_calibration_rows(
     measurements: Sequence[Measurement | JobRun],
     benches: Sequence[LinkBench],
     *,
-    doubtful_too: bool = False,
+    include_doubtful: bool = False,
 ) -> CalibrationRows:
-    """What can't be used, because nobody kept its model's profile or it was not plain training on
-    one machine, is left out, and a note says so; so is what is not credible, unless asked for.
+    """Build a row for each usable run, and a note for each reason why others are left out.
 
-    Runs are judged again: those of other stores and earlier versions may never have been. No code that a run
-    names is looked for: runs may come from anybody."""
+    A run is usable if its model's profile is known and it was plain training on one machine. Doubtful runs are left
+    out unless `include_doubtful` is set. All runs are checked again, as other gpuyard versions may have stored them.
+    No model code that a run names is ever imported, as runs may come from anyone.
+    """
     unusable: list[str] = []
     rows, used = [], []
-    others = Counter(filter(None, map(_not_plain, measurements)))
+    special = Counter(filter(None, map(_find_special_setup, measurements)))
     notes = [
         f"{count} run{'s are' if count > 1 else ' is'} left out: {reason}"
-        for reason, count in others.items()
+        for reason, count in special.items()
     ]
-    plain = [m for m in measurements if _not_plain(m) is None]
+    plain = [m for m in measurements if _find_special_setup(m) is None]
     doubts: list[str] = []
-    if not doubtful_too:
+    if not include_doubtful:
         doubts += [m.doubt for m in plain if m.doubt]
         plain = [m for m in plain if not m.doubt]
-        notes += _left_out("bench of links", [bench.doubt for bench in benches if bench.doubt])
+        notes += _note_doubtful("link bench", [bench.doubt for bench in benches if bench.doubt])
         benches = [bench for bench in benches if not bench.doubt]
     for measurement in plain:
         try:
             workload = Workload.model_validate(measurement.spec)
             profile = catalog_profile(workload) or measurement.profile
-        except (GpuyardError, ValidationError) as problem:
-            said = problem if isinstance(problem, GpuyardError) else "its spec can't be read"
-            unusable.append(f"Runs of {measurement.workload} are left out: {said}")
+        except (GpuyardError, ValidationError) as error:
+            reason = error if isinstance(error, GpuyardError) else "the spec is not valid"
+            unusable.append(f"Runs of {measurement.workload} are left out: {reason}")
             continue
         if profile is None:
             why = (
-                f"a job keeps no profile of {workload.model}; measure it with: gpuyard bench train"
+                f"a job stores no profile of {workload.model}; measure it with: gpuyard bench train"
                 if isinstance(measurement, JobRun)
-                else f"an older gpuyard kept no profile of {workload.model} with them; measure them "
+                else f"an older gpuyard stored no profile of {workload.model} with them; measure them "
                 "again with --fresh"
             )
             unusable.append(f"Runs of {measurement.workload} are left out: {why}")
             continue
-        if not doubtful_too and (doubt := doubt_about(measurement, workload)):
+        if not include_doubtful and (doubt := find_run_doubt(measurement, workload)):
             doubts.append(doubt)
             continue
-        row = _row(measurement, workload, profile)
+        row = _build_row(measurement, workload, profile)
         if row.step_seconds <= 0 or (row.busy_seconds is not None and row.busy_seconds <= 0):
-            notes.append(f"Run {measurement.id} is left out: it has no time for compute")
+            notes.append(f"Run {measurement.id} is left out: its compute time is not above 0")
             continue
         rows.append(row)
         used.append(measurement)
-    notes += [*dict.fromkeys(unusable), *_left_out("run", doubts)]
-    links = _links({row.hardware for row in rows}, benches)
+    notes += [*dict.fromkeys(unusable), *_note_doubtful("run", doubts)]
+    links = _find_link_rates({row.hardware for row in rows}, benches)
     return CalibrationRows(tuple(rows), tuple(used), links, tuple(benches), tuple(notes))
 
 
-def doubt_about(m: Measurement | JobRun, workload: Workload) -> str | None:
-    """Judged again: why a run is not credible; None: it is."""
-    return doubt_of(m, workload) if isinstance(m, JobRun) else Credibility(workload)(m, None)
+def find_run_doubt(m: Measurement | JobRun, workload: Workload) -> str | None:
+    """Check a run again: return why it is doubtful, or None if it is valid."""
+    return find_doubt(m, workload) if isinstance(m, JobRun) else ValidityCheck(workload)(m, None)
 
 
-def _not_plain(m: Measurement | JobRun) -> str | None:
-    """Constants are of one machine that computes and exchanges in the usual way."""
+def _find_special_setup(m: Measurement | JobRun) -> str | None:
+    """Return why a run was not plain training on one machine, or None if it was."""
     if isinstance(m, JobRun):
-        return _not_plain_job(m)
+        return _find_special_job_setup(m)
     if m.synthetic is not None:
-        return "computing was emulated, with a synthetic GPU"
-    if not m.remedy.plain:
+        return "compute was emulated with a synthetic GPU"
+    if not m.remedy.is_default:
         return "a remedy changed the exchange"
-    # one machine elsewhere will do where it has said which GPUs it has
-    elsewhere = m.device == "cuda" and len(m.place.nodes) == 1 and bool(m.place.gpus)
-    if m.place.kind != "here" and not elsewhere:
-        return "its workers were on several machines, and a calibration is of one"
+    # another machine is fine if it is one whose GPUs are recorded
+    one_remote_machine = m.device == "cuda" and len(m.place.nodes) == 1 and bool(m.place.gpus)
+    if m.place.kind != "here" and not one_remote_machine:
+        return _SEVERAL_MACHINES
     return None
 
 
-def _not_plain_job(run: JobRun) -> str | None:
+def _find_special_job_setup(run: JobRun) -> str | None:
     if run.nodes > 1:
-        return "its workers were on several machines, and a calibration is of one"
-    if not run.provenance.known:
-        return "the job did not say what it ran on"
+        return _SEVERAL_MACHINES
+    if not run.provenance.is_known:
+        return "the job did not report its hardware"
     if run.device == "cuda" and run.workers != run.gpus:
-        return "the job's processes were not one for each GPU"
+        return "the job did not run one process per GPU"
     if run.device == "cpu" and not run.provenance.threads_per_worker:
-        return "the job did not say how many cores each worker used"
+        return "the job did not report the number of cores per worker"
     return None
 
 
-def _left_out(what: str, reasons: Sequence[str]) -> list[str]:
+def _note_doubtful(noun: str, reasons: Sequence[str]) -> list[str]:
     if not reasons:
         return []
-    many = len(reasons)
-    noun = what if many == 1 else what.replace("run", "runs").replace("bench", "benches")
-    different = list(dict.fromkeys(reasons))
-    told = "; ".join(different[:_MOST_REASONS])
-    more = f"; and {len(different) - _MOST_REASONS} more" if len(different) > _MOST_REASONS else ""
+    count = len(reasons)
+    plural = noun if count == 1 else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    distinct = list(dict.fromkeys(reasons))
+    described = "; ".join(distinct[:_MAX_REASONS])
+    more = f"; and {len(distinct) - _MAX_REASONS} more" if len(distinct) > _MAX_REASONS else ""
     return [
-        f"{many} {noun} {'are' if many > 1 else 'is'} left out as not credible ({told}{more}); "
-        f"--doubtful uses {'them' if many > 1 else 'it'} anyway"
+        f"{count} {plural} {'are' if count > 1 else 'is'} left out as doubtful ({described}{more}); "
+        f"--doubtful uses {'them' if count > 1 else 'it'} anyway"
     ]
 
 
-def hardware_of(measurement: Measurement | JobRun) -> Hardware:
+def identify_hardware(measurement: Measurement | JobRun) -> Hardware:
     host = measurement.provenance
     if measurement.device == "cuda":
-        # what the nodes said they have; this machine may have none
-        there = measurement.place.gpus if isinstance(measurement, Measurement) else ()
-        names = there or host.gpus
-        return Hardware("cuda", _gpu_name(names), len(names))
+        # the GPUs of the nodes, if they are recorded; this machine may have none
+        node_gpus = measurement.place.gpus if isinstance(measurement, Measurement) else ()
+        names = node_gpus or host.gpus
+        return Hardware("cuda", _name_gpu(names), len(names))
     return Hardware("cpu", host.cpu_model, host.cores, host.threads_per_worker)
 
 
-def is_of(hardware: Hardware, bench: LinkBench) -> bool:
-    """Whether a bench of links was made on such a machine."""
+def matches_hardware(hardware: Hardware, bench: LinkBench) -> bool:
+    """Return whether a link bench ran on such a machine."""
+    host = bench.host
     if hardware.device == "cuda":
-        same = (hardware.processor, hardware.count)
-        return bool(bench.host.gpus) and same == (_gpu_name(bench.host.gpus), len(bench.host.gpus))
-    return (hardware.processor, hardware.count) == (bench.host.cpu_model, bench.host.cores)
+        if not host.gpus:
+            return False
+        return (hardware.processor, hardware.count) == (_name_gpu(host.gpus), len(host.gpus))
+    return (hardware.processor, hardware.count) == (host.cpu_model, host.cores)
 
 
-def _gpu_name(gpus: Sequence[str]) -> str:
+def _name_gpu(gpus: Sequence[str]) -> str:
     names = sorted(set(gpus))
-    known = catalog_gpu(names[0]) if len(names) == 1 else None
-    return known.id if known else ", ".join(names)
+    gpu = find_catalog_gpu(names[0]) if len(names) == 1 else None
+    return gpu.id if gpu else ", ".join(names)
 
 
-def _row(m: Measurement | JobRun, workload: Workload, profile: ModelProfile) -> TrainingRow:
+def _build_row(m: Measurement | JobRun, workload: Workload, profile: ModelProfile) -> TrainingRow:
     busy_seconds: float | None
-    if isinstance(m, JobRun):  # nobody stopped a job to time the parts of its steps
+    if isinstance(m, JobRun):  # the parts of a job's steps are not timed
         step_seconds = m.step_seconds
         busy_seconds = m.step_seconds if m.workers == 1 else None
         all_reduce_seconds = None
@@ -176,7 +180,7 @@ def _row(m: Measurement | JobRun, workload: Workload, profile: ModelProfile) -> 
         busy_seconds = m.step.compute_seconds + m.step.input_seconds
         all_reduce_seconds = m.all_reduce_seconds
     return TrainingRow(
-        hardware=hardware_of(m),
+        hardware=identify_hardware(m),
         workload=workload,
         profile=profile,
         strategy=m.strategy,
@@ -189,51 +193,53 @@ def _row(m: Measurement | JobRun, workload: Workload, profile: ModelProfile) -> 
     )
 
 
-def _links(hardware: set[Hardware], benches: Sequence[LinkBench]) -> dict[Hardware, LinkRates]:
-    """A ring crosses every link, so the slowest between two GPUs counts; gloo goes over loopback."""
-    found = {}
-    for kind in hardware:
-        wanted = "gpu-gpu" if kind.device == "cuda" else "loopback"
+def _find_link_rates(
+    hardware: set[Hardware], benches: Sequence[LinkBench]
+) -> dict[Hardware, LinkRates]:
+    """Find the slowest link of each machine, which limits a ring; gloo uses loopback."""
+    rates: dict[Hardware, LinkRates] = {}
+    for machine in hardware:
+        link_kind = "gpu-gpu" if machine.device == "cuda" else "loopback"
         slowest = []
         for bench in benches:
-            rates = [
+            bench_rates = [
                 link.measured.bytes_per_second
                 for link in bench.links
-                if link.measured.kind == wanted and link.measured.direction == "one-way"
+                if link.measured.kind == link_kind and link.measured.direction == "one-way"
             ]
-            if is_of(kind, bench) and rates:
-                slowest.append(min(rates))
+            if matches_hardware(machine, bench) and bench_rates:
+                slowest.append(min(bench_rates))
         if slowest:
-            many = f"{len(slowest)} bench{'es' if len(slowest) > 1 else ''} of links"
-            found[kind] = LinkRates(median(slowest), many)
-    return found
+            source = f"{len(slowest)} link bench{'es' if len(slowest) > 1 else ''}"
+            rates[machine] = LinkRates(median(slowest), source)
+    return rates
 
 
-def calibration_document(calibrated: Sequence[Calibrated], rows: CalibrationRows) -> Calibration:
-    """What is written: the constants, and which runs of which machines they stand on."""
+def build_calibration(calibrated: Sequence[Calibrated], rows: CalibrationRows) -> Calibration:
+    """Build the document to write: the constants, and the runs and machines behind them."""
     return Calibration(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         gpuyard=__version__,
-        hardware=tuple(_entry(one, rows) for one in calibrated),
+        hardware=tuple(_build_entry(fit, rows) for fit in calibrated),
     )
 
 
-def _entry(one: Calibrated, rows: CalibrationRows) -> HardwareCalibration:
-    used = [m for m in rows.measurements if hardware_of(m) == one.hardware]
+def _build_entry(fit: Calibrated, rows: CalibrationRows) -> HardwareCalibration:
+    used = [m for m in rows.measurements if identify_hardware(m) == fit.hardware]
     dates = sorted(m.created_at for m in used)
     return HardwareCalibration(
-        device=one.hardware.device,
-        processor=one.hardware.processor,
-        count=one.hardware.count,
-        cores_per_worker=one.hardware.cores_per_worker,
+        device=fit.hardware.device,
+        processor=fit.hardware.processor,
+        count=fit.hardware.count,
+        cores_per_worker=fit.hardware.cores_per_worker,
         hosts=tuple(dict.fromkeys(m.provenance.host for m in used)),
         runs=len(used),
-        link_benches=sum(is_of(one.hardware, bench) for bench in rows.benches),
+        link_benches=sum(matches_hardware(fit.hardware, bench) for bench in rows.benches),
         first_run=dates[0],
         last_run=dates[-1],
         torch=tuple(dict.fromkeys(m.provenance.torch for m in used)),
-        constants=one.constants,
-        lines=one.lines,
-        points=one.points,
-        errors=one.errors,
+        constants=fit.constants,
+        lines=fit.lines,
+        points=fit.points,
+        errors=fit.errors,
     )

@@ -1,4 +1,4 @@
-"""A kind of results: how its records are listed, shown and exported."""
+"""A kind of result: how its records are listed, shown, and exported."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,75 +6,78 @@ from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from gpuyard.measure.record import Cause, Record
-from gpuyard.printable import csv_text, printable_json
+from gpuyard.printable import format_csv, make_json_printable
 from gpuyard.table import Table
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
+Content = Sequence[Table | str]
+"""Tables and sentences, in reading order."""
 
-Shown = Sequence[Table | str]
-"""Tables and sentences, in the order in which they are read."""
 
+class HistoryPoint(NamedTuple):
+    """The metrics of a training run since the previous point."""
 
-class CourseMoment(NamedTuple):
-    """How a training went until then, since the moment before."""
-
-    step: int
-    """Of the whole run."""
+    step: int  # counted from the start of the run
     seconds: float
     values: Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class FlatRows(Generic[AnyRecord]):
-    """How a record is written as CSV: what its rows are about, and a column's value for each."""
+class CsvLayout(Generic[AnyRecord]):
+    """The CSV form of a record: the objects behind each of its rows, and a reader for each column."""
 
-    of: Callable[[AnyRecord], Iterable[tuple[Any, ...]]]
+    list_rows: Callable[[AnyRecord], Iterable[tuple[Any, ...]]]
     columns: Mapping[str, Callable[..., object]]
 
 
-def columns_of(names: str, *, at: str = "", about: int = 0) -> dict[str, Callable[..., object]]:
-    """Columns that are called as the attributes are, of which part of what a row is about."""
+def build_columns(
+    names: str, *, parent: str = "", position: int = 0
+) -> dict[str, Callable[..., object]]:
+    """Build columns that are named like the attributes they read.
 
-    def reader(name: str) -> Callable[..., object]:
-        read = attrgetter(f"{at}.{name}" if at else name)
-        return lambda *row: read(row[about])
+    `position` selects the object of a row, and `parent` an attribute of it that has the named attributes.
+    """
 
-    return {name: reader(name) for name in names.split()}
+    def build_reader(name: str) -> Callable[..., object]:
+        read = attrgetter(f"{parent}.{name}" if parent else name)
+        return lambda *row: read(row[position])
+
+    return {name: build_reader(name) for name in names.split()}
 
 
 @dataclass(frozen=True)
 class ResultKind(Generic[AnyRecord]):
-    """One kind of results: all that `gpuyard results` has to know about it."""
+    """Everything that `gpuyard results` needs to know about one kind of result."""
 
     name: str
     record: type[AnyRecord]
-    made_by: str
-    """The command that makes one."""
-    listing: Callable[[Sequence[AnyRecord]], Table]
-    show: Callable[[AnyRecord], Shown]
-    flat: FlatRows[AnyRecord] | None = None
-    course: Callable[[AnyRecord], Iterable[CourseMoment]] | None = None
-    """How it went, for what draws training runs."""
-    of_workloads: bool = False
+    command: str
+    """An example command that creates such a record."""
+    build_table: Callable[[Sequence[AnyRecord]], Table]
+    build_details: Callable[[AnyRecord], Content]
+    csv_layout: CsvLayout[AnyRecord] | None = None
+    list_history: Callable[[AnyRecord], Iterable[HistoryPoint]] | None = None
+    """Lists a run's metrics over time, for experiment trackers."""
+    has_workload: bool = False
 
     def to_csv(self, records: Iterable[AnyRecord]) -> str:
-        """A header and its rows; what is not there is empty."""
-        if self.flat is None:
-            raise ValueError(f"{self.name} has no flat rows")
+        """Format a header and the rows of all records; missing values are empty."""
+        if self.csv_layout is None:
+            raise ValueError(f"results of kind {self.name!r} cannot be written as CSV")
         rows = (
-            [read(*about) for read in self.flat.columns.values()]
+            [read(*row) for read in self.csv_layout.columns.values()]
             for record in records
-            for about in self.flat.of(record)
+            for row in self.csv_layout.list_rows(record)
         )
-        return csv_text(self.flat.columns, rows)
+        return format_csv(self.csv_layout.columns, rows)
 
 
 def to_json_lines(records: Iterable[Record]) -> str:
-    """One JSON object a line, which `read_results` reads back."""
-    return "".join(printable_json(record.model_dump_json()) + "\n" for record in records)
+    """Format one JSON object per line, which `read_results` can read."""
+    return "".join(make_json_printable(record.model_dump_json()) + "\n" for record in records)
 
 
-def cause_sentences(causes: Iterable[Cause]) -> Iterable[str]:
-    """Each with what to try."""
+def describe_causes(causes: Iterable[Cause]) -> Iterable[str]:
+    """Describe each cause, with what to try."""
     return (f"- {cause.why}; try: {cause.next_step}" for cause in causes)

@@ -1,7 +1,7 @@
-"""One measures at a time on a machine, whoever it is: two on the same cores would both be wrong.
+"""Allows one measurement at a time on a machine, across all users: two on the same cores would disturb each other.
 
-All users meet at one file, in a directory where anybody may make one and nobody may remove another's. It holds
-nothing, is never written to, and only its lock counts, which the kernel frees with the process, however that ends.
+All users lock the same file. It is in a directory where everyone can create files but only delete their own. The
+file stays empty; the kernel releases its lock when the process ends, for whatever reason.
 """
 
 import contextlib
@@ -13,20 +13,23 @@ from pathlib import Path
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError
-from gpuyard.files import make_parent
+from gpuyard.files import create_parent, expand_home
 
 DIRECTORY_VARIABLE = "GPUYARD_LOCK_DIRECTORY"
 NAME = "gpuyard-measuring.lock"
-_SHARED = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 - the same for all users: not TMPDIR
-_OPEN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_FOR_ALL = 0o644
+_SHARED_DIRECTORIES = (
+    Path("/run/lock"),
+    Path("/tmp"),  # noqa: S108 - the same for all users: not TMPDIR
+)
+_OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_FILE_MODE = 0o644
 
 
 @contextlib.contextmanager
-def only_one_measures() -> Iterator[None]:
-    """Held while measuring; raises where another holds it."""
+def hold_measurement_lock() -> Iterator[None]:
+    """Hold the lock during the block; raise GpuyardError if another process holds it."""
     path = lock_file()
-    descriptor = _take(path)
+    descriptor = _acquire(path)
     try:
         yield
     finally:
@@ -34,17 +37,17 @@ def only_one_measures() -> Iterator[None]:
 
 
 def lock_file() -> Path:
-    """The same for every user of this machine; their own only where the machine has no place for it."""
-    if named := os.environ.get(DIRECTORY_VARIABLE):
-        return make_parent(Path(named).expanduser() / NAME)
-    for directory in _SHARED:
-        if _is_for_all(directory):
+    """Return the lock file: the same for all users, or one per user if no directory is shared."""
+    if configured := os.environ.get(DIRECTORY_VARIABLE):
+        return create_parent(expand_home(configured) / NAME)
+    for directory in _SHARED_DIRECTORIES:
+        if _is_shared(directory):
             return directory / NAME
-    return make_parent(files.home() / NAME)
+    return create_parent(files.home() / NAME)
 
 
-def _is_for_all(directory: Path) -> bool:
-    """Looked at, not tried out: root may write where others may not, and must come to the same place."""
+def _is_shared(directory: Path) -> bool:
+    """Check the mode instead of trying to write: root can write anywhere, but must use the same file."""
     try:
         status = directory.stat()
     except OSError:
@@ -52,16 +55,16 @@ def _is_for_all(directory: Path) -> bool:
     return stat.S_IMODE(status.st_mode) & 0o1777 == 0o1777 and status.st_uid == 0
 
 
-def _take(path: Path) -> int:
+def _acquire(path: Path) -> int:
     while True:
         try:
             descriptor = _open(path)
         except OSError as error:
-            raise _unusable(path, error.strerror) from error
+            raise _describe_unusable(path, error.strerror) from error
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise _unusable(path, "it is not a plain file")
+                raise _describe_unusable(path, "not a regular file")
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(status, path.lstat()):
                 return descriptor
@@ -69,9 +72,9 @@ def _take(path: Path) -> int:
             os.close(descriptor)
             raise GpuyardError(
                 "another gpuyard is measuring on this machine, and both would be disturbed; "
-                "run it again when that one has finished"
+                "try again when it has finished"
             ) from None
-        except FileNotFoundError:  # who cleans up temporary files took it away just now
+        except FileNotFoundError:  # a cleaner of temporary files has just removed it
             pass
         except BaseException:
             os.close(descriptor)
@@ -80,21 +83,23 @@ def _take(path: Path) -> int:
 
 
 def _open(path: Path) -> int:
-    """Never with O_CREAT where it is there: a kernel that protects such directories refuses that to others."""
+    """Open an existing file without O_CREAT, which fs.protected_regular forbids for another user's file."""
     while True:
         try:
-            return os.open(path, _OPEN | os.O_RDWR)
+            return os.open(path, _OPEN_FLAGS | os.O_RDWR)
         except PermissionError:
-            return os.open(path, _OPEN | os.O_RDONLY)  # another user's: enough to lock it
+            return os.open(path, _OPEN_FLAGS | os.O_RDONLY)  # another user's; enough to lock it
         except FileNotFoundError:
             with contextlib.suppress(FileExistsError):
-                descriptor = os.open(path, _OPEN | os.O_RDWR | os.O_CREAT | os.O_EXCL, _FOR_ALL)
-                os.fchmod(descriptor, _FOR_ALL)  # whatever this user's umask
+                descriptor = os.open(
+                    path, _OPEN_FLAGS | os.O_RDWR | os.O_CREAT | os.O_EXCL, _FILE_MODE
+                )
+                os.fchmod(descriptor, _FILE_MODE)  # regardless of this user's umask
                 return descriptor
 
 
-def _unusable(path: Path, why: str | None) -> GpuyardError:
+def _describe_unusable(path: Path, why: str | None) -> GpuyardError:
     return GpuyardError(
-        f"{path}, at which those who measure on this machine wait for each other, can't be used "
-        f"({why}); remove it, or ask its owner to"
+        f"the lock file for measurements on this machine, {path}, cannot be used ({why}); "
+        "remove it, or ask its owner to"
     )

@@ -1,4 +1,4 @@
-"""The ranks of a bench: what each is told, what they say, and that none outlives its bench."""
+"""Starts the ranks of a bench, reads their events, and stops them with the bench."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -16,26 +16,26 @@ Event = TypeVar("Event")
 
 
 class WorkloadJob(RankJob):
-    """What a rank that trains is told besides."""
+    """The job of a rank that trains a workload."""
 
     workload: PackedWorkload
 
 
 class EventReader(Generic[Event]):
-    """Reads what ranks say: one JSON object a line, told apart by its `event`."""
+    """Parses the events of ranks: one JSON object per line, with its type in `event`."""
 
     def __init__(self, events: Any) -> None:
-        self._any: TypeAdapter[Any] = TypeAdapter(
+        self._adapter: TypeAdapter[Any] = TypeAdapter(
             Annotated[events | RankRefusal, Field(discriminator="event")]
         )
 
     def __call__(self, line: bytes) -> Event | RankRefusal:
-        read: Event | RankRefusal = self._any.validate_json(line)
-        return read
+        event: Event | RankRefusal = self._adapter.validate_json(line)
+        return event
 
 
 @contextlib.contextmanager
-def running_ranks(
+def launch_ranks(
     place: Place,
     cores_by_worker: Sequence[tuple[int, ...]],
     job: Callable[..., RankJob],
@@ -45,7 +45,10 @@ def running_ranks(
     launcher: Launcher = "direct",
     environment: Environment = lambda _rank: {},
 ) -> Iterator[Iterator[Event]]:
-    """What rank 0 says, as it comes; `job` is given what differs between the ranks and makes one's job."""
+    """Start the ranks and yield the events of rank 0; stop all ranks at the end.
+
+    `job` builds the job of one rank from the arguments that differ between ranks.
+    """
     with private_directory() as directory:
         jobs = [
             job(rank=rank, processes=len(cores_by_worker), directory=str(directory), cores=cores)

@@ -1,4 +1,4 @@
-"""What the records of all benches have in common: when, on what testbed, how to find it, whether to believe it."""
+"""The common part of all records: id, key, date, testbed, and whether the result is doubtful."""
 
 import hashlib
 import importlib.metadata
@@ -22,25 +22,25 @@ from pydantic import (
     WrapValidator,
 )
 
-from gpuyard import __version__
 from gpuyard.catalog.models import ModelProfile
 from gpuyard.cpu import cpu_model, os_name, usable_cores
 from gpuyard.run.probe import cuda_gpus
 from gpuyard.specs import Precision
+from gpuyard.version import __version__
 
 _HARDWARE = {"host", "cpu_model", "cores", "memory_bytes", "gpus"}
 
 
 class RecordPart(BaseModel):
-    """A piece of a record."""
+    """A part of a record."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")  # a newer gpuyard may add keys
 
 
 class Testbed(RecordPart):
-    """What has to be the same for two measurements to be comparable, and what may explain a difference."""
+    """The hardware and software of a measurement: two are comparable if these are equal."""
 
-    __test__ = False  # pytest takes classes of such a name for tests
+    __test__ = False  # pytest collects classes named Test…
 
     gpuyard: str
     torch: str
@@ -54,46 +54,46 @@ class Testbed(RecordPart):
     gpus: tuple[str, ...]
 
     def fingerprint(self) -> str:
-        """Changes with the hardware, not with a kernel update."""
+        """Hash the hardware; a kernel update does not change it."""
         hardware = self.model_dump(include=_HARDWARE)
         return hashlib.sha256(json.dumps(hardware, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class Record(RecordPart):
-    """One thing that was measured: when, how to find it again, and whether to believe it."""
+    """One stored result."""
 
     id: str
     key: str = Field(description="the same for the same measurement on the same machine")
     created_at: str = Field(description="UTC, ISO 8601")
     kind: str
     doubt: str | None = Field(
-        default=None, description="why it is not credible; None: nothing speaks against it"
+        default=None, description="why the result is doubtful; None: it is valid"
     )
 
     @property
     def workload_name(self) -> str:
-        """Of what was trained; empty where nothing was."""
+        """The name of the trained workload; empty if nothing was trained."""
         return str(getattr(self, "workload", ""))
 
     @property
     def is_new(self) -> bool:
-        """Worth keeping: something was measured for it."""
+        """True if anything was measured for it, so that it should be stored."""
         return True
 
     @property
-    def made(self) -> str:
-        """To the minute, for lists."""
+    def created_minute(self) -> str:
+        """The date and time to the minute, for tables."""
         return self.created_at[:16].replace("T", " ")
 
     def as_json(self) -> dict[str, Any]:
-        """For programs; an export holds no more than the record itself."""
+        """Return the document that `--json` prints; an export contains only the record's own fields."""
         return self.model_dump(mode="json")
 
 
 def _profile_or_none(value: Any, handler: ValidatorFunctionWrapHandler) -> ModelProfile | None:
     try:
         return cast("ModelProfile | None", handler(value))
-    except ValidationError:  # of another version of gpuyard: the run itself can still be read
+    except ValidationError:  # another gpuyard version wrote it; the run itself can still be read
         return None
 
 
@@ -103,17 +103,17 @@ def _without_computed(
     return None if profile is None else profile.model_dump(mode="json", round_trip=True)
 
 
-OwnProfile = Annotated[
+StoredProfile = Annotated[
     ModelProfile | None,
     WrapValidator(_profile_or_none),
     WrapSerializer(_without_computed),
-    Field(description="of a user's own model; the catalog has those of others"),
+    Field(description="profile of a model that is not in the catalog"),
 ]
-"""Kept with a run, so that nobody has to run the model's code to make use of it."""
+"""The profile stored with a run, so that using the run never executes the model's code."""
 
 
 class Cause(RecordPart):
-    """Why something may be slower than it should be, and what to do about it."""
+    """A possible reason why a result is slow, and what to do about it."""
 
     name: str
     why: str
@@ -121,25 +121,25 @@ class Cause(RecordPart):
 
 
 class BenchRecord(Record):
-    """One that was made on one testbed."""
+    """A record measured on one testbed."""
 
     host: Testbed
 
 
-def made_now(key: str) -> dict[str, str]:
-    """What a record of something that was just measured begins with."""
+def create_identity(key: str) -> dict[str, str]:
+    """Return the id, key, and date of a new record."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return {"id": uuid.uuid4().hex[:12], "key": key, "created_at": now}
 
 
-def key_of(asked: Mapping[str, Any]) -> str:
-    """The same for the same question."""
-    document = json.dumps(asked, sort_keys=True, default=str)
+def hash_key(parameters: Mapping[str, Any]) -> str:
+    """Hash the parameters of a measurement; equal parameters have equal keys."""
+    document = json.dumps(parameters, sort_keys=True, default=str)
     return hashlib.sha256(document.encode()).hexdigest()
 
 
-def this_testbed() -> Testbed:
-    """Look at this machine."""
+def discover_testbed() -> Testbed:
+    """Read this machine's hardware and software versions."""
     return Testbed(
         gpuyard=__version__,
         torch=torch_version(),
@@ -155,13 +155,13 @@ def this_testbed() -> Testbed:
 
 
 def torch_version() -> str:
-    """Without importing it, which takes seconds."""
+    """Return PyTorch's version without importing it, which takes seconds."""
     try:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         return "none"
 
 
-def in_precision(precision: Precision | None) -> str:
-    """What a title says after the workload's name."""
+def format_precision_suffix(precision: Precision | None) -> str:
+    """Format the precision for a title, after the workload's name."""
     return f" in {precision}" if precision else ""

@@ -1,4 +1,4 @@
-"""The kinds of results, by name: whoever adds a bench adds its kind here."""
+"""All kinds of results by name. To add a bench, add its kind here."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ RESULT_KINDS: dict[str, ResultKind[Any]] = {
 }
 
 
-def result_kind(name: str) -> ResultKind[Any]:
-    """The kind of this name; raises UnknownName."""
+def get_result_kind(name: str) -> ResultKind[Any]:
+    """Return the kind of this name; raise UnknownName if there is none."""
     if name not in RESULT_KINDS:
         raise UnknownName("kind of results", name, RESULT_KINDS)
     return RESULT_KINDS[name]

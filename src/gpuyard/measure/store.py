@@ -1,10 +1,6 @@
-"""Measurements in one SQLite file: each is one transaction, so a crash loses none that was added.
+"""Stores measurements in one SQLite file: each is added in its own transaction, so a crash loses none.
 
-A store is of version 1 as long as it holds training runs only, and of version 2 from its first bench of
-links or rejected run on: a gpuyard that knows training only then says that it is too old.
-
-A file is looked at before it is opened for anything: what another program wrote, or what is cut off, stays
-as it is, byte for byte.
+The file is checked before it is opened: a file that another program wrote, or a truncated one, is never changed.
 """
 
 import contextlib
@@ -21,16 +17,22 @@ from gpuyard.files import too_many_values
 from gpuyard.measure.kind import AnyRecord
 from gpuyard.measure.record import Record
 from gpuyard.measure.registry import RESULT_KINDS
-from gpuyard.measure.training.records import Measurement
-from gpuyard.printable import printable
-from gpuyard.sqlite_file import BUSY_SECONDS, address, schema_version, write_ahead
+from gpuyard.printable import make_printable
+from gpuyard.sqlite_file import (
+    BUSY_SECONDS,
+    StoreFormat,
+    enable_write_ahead_log,
+    schema_version,
+    sqlite_uri,
+    transaction,
+)
 
-SCHEMA_VERSION = 2
-_TRAINING_ONLY = 1
-_APPLICATION = 0x67707579  # "gpuy"; stores that were made before it was set have 0
 _HEADER_BYTES = 100
-_SCHEMA = """
-CREATE TABLE measurements (
+_FORMAT = StoreFormat(
+    application_id=0x67707579,  # "gpuy"
+    version=2,
+    tables=(
+        """CREATE TABLE measurements (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     key TEXT NOT NULL,
@@ -38,39 +40,40 @@ CREATE TABLE measurements (
     kind TEXT NOT NULL,
     workload TEXT NOT NULL,
     document TEXT NOT NULL
-) STRICT;
-CREATE INDEX measurements_by_key ON measurements (key);
-"""
+) STRICT""",
+        "CREATE INDEX measurements_by_key ON measurements (key)",
+    ),
+)
 _COLUMNS = ["number", "id", "key", "created_at", "kind", "workload", "document"]
 
 
 class NotStored(GpuyardError):
-    """What was measured and could not be kept; whoever catches this has the only copy."""
+    """A record that could not be stored; `record` is the only copy."""
 
     def __init__(self, why: str, record: Record) -> None:
-        super().__init__(f"{why}; what was measured is shown, and kept nowhere")
+        super().__init__(f"{why}; the result is printed, but not stored")
         self.record = record
 
 
 class ResultsStore:
-    """Any number of processes may read and add at once; the file appears with the first `add`."""
+    """The measurements in one file; processes can read and add at the same time.
+
+    The first `add` creates the file.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._named: set[str] = set()  # rows that can't be read and were said to be so
+        self._reported_ids: set[str] = set()  # unreadable rows that were already reported
 
     def add(self, record: Record) -> None:
-        """Keep it; when this returns, it survives a kill and a power cut. Raises NotStored."""
+        """Store a record so that it survives a kill and a power loss; raise NotStored if that fails."""
         try:
             self._add(record)
         except GpuyardError as error:
             raise NotStored(str(error), record) from error
 
     def _add(self, record: Record) -> None:
-        with self._connection(create=True) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            if not isinstance(record, Measurement):
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        with self._connection(create=True) as connection, transaction(connection):
             connection.execute(
                 "INSERT INTO measurements (id, key, created_at, kind, workload, document)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
@@ -83,40 +86,41 @@ class ResultsStore:
                     record.model_dump_json(),
                 ),
             )
-            connection.execute("COMMIT")
 
-    def records(self, of: type[AnyRecord], workload: str | None = None) -> list[AnyRecord]:
-        """All of one kind, or those of one workload, oldest first."""
-        where, values = "WHERE kind = ?", [_kind(of)]
+    def records(self, record_type: type[AnyRecord], workload: str | None = None) -> list[AnyRecord]:
+        """Read all records of one type, or only those of one workload, oldest first."""
+        where, values = "WHERE kind = ?", [_get_kind_name(record_type)]
         if workload is not None:
             where, values = f"{where} AND workload = ?", [*values, workload]
-        return [r for r in self._read(f"{where} ORDER BY number", *values) if isinstance(r, of)]
+        records = self._read(f"{where} ORDER BY number", *values)
+        return [record for record in records if isinstance(record, record_type)]
 
-    def latest(self, of: type[AnyRecord], key: str) -> AnyRecord | None:
-        """The last of one kind that was made with this key."""
+    def latest(self, record_type: type[AnyRecord], key: str) -> AnyRecord | None:
+        """Read the newest record of one type with this key."""
         where = "WHERE kind = ? AND key = ? ORDER BY number DESC LIMIT 1"
-        return next((r for r in self._read(where, _kind(of), key) if isinstance(r, of)), None)
+        records = self._read(where, _get_kind_name(record_type), key)
+        return next((record for record in records if isinstance(record, record_type)), None)
 
     def get(self, id_prefix: str) -> Record:
-        """The one record whose id starts so; raises UserMistake where none or several do."""
+        """Return the record whose id starts with this; raise UserMistake if none or several do."""
         # a newer gpuyard may have stored kinds that this one does not know
-        known = ", ".join("?" * len(RESULT_KINDS))
-        found = self._read(
-            f"WHERE kind IN ({known}) AND substr(id, 1, ?) = ? ORDER BY number LIMIT 5",
+        placeholders = ", ".join("?" * len(RESULT_KINDS))
+        matches = self._read(
+            f"WHERE kind IN ({placeholders}) AND substr(id, 1, ?) = ? ORDER BY number LIMIT 5",
             *RESULT_KINDS,
             str(len(id_prefix)),
             id_prefix,
         )
-        if len(found) == 1 and id_prefix:
-            return found[0]
-        if not found:
+        if len(matches) == 1 and id_prefix:
+            return matches[0]
+        if not matches:
             raise UserMistake(
                 f"no measurement in {self.path} has an id that starts with {id_prefix!r}; "
                 "list them with: gpuyard results list"
             )
         raise UserMistake(
             f"several measurements have an id that starts with {id_prefix!r}: "
-            f"{', '.join(record.id for record in found)}; write more of it"
+            f"{', '.join(record.id for record in matches)}; type more characters of the id"
         )
 
     def _read(self, where: str, *values: str) -> list[Record]:
@@ -124,49 +128,51 @@ class ResultsStore:
             return []
         with self._connection(create=False) as connection:
             if not schema_version(connection):
-                return []  # another process has just begun to make it
-            connection.text_factory = bytes  # damaged text is not to stop the rows after it
+                return []  # another process is just creating it
+            connection.text_factory = bytes  # damaged text in one row must not hide the next rows
             rows = connection.execute(
-                # the clause is one of the few above, never a user's text
+                # the clause is one of those above, never user input
                 f"SELECT id, kind, document FROM measurements {where}",  # noqa: S608
                 values,
             ).fetchall()
-        found = []
+        records = []
         for id_, kind, document in rows:
             try:
                 text = document.decode(errors="replace") if isinstance(document, bytes) else ""
-                if (why := too_many_values(text)) is not None:
-                    self._name(id_.decode(errors="replace"), why)
+                if (problem := too_many_values(text)) is not None:
+                    self._report_unreadable(id_.decode(errors="replace"), problem)
                     continue
-                found.append(RESULT_KINDS[kind.decode()].record.model_validate_json(document))
+                records.append(RESULT_KINDS[kind.decode()].record.model_validate_json(document))
             except ValidationError as invalid:
-                self._name(id_.decode(errors="replace"), invalid.errors()[0]["msg"])
-        return found
+                self._report_unreadable(id_.decode(errors="replace"), invalid.errors()[0]["msg"])
+        return records
 
-    def _name(self, damaged: str, why: str) -> None:
-        if damaged not in self._named:
-            self._named.add(damaged)
-            words = f"gpuyard: the measurement {damaged} in {self.path} can't be read and is left out: {why}"
-            sys.stderr.write(printable(words) + "\n")
+    def _report_unreadable(self, id_: str, why: str) -> None:
+        if id_ not in self._reported_ids:
+            self._reported_ids.add(id_)
+            message = (
+                f"gpuyard: skipped the measurement {id_} in {self.path}: it cannot be read: {why}"
+            )
+            sys.stderr.write(make_printable(message) + "\n")
 
     @contextlib.contextmanager
     def _connection(self, *, create: bool) -> Iterator[sqlite3.Connection]:
         try:
             if create:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._look()
+            self._check_file()
             with contextlib.closing(self._open(create=create)) as connection:
                 self._prepare(connection, create=create)
                 yield connection
         except sqlite3.OperationalError as error:
             raise GpuyardError(
                 f"the results store {self.path} cannot be used: {error}; "
-                "is the disk full, or the directory not yours to write?"
+                "check that the disk is not full and that you may write to the directory"
             ) from error
         except sqlite3.DatabaseError as error:
             raise GpuyardError(
-                f"{self.path} is not a results store that can be read ({error}); it was left as it "
-                "is: put a copy back, or move it away to start a new one"
+                f"{self.path} is not a readable results store ({error}) and was not changed; "
+                "restore a copy, or move it away to start a new one"
             ) from error
         except OSError as error:
             raise GpuyardError(
@@ -176,8 +182,8 @@ class ResultsStore:
     def _open(self, *, create: bool) -> sqlite3.Connection:
         if create:
             return sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
-        # a file that can't change needs no lock, and on a read-only mount there can be none; one that can
-        # change is opened so that the last reader takes the lock's files away again
+        # a file that cannot change needs no lock, and a read-only mount allows none; a writable file is
+        # opened for writing, so that the last reader removes the log files again
         writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
         mode = "mode=rw" if writable else "mode=ro"
         if not writable and not self._has_log():
@@ -187,16 +193,16 @@ class ResultsStore:
         return connection
 
     def _connect(self, mode: str) -> sqlite3.Connection:
-        place = address(self.path, mode)
-        return sqlite3.connect(place, timeout=BUSY_SECONDS, isolation_level=None, uri=True)
+        uri = sqlite_uri(self.path, mode)
+        return sqlite3.connect(uri, timeout=BUSY_SECONDS, isolation_level=None, uri=True)
 
     def _has_log(self) -> bool:
-        """What is not in the file yet is in a log beside it."""
+        """Return whether a write-ahead log has changes that are not in the file yet."""
         log = self.path.with_name(f"{self.path.name}-wal")
         return log.exists() and log.stat().st_size > 0
 
-    def _look(self) -> None:
-        """Raise where the file is not ours, or not whole, before SQLite changes anything about it."""
+    def _check_file(self) -> None:
+        """Raise if the file is another program's or truncated, before SQLite can change it."""
         had_log = self._has_log()
         try:
             with self.path.open("rb") as file:
@@ -210,48 +216,38 @@ class ResultsStore:
             return
         page_bytes = int.from_bytes(header[16:18], "big")
         page_bytes = 65536 if page_bytes == 1 else page_bytes
-        counted = (
-            header[24:28] == header[92:96]
-        )  # else an old SQLite wrote, which does not count pages
-        whole_bytes = page_bytes * int.from_bytes(header[28:32], "big")
-        # while there is a log, the file may be about to grow
-        if counted and size_bytes < whole_bytes and not (had_log or self._has_log()):
+        # versions of SQLite that do not maintain the page count leave these two counters different
+        # (sqlite.org/fileformat.html, section 1.3.7)
+        has_page_count = header[24:28] == header[92:96]
+        complete_bytes = page_bytes * int.from_bytes(header[28:32], "big")
+        has_log = had_log or self._has_log()
+        # a file with a log may be about to grow
+        if has_page_count and size_bytes < complete_bytes and not has_log:
             raise GpuyardError(
-                f"{self.path} is cut off: {size_bytes:,} of {whole_bytes:,} bytes are there; it was left "
-                "as it is: put a copy back, or move it away to start a new one"
+                f"{self.path} is truncated ({size_bytes:,} of {complete_bytes:,} bytes) and was not "
+                "changed; restore a copy, or move it away to start a new one"
             )
-        # without its log, a file that is being written is not whole; reading with it changes neither
-        logged = had_log or self._has_log()
+        # a file that is being written is only complete with its log; reading both changes neither
         with contextlib.closing(
-            self._connect("mode=ro" if logged else "mode=ro&immutable=1")
+            self._connect("mode=ro" if has_log else "mode=ro&immutable=1")
         ) as connection:
-            application = connection.execute("PRAGMA application_id").fetchone()[0]
+            application_id = connection.execute("PRAGMA application_id").fetchone()[0]
             tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
             columns = [row[1] for row in connection.execute("PRAGMA table_info(measurements)")]
-        if application not in (0, _APPLICATION) or (tables and columns != _COLUMNS):
+        if not tables and application_id == 0:
+            return  # another process is just creating it
+        if application_id != _FORMAT.application_id or (tables and columns != _COLUMNS):
             raise GpuyardError(
-                f"{self.path} is another program's database, not a results store; it was left as it is"
+                f"{self.path} is another program's database, not a results store; it was not changed"
             )
 
     def _prepare(self, connection: sqlite3.Connection, *, create: bool) -> None:
-        version = schema_version(connection)
-        if version == 0 and create:
-            write_ahead(connection)
-            connection.execute("BEGIN IMMEDIATE")
-            version = schema_version(connection)  # another process may have been first
-            if version == 0:
-                for statement in _SCHEMA.split(";"):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-                connection.execute(f"PRAGMA user_version = {_TRAINING_ONLY}")
-            connection.execute("COMMIT")
-        if version > SCHEMA_VERSION:
-            raise GpuyardError(
-                f"{self.path} was written by a newer gpuyard (store version {version}, this one "
-                f"knows {SCHEMA_VERSION}); upgrade gpuyard to use it, nothing was changed"
-            )
+        if create and schema_version(connection) == 0:
+            enable_write_ahead_log(connection)
+            _FORMAT.create(connection)
+        _FORMAT.check_version(connection, self.path)
         connection.execute("PRAGMA synchronous = FULL")
 
 
-def _kind(of: type[Record]) -> str:
-    return str(of.model_fields["kind"].default)
+def _get_kind_name(record_type: type[Record]) -> str:
+    return str(record_type.model_fields["kind"].default)

@@ -1,15 +1,23 @@
-"""Search what could be bought or rented, rank it for a goal, and say why. Pure: spec in, value out."""
+"""Search machines to buy or rent, rank them for a goal, and explain the choice. Pure: spec in, value out."""
 
-from gpuyard.planner.result import Alternative, Binding, Choice, Goal, LeftOut, PlanResult, Siting
+from gpuyard.planner.result import (
+    Alternative,
+    BindingConstraint,
+    Choice,
+    Exclusion,
+    Goal,
+    LocationCost,
+    PlanResult,
+)
 from gpuyard.planner.search import make_plan
 
 __all__ = [
     "Alternative",
-    "Binding",
+    "BindingConstraint",
     "Choice",
+    "Exclusion",
     "Goal",
-    "LeftOut",
+    "LocationCost",
     "PlanResult",
-    "Siting",
     "make_plan",
 ]

@@ -1,5 +1,7 @@
-"""The table of candidates: every offer with every configuration of its shape, as predicted or, where somebody has
-measured several of its GPUs, as these figures have it."""
+"""The table of candidates: every offer with every configuration of its shape.
+
+Throughput is predicted, and corrected by measurements if there are any for several GPUs of that kind.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,60 +12,68 @@ import numpy.typing as npt
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
-from gpuyard.planner.costs import Costs, Premises, PriceRows, cost_of
+from gpuyard.planner.costs import Costs, Premises, PriceRows, SiteLimit, price_candidates
 from gpuyard.planner.offers import CloudData, Offer, OfferColumns, PlannedRuns
-from gpuyard.planner.result import NoRate
+from gpuyard.planner.result import MissingRate
 from gpuyard.planner.servers import FAST_NETWORK, SLOW_NETWORK
 from gpuyard.planner.throughput import (
     EXCHANGES,
+    ComputeLineTable,
     Grid,
-    Lines,
     MachineShape,
     Throughputs,
-    configurations,
+    count_configurations,
+    find_compute_lines,
+    find_missing_rates,
     predict_shapes,
-    unrated,
-    usable_lines,
-    widened,
+    widen_intervals,
 )
-from gpuyard.predict import STRATEGIES, Calibration, Placement, PlatformScenario, platform_of
+from gpuyard.predict import STRATEGIES, Calibration, Placement, PlatformScenario, create_platform
 from gpuyard.predict import predict as predict_placements
-from gpuyard.predict.compute import at_precision
-from gpuyard.predict.interval import Reach
-from gpuyard.predict.stacks.measured import measured_points, rates, updated
-from gpuyard.predict.stacks.next_run import NextRun, next_run
-from gpuyard.predict.stacks.posterior import Posterior
+from gpuyard.predict.compute import change_workload_precision
+from gpuyard.predict.explain.next_run import NextRun, find_next_run
+from gpuyard.predict.interval import PredictionInterval
+from gpuyard.predict.software_stacks.evidence import (
+    find_measured_points,
+    posterior_rates,
+    update_prediction,
+)
+from gpuyard.predict.software_stacks.posterior import Posterior
 from gpuyard.predict.table import Floats, Integers
 from gpuyard.specs import Cluster, MachineSpec, Precision, Workload
 from gpuyard.specs.plan import Acquisition, Plan, RemedyName
 
-Truths = npt.NDArray[np.bool_]
-_MOST = 2_000_000
+Booleans = npt.NDArray[np.bool_]
+_MAX_CANDIDATES = 2_000_000
 _BATCH_FACTORS = (0.5, 1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
-class Trained:
-    """All that a prediction of a shape is made from but the shape."""
+class TrainingSetup:
+    """Everything except the shape that a prediction needs."""
 
     workload: Workload
     profile: ModelProfile
-    lines: Lines
+    lines: ComputeLineTable
     grid: Grid
     calibration: Calibration | None = None
 
-    def on(self, shape: MachineShape, precision: Precision, remedy: RemedyName) -> PlatformScenario:
-        """As a plan predicts it: nobody knows its storage and its cores. A figure of several machines says nothing
-        about a network unless it names the one that it was measured on."""
+    def create_scenario(
+        self, shape: MachineShape, precision: Precision, remedy: RemedyName
+    ) -> PlatformScenario:
+        """Create the scenario of one shape, without storage and CPU cores, which a plan does not know.
+
+        Figures of several machines count only if they name the network they were measured on.
+        """
         machine = MachineSpec(gpu=shape.gpu.id, gpus=shape.gpus, topology=shape.topology)
         nodes = 1 if shape.network is None else max(2, *self.grid.nodes)
         cluster = Cluster(name=shape.gpu.id, nodes=nodes, machine=machine, network=shape.network)
-        trained = at_precision(self.workload, self.profile, precision)
-        figures = tuple(known for known in trained.measured if known.nodes == 1 or known.network)
+        workload = change_workload_precision(self.workload, self.profile, precision)
+        figures = tuple(f for f in workload.measured if f.nodes == 1 or f.network)
         return PlatformScenario(
-            workload=trained.model_copy(update={"dataset": None, "measured": figures}),
+            workload=workload.model_copy(update={"dataset": None, "measured": figures}),
             profile=self.profile,
-            platform=platform_of(cluster),
+            platform=create_platform(cluster),
             line=self.lines[shape.gpu.id][precision],
             strategy=STRATEGIES[self.grid.strategy],
             exchange=EXCHANGES[remedy],
@@ -72,26 +82,27 @@ class Trained:
         )
 
     def predict(self, shapes: Sequence[MachineShape]) -> Throughputs:
-        """All shapes at once, then again those of which figures of several GPUs are known, by these."""
+        """Predict all shapes at once, then update those that have figures for several GPUs."""
         predicted = predict_shapes(self.workload, self.profile, shapes, self.lines, self.grid)
         columns = {
             name: getattr(predicted, name).copy()
             for name in ("samples_per_second", "low", "high", "scaling_efficiency")
         }
-        for shape, precision, remedy, rows in self._alike(predicted, shapes):
-            found = self._by_figures(predicted, shape, self.on(shape, precision, remedy), rows)
-            for name, values in zip(columns, found, strict=False):  # none where nothing is known
+        for shape, precision, remedy, rows in self._group_rows(predicted, shapes):
+            scenario = self.create_scenario(shape, precision, remedy)
+            updated = self._apply_figures(predicted, shape, scenario, rows)
+            for name, values in zip(columns, updated, strict=False):  # empty without figures
                 columns[name][rows] = values
         rate = columns["samples_per_second"]
         return replace(predicted, **columns, on_slow_network=rate, on_fast_network=rate)
 
-    def _alike(
+    def _group_rows(
         self, predicted: Throughputs, shapes: Sequence[MachineShape]
     ) -> Iterator[tuple[MachineShape, Precision, RemedyName, Integers]]:
-        """Rows of one shape, precision and remedy, where anybody has measured several of its GPUs."""
+        """Group the rows of GPUs with figures for several of them by shape, precision, and remedy."""
         starts = np.searchsorted(predicted.shape, np.arange(len(shapes) + 1))
         for number, shape in enumerate(shapes):
-            if shape.gpu.id not in self._measured:
+            if shape.gpu.id not in self._measured_gpus:
                 continue
             rows = np.arange(starts[number], starts[number + 1])
             for rank, precision in enumerate(self.lines[shape.gpu.id]):
@@ -101,17 +112,17 @@ class Trained:
                         yield shape, precision, remedy, rows[same]
 
     @cached_property
-    def _measured(self) -> set[str]:
+    def _measured_gpus(self) -> set[str]:
         hardware = self.calibration.hardware if self.calibration else ()
-        given = {known.gpu for known in self.workload.measured if known.gpus > 1}
-        return given | {entry.processor for entry in hardware if entry.points}
+        in_workload = {figure.gpu for figure in self.workload.measured if figure.gpus > 1}
+        return in_workload | {entry.processor for entry in hardware if entry.points}
 
     @staticmethod
-    def _by_figures(
+    def _apply_figures(
         predicted: Throughputs, shape: MachineShape, scenario: PlatformScenario, rows: Integers
     ) -> tuple[Floats, ...]:
-        """Rates, both ends and efficiencies; nothing where no figure is about such machines."""
-        if not measured_points(scenario):
+        """Return rates, both interval ends, and efficiencies; nothing if no figure applies to such machines."""
+        if not find_measured_points(scenario):
             return ()
         spots = [
             (Placement(int(nodes) * shape.gpus, int(nodes), shape.gpus), int(batch))
@@ -120,19 +131,24 @@ class Trained:
             )
         ]
         rate, gpus = predicted.samples_per_second[rows], predicted.gpus[rows]
-        reach = Reach(np.log(rate / predicted.low[rows]), np.log(predicted.high[rows] / rate))
+        interval = PredictionInterval(
+            np.log(rate / predicted.low[rows]), np.log(predicted.high[rows] / rate)
+        )
         seconds = gpus * predicted.batch_per_gpu[rows] / rate
-        known = updated(scenario, spots, Posterior(np.log(seconds), reach))
-        if known is None:
+        updated = update_prediction(scenario, spots, Posterior(np.log(seconds), interval))
+        if updated is None:
             return ()
-        found, alone = known
-        rate = rates(found, spots)
-        return rate, *found.reach.ends(rate), rate / (gpus * alone)
+        posterior, single_gpu_rate = updated
+        rate = posterior_rates(posterior, spots)
+        return rate, *posterior.interval.bounds(rate), rate / (gpus * single_gpu_rate)
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """One entry a candidate: which offer, which prediction, and what it comes to."""
+    """All candidates: arrays with one entry per candidate for its offer, its prediction, and its costs.
+
+    The limits that depend on an offer are computed once per offer and cached.
+    """
 
     plan: Plan
     runs: PlannedRuns
@@ -140,81 +156,87 @@ class Candidates:
     data: CloudData
     grid: Grid
     samples_per_run: float
-    trained: Trained
+    training: TrainingSetup
     offers: tuple[Offer, ...]
     columns: OfferColumns
-    lines: Lines
+    lines: ComputeLineTable
     throughputs: Throughputs
-    no_rate: tuple[NoRate, ...]
+    missing_rates: tuple[MissingRate, ...]
     precision_given: bool  # by the plan or the workload
-    offer: Integers
-    row: Integers  # of the throughputs
+    offer: Integers  # index into `offers`, ascending
+    row: Integers  # index into `throughputs`
     costs: Costs
 
     def __len__(self) -> int:
         return len(self.offer)
 
     def precision(self, number: int) -> Precision:
-        """What one of them trains in."""
-        there = self.lines[self.offers[self.offer[number]].server.gpu.id]
-        return tuple(there)[int(self.throughputs.precision[self.row[number]])]
+        """Return the precision in which a candidate trains."""
+        lines = self.lines[self.offers[self.offer[number]].server.gpu.id]
+        return tuple(lines)[int(self.throughputs.precision[self.row[number]])]
 
-    def next_run(self, number: int) -> NextRun | None:
-        """The single run, smaller than one of them, that would narrow its prediction most."""
+    def suggest_next_run(self, number: int) -> NextRun | None:
+        """Suggest the smaller run that would narrow a candidate's prediction most."""
         predicted, row, offer = self.throughputs, self.row[number], self.offers[self.offer[number]]
         remedy = self.grid.remedies[predicted.remedy[row]]
-        scenario = self.trained.on(offer.shape, self.precision(number), remedy)
+        scenario = self.training.create_scenario(offer.shape, self.precision(number), remedy)
         placements = scenario.platform.placements([int(predicted.gpus[row])])
-        made = predict_placements(scenario, placements, [int(predicted.batch_per_gpu[row])])
-        return next_run(scenario, made.predictions[0])
+        result = predict_placements(scenario, placements, [int(predicted.batch_per_gpu[row])])
+        return find_next_run(scenario, result.predictions[0])
 
     @property
     def precisions(self) -> tuple[Precision, ...]:
-        """All that are tried on some GPU."""
-        return tuple(dict.fromkeys(p for there in self.lines.values() for p in there))
+        """All precisions that are tried on some GPU."""
+        return tuple(dict.fromkeys(p for lines in self.lines.values() for p in lines))
 
-    def acquired_by(self, *acquisitions: Acquisition) -> Truths:
-        """Which of them are acquired in one of these ways."""
-        asked = self.plan.search.ways
-        codes = [asked.index(one) for one in acquisitions if one in asked]
+    def acquired_by(self, *acquisitions: Acquisition) -> Booleans:
+        """Return which candidates are acquired in one of these ways."""
+        ways = self.plan.search.ways
+        codes = [ways.index(acquisition) for acquisition in acquisitions if acquisition in ways]
         return np.isin(self.columns.acquisition, codes)[self.offer]
 
-    @property
-    def network_known(self) -> Truths:
-        """Which of them are one machine, or joined as somebody says."""
-        found: Truths = np.array([not o.network_assumed for o in self.offers], dtype=bool)
-        return found[self.offer]
+    @cached_property
+    def network_known(self) -> Booleans:
+        """The mask of the candidates that are one machine or have a known network."""
+        by_offer: Booleans = np.array([not o.network_assumed for o in self.offers], dtype=bool)
+        return by_offer[self.offer]
 
-    @property
+    @cached_property
     def kept_machines(self) -> Floats:
-        """How many of those that are kept there are; of others there are enough."""
-        most = [o.server.owned if o.acquisition == "keep" else np.inf for o in self.offers]
-        found: Floats = np.array(most, dtype=float)[self.offer]
-        return found
+        """The number of machines you have, for kept ones; infinite for all others."""
+        counts = [o.server.owned if o.acquisition == "keep" else np.inf for o in self.offers]
+        machines: Floats = np.array(counts, dtype=float)[self.offer]
+        return machines
 
-    @property
+    @cached_property
+    def site_limits(self) -> tuple[SiteLimit | None, ...]:
+        """The site's limit on the number of machines, for each offer."""
+        if not self.premises.limits:
+            return (None,) * len(self.offers)
+        return tuple(self.premises.find_limit(o.housing_key, o.acquisition) for o in self.offers)
+
+    @cached_property
     def housed_machines(self) -> Floats:
-        """How many of the same machines the site can house."""
-        limits = [self.premises.limit(o.housed, o.acquisition) for o in self.offers]
-        most = [np.inf if limit is None else limit.machines for limit in limits]
-        found: Floats = np.array(most, dtype=float)[self.offer]
-        return found
+        """The number of machines that the site can house, for each candidate."""
+        counts = [np.inf if limit is None else limit.machines for limit in self.site_limits]
+        machines: Floats = np.array(counts, dtype=float)[self.offer]
+        return machines
 
-    @property
-    def most_machines(self) -> Floats:
+    @cached_property
+    def max_machines(self) -> Floats:
         return np.minimum(self.kept_machines, self.housed_machines)
 
-    def rows(self, chosen: Integers, run_hours: Floats) -> PriceRows:
-        """What the price of some of them is made of, if a run took so long."""
+    def price_rows(self, chosen: Integers, run_hours: Floats) -> PriceRows:
+        """Return the prices of some candidates, for runs of the given hours."""
         nodes = self.throughputs.nodes[self.row[chosen]].astype(float)
-        return PriceRows.of(self.columns, self.offer[chosen], nodes, run_hours)
+        return PriceRows.from_columns(self.columns, self.offer[chosen], nodes, run_hours)
 
     def run_hours(self, samples_per_second: Floats) -> Floats:
         return self.samples_per_run / samples_per_second / 3600
 
-    def priced(self, chosen: Integers, samples_per_second: Floats) -> Costs:
-        """What some of them cost if they were so fast."""
-        return cost_of(
+    def price(self, chosen: Integers, samples_per_second: Floats) -> Costs:
+        """Price some candidates at the given speeds."""
+        return price_candidates(
             self.plan,
             self.runs,
             self.premises,
@@ -224,18 +246,18 @@ class Candidates:
             run_hours=self.run_hours(samples_per_second),
         )
 
-    def for_runs(self, runs: PlannedRuns) -> "Candidates":
-        """The same, priced for other runs."""
-        columns = OfferColumns.of(
+    def reprice_for_runs(self, runs: PlannedRuns) -> "Candidates":
+        """Return the same candidates, priced for other runs."""
+        columns = OfferColumns.from_offers(
             self.offers, self.plan.search.ways, self.data, runs, self.grid.nodes
         )
         changed = replace(self, runs=runs, columns=columns)
         at = np.arange(len(self))
         speeds = self.throughputs.samples_per_second[self.row]
-        return replace(changed, costs=changed.priced(at, speeds))
+        return replace(changed, costs=changed.price(at, speeds))
 
 
-def candidates_of(
+def create_candidates(
     plan: Plan,
     workload: Workload,
     profile: ModelProfile,
@@ -250,35 +272,35 @@ def candidates_of(
     """Predict each shape once, and price each offer on it."""
     every_gpu = list({o.server.gpu.id: o.server.gpu for o in offers}.values())
     precisions = plan.search.precision or ()
-    lines = usable_lines(workload, profile, every_gpu, calibration, precisions)
-    no_rate = tuple(
-        NoRate(gpu, precision, tuple(dict.fromkeys(o.server.id for o in offers if o.server.gpu.id == gpu)))
-        for gpu, precision in unrated(lines, workload, profile, every_gpu, precisions)
+    lines = find_compute_lines(workload, profile, every_gpu, calibration, precisions)
+    missing_rates = tuple(
+        MissingRate(gpu, precision, tuple(dict.fromkeys(o.server.id for o in offers if o.server.gpu.id == gpu)))
+        for gpu, precision in find_missing_rates(lines, workload, profile, every_gpu, precisions)
     )  # fmt: skip
     usable = [offer for offer in offers if offer.server.gpu.id in lines]
     grid = Grid(
         tuple(sorted(set(plan.search.nodes))),
-        plan.search.batch or _batches(workload.batch_per_gpu),
+        plan.search.batch or _choose_batches(workload.batch_per_gpu),
         tuple(dict.fromkeys(plan.search.remedies)),
     )
     positions: dict[object, int] = {}
     shapes: list[MachineShape] = []
     shape_of = np.empty(len(usable), dtype=np.int64)
-    for number, one in enumerate(usable):
-        key = one.shape_key
+    for number, candidate in enumerate(usable):
+        key = candidate.shape_key
         if key not in positions:
             positions[key] = len(shapes)
-            shapes.append(one.shape)
+            shapes.append(candidate.shape)
         shape_of[number] = positions[key]
     _check_count(grid, lines, shapes, shape_of)
 
-    trained = Trained(workload, profile, lines, grid, calibration)
-    predicted = widened(
-        trained.predict(shapes), shapes, trained.predict, (SLOW_NETWORK, FAST_NETWORK)
+    training = TrainingSetup(workload, profile, lines, grid, calibration)
+    predicted = widen_intervals(
+        training.predict(shapes), shapes, training.predict, (SLOW_NETWORK, FAST_NETWORK)
     )
-    offer, row = _join(shape_of, predicted, len(shapes))
-    columns = OfferColumns.of(usable, plan.search.ways, data, runs, grid.nodes)
-    costs = cost_of(
+    offer, row = _join_rows(shape_of, predicted, len(shapes))
+    columns = OfferColumns.from_offers(usable, plan.search.ways, data, runs, grid.nodes)
+    costs = price_candidates(
         plan,
         runs,
         premises,
@@ -288,37 +310,41 @@ def candidates_of(
         run_hours=samples_per_run / predicted.samples_per_second[row] / 3600,
     )
     return Candidates(
-        plan, runs, premises, data, grid, samples_per_run, trained, tuple(usable),
-        columns, lines, predicted, no_rate,
+        plan, runs, premises, data, grid, samples_per_run, training, tuple(usable),
+        columns, lines, predicted, missing_rates,
         bool(precisions or workload.precision), offer, row, costs,
     )  # fmt: skip
 
 
 def _check_count(
-    grid: Grid, lines: Lines, shapes: Sequence[MachineShape], shape_of: Integers
+    grid: Grid, lines: ComputeLineTable, shapes: Sequence[MachineShape], shape_of: Integers
 ) -> None:
-    """Each takes some 200 bytes: say now that a search is too large, not when the memory is full."""
-    each = np.array([configurations(shape, lines, grid) for shape in shapes], dtype=np.int64)
-    count = int(each[shape_of].sum())
-    if count > _MOST:
-        tried = max(map(len, lines.values()))
+    """Refuse a search that would not fit in memory; a candidate takes about 200 bytes."""
+    per_shape = np.array(
+        [count_configurations(shape, lines, grid) for shape in shapes], dtype=np.int64
+    )
+    count = int(per_shape[shape_of].sum())
+    if count > _MAX_CANDIDATES:
+        precisions = max(map(len, lines.values()))
         raise UserMistake(
-            f"the search has {count:,} candidates, {_MOST:,} is the most: {len(shape_of):,} offers, "
-            f"{len(grid.nodes):,} numbers of nodes, {len(grid.batches):,} batches and {len(grid.remedies)} remedies"
-            f"{f' in {tried} precisions' if tried > 1 else ''}; "
+            f"the search has {count:,} candidates, the maximum is {_MAX_CANDIDATES:,}: {len(shape_of):,} offers, "
+            f"{len(grid.nodes):,} node counts, {len(grid.batches):,} batches, and {len(grid.remedies)} remedies"
+            f"{f' in {precisions} precisions' if precisions > 1 else ''}; "
             "shorten 'search.nodes' or 'search.batch', or name 'search.gpus' or 'search.offers'"
         )
 
 
-def _batches(usual: int) -> tuple[int, ...]:
+def _choose_batches(usual: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(max(1, round(usual * factor)) for factor in _BATCH_FACTORS))
 
 
-def _join(shape_of: Integers, predicted: Throughputs, shapes: int) -> tuple[Integers, Integers]:
-    """Every offer with all rows of its shape; rows of one shape stand together."""
+def _join_rows(
+    shape_of: Integers, predicted: Throughputs, shapes: int
+) -> tuple[Integers, Integers]:
+    """Combine every offer with all rows of its shape, which are contiguous; return both indices."""
     counts = np.bincount(predicted.shape, minlength=shapes)
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if shapes else np.zeros(0, dtype=int)
-    each = counts[shape_of]
-    offer = np.repeat(np.arange(len(shape_of)), each)
-    within = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
+    rows_each = counts[shape_of]
+    offer = np.repeat(np.arange(len(shape_of)), rows_each)
+    within = np.arange(rows_each.sum()) - np.repeat(np.cumsum(rows_each) - rows_each, rows_each)
     return offer.astype(np.int64), (starts[shape_of][offer] + within).astype(np.int64)

@@ -1,5 +1,7 @@
-"""What each candidate costs over the horizon and for one finished run, by the formulas of economics; and where
-bought machines would go: what a room of one's own and a colocation charge, and how much they support."""
+"""The cost of each candidate over the horizon and per finished run, by the formulas of `gpuyard.economics`.
+
+`Premises` describes the two places for bought machines, an own room and a colocation: their prices and their limits.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuyard import units
-from gpuyard.catalog.electricity import Tariff, tariff_of
+from gpuyard.catalog.electricity import Tariff, select_tariff
 from gpuyard.economics.billing import (
     HOURS_PER_MONTH,
     HOURS_PER_YEAR,
@@ -20,8 +22,13 @@ from gpuyard.economics.billing import (
 )
 from gpuyard.economics.ownership import Owned, owned_usd
 from gpuyard.errors import UserMistake
-from gpuyard.facility.housing import BUILD_YEARS, HousingTerms, housing_terms, machine_watts_limits
-from gpuyard.facility.site_rules import rules_for
+from gpuyard.facility.housing import (
+    BUILD_YEARS,
+    HousingTerms,
+    find_housing_terms,
+    find_power_limits,
+)
+from gpuyard.facility.site_rules import resolve_site_rules
 from gpuyard.planner.offers import OfferColumns, PlannedRuns
 from gpuyard.predict.table import Floats, Integers
 from gpuyard.specs import Network
@@ -31,54 +38,59 @@ from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan, PlanSite
 
 @dataclass(frozen=True)
 class PowerLimit:
-    """What all machines that are acquired so may draw together."""
+    """The power that machines acquired in one way may draw."""
 
     acquisition: Acquisition
-    watts: float  # of the machines, without cooling
+    watts: float  # without cooling
     reason: str
 
 
 class SiteLimit(NamedTuple):
-    """How many machines of one kind a site can house, and what it lacks for more."""
+    """The number of machines of one kind that a site can house, and why it cannot house more."""
 
     machines: int
     why: str
 
 
-Housed = tuple[str, Network | None]
-"""A server, and how several of them are joined."""
+HousingKey = tuple[str, Network | None]
+"""The id of a server, and the network between several of them."""
 
 
 @dataclass(frozen=True)
 class Premises:
-    """The terms of both, and the limits of the one that the plan's site is."""
+    """The terms of an own room and of a colocation, and the limits of whichever the plan's site is."""
 
     name: str | None  # of a site file
-    own: HousingTerms
-    shared: HousingTerms
-    power: PowerLimit | None
+    on_premises: HousingTerms
+    colocation: HousingTerms
+    power: PowerLimit | None  # of all machines together
     rack: PowerLimit | None  # of one machine
     assumed: tuple[str, ...]
     tariff: Tariff
     site: sites.Site | None = None
-    limits: Mapping[Housed, SiteLimit] = field(default_factory=dict)  # of what was checked there
+    limits: Mapping[HousingKey, SiteLimit] = field(
+        default_factory=dict
+    )  # of the machines checked so far
 
     @property
-    def houses(self) -> Acquisition:
-        """Which machines would stand at the site."""
-        shared = self.site is not None and self.site.kind == "colocation"
-        return "colocate" if shared else "buy"
+    def site_acquisition(self) -> Acquisition:
+        """The acquisition of machines that stand at the site."""
+        colocated = self.site is not None and self.site.kind == "colocation"
+        return "colocate" if colocated else "buy"
 
-    def limit(self, what: Housed, acquisition: Acquisition) -> SiteLimit | None:
-        """The narrower one: of these machines however they are joined, and joined so."""
-        if acquisition != self.houses:
+    def find_limit(self, key: HousingKey, acquisition: Acquisition) -> SiteLimit | None:
+        """Return the narrower limit: for these machines with any network, or with this one."""
+        if acquisition != self.site_acquisition:
             return None
-        found = [self.limits[key] for key in (what, (what[0], None)) if key in self.limits]
-        return min(found, default=None)
+        server, _ = key
+        limits = [self.limits[k] for k in (key, (server, None)) if k in self.limits]
+        return min(limits, default=None)
 
-    def refusal(self, what: Housed, acquisition: Acquisition, machines: int, watts: float) -> str:
-        """Why so many machines, each of these watts, can't stand there; nothing if they can."""
-        limit = self.limit(what, acquisition)
+    def find_refusal(
+        self, key: HousingKey, acquisition: Acquisition, machines: int, watts: float
+    ) -> str:
+        """Explain why this many machines, each of these watts, cannot stand there; empty if they can."""
+        limit = self.find_limit(key, acquisition)
         if limit is not None and machines > limit.machines:
             return limit.why
         for bound, drawn in ((self.rack, watts), (self.power, machines * watts)):
@@ -86,42 +98,42 @@ class Premises:
                 return bound.reason
         return ""
 
-    def terms(self, acquisition: Acquisition) -> HousingTerms:
-        return self.shared if acquisition == "colocate" else self.own
+    def select_terms(self, acquisition: Acquisition) -> HousingTerms:
+        return self.colocation if acquisition == "colocate" else self.on_premises
 
     def build_usd_per_kw(self, years: float) -> float:
-        """What a room of one's own costs over the horizon: its share of the years it is written off over."""
-        return (self.own.build_usd_per_kw or 0.0) * min(1.0, years / BUILD_YEARS)
+        """Return the cost of building an own room over the horizon, written off over `BUILD_YEARS`."""
+        return (self.on_premises.build_usd_per_kw or 0.0) * min(1.0, years / BUILD_YEARS)
 
     @property
     def room_watts(self) -> float | None:
-        """What the building gives, with cooling; None where nobody said, or where it is somebody else's."""
+        """The power of an own building, including cooling; None if it is unknown or a colocation."""
         if self.power is None or self.power.acquisition != "buy":
             return None
-        return self.power.watts * self.own.pue
+        return self.power.watts * self.on_premises.pue
 
 
-def premises_of(plan: Plan, site: sites.Site | None = None) -> Premises:
-    """A site file's figures, or those of the plan."""
+def create_premises(plan: Plan, site: sites.Site | None = None) -> Premises:
+    """Describe the premises from a site file or from the plan's own site."""
     if site is not None:
-        return _from_file(site)
+        return _premises_from_file(site)
     if isinstance(plan.site, str):
-        raise UserMistake(f"the site of {plan.name} is a file, {plan.site}, and was not read")
-    return _from_plan(plan.site)
+        raise UserMistake(f"the site of {plan.name} is a file, {plan.site}, which was not read")
+    return _premises_from_plan(plan.site)
 
 
-def _from_plan(site: PlanSite) -> Premises:
+def _premises_from_plan(site: PlanSite) -> Premises:
     limit = None
     if site.power is not None:
         reason = f"draws more than the {units.format_watts(site.power)} of the site"
         limit = PowerLimit("buy", site.power / site.pue, reason)
-    tariff = tariff_of(
+    tariff = select_tariff(
         site.electricity, site.region or site.country, "'site.country' or 'site.electricity'"
     )
     return Premises(
         name=None,
-        own=HousingTerms("on premises", site.pue, tariff.usd_per_kwh),
-        shared=HousingTerms(
+        on_premises=HousingTerms("on premises", site.pue, tariff.usd_per_kwh),
+        colocation=HousingTerms(
             "colocation",
             site.colocation_pue,
             tariff.usd_per_kwh,
@@ -134,11 +146,11 @@ def _from_plan(site: PlanSite) -> Premises:
     )
 
 
-def _from_file(site: sites.Site) -> Premises:
-    rules = rules_for(site)
-    shared, own = housing_terms(rules)
+def _premises_from_file(site: sites.Site) -> Premises:
+    rules = resolve_site_rules(site)
+    colocation, on_premises = find_housing_terms(rules)
     acquisition: Acquisition = "colocate" if site.kind == "colocation" else "buy"
-    limits = machine_watts_limits(rules)
+    limits = find_power_limits(rules)
     power = None
     if limits:
         what, watts = min(limits.items(), key=lambda limit: limit[1])
@@ -149,13 +161,13 @@ def _from_file(site: sites.Site) -> Premises:
     rack = units.format_watts(rules.rack_watts)
     return Premises(
         name=site.name,
-        own=own,
-        shared=shared,
+        on_premises=on_premises,
+        colocation=colocation,
         power=power,
         rack=PowerLimit(
             acquisition, rules.rack_watts, f"a machine draws more than the {rack} of a rack there"
         ),
-        assumed=rules.assumed,
+        assumed=rules.assumptions,
         tariff=rules.tariff,
         site=site,
     )
@@ -163,20 +175,22 @@ def _from_file(site: sites.Site) -> Premises:
 
 @dataclass(frozen=True)
 class Costs:
-    """One entry a candidate."""
+    """The costs of candidates, one entry per candidate."""
 
-    run_seconds: Floats  # from start to finish, with what interruptions cost
+    run_seconds: Floats  # from start to finish, including interruptions
     usd_per_run: Floats
     total_usd: Floats  # over the horizon
-    clusters: Floats  # of these nodes, so many are needed side by side; 1 where rented by the run
-    utilisation: Floats  # of all hours, at the mean demand; 1 where rented by the run
-    watts: Floats  # of the room, for bought machines; 0 where rented
+    clusters: Floats  # needed side by side; 1 if rented by the run
+    utilization: Floats  # share of all hours at the mean demand; 1 if rented by the run
+    watts: (
+        Floats  # of the own room, including cooling, for bought machines; 0 if rented or colocated
+    )
     machine_watts: Floats  # of bought machines alone, wherever they stand
 
 
 @dataclass(frozen=True)
 class PriceRows:
-    """The candidates of one acquisition."""
+    """The inputs of the price formulas, one entry per candidate."""
 
     nodes: Floats
     run_hours: Floats
@@ -185,11 +199,13 @@ class PriceRows:
     network_usd: Floats  # of one cluster
     watts: Floats
     gpus: Floats
-    keeping_usd: Floats
+    data_storage_usd: Floats
     egress_usd: Floats
 
     @staticmethod
-    def of(columns: OfferColumns, offer: Integers, nodes: Floats, run_hours: Floats) -> "PriceRows":
+    def from_columns(
+        columns: OfferColumns, offer: Integers, nodes: Floats, run_hours: Floats
+    ) -> "PriceRows":
         return PriceRows(
             nodes,
             run_hours,
@@ -198,12 +214,12 @@ class PriceRows:
             columns.network_usd(offer, nodes),
             columns.watts[offer],
             columns.gpus[offer],
-            columns.keeping_usd[offer],
+            columns.data_storage_usd[offer],
             columns.egress_usd[offer],
         )
 
 
-def cost_of(
+def price_candidates(
     plan: Plan,
     runs: PlannedRuns,
     premises: Premises,
@@ -213,42 +229,42 @@ def cost_of(
     nodes: Floats,
     run_hours: Floats,
 ) -> Costs:
-    """Price every candidate: `offer` says which columns are its."""
-    found = Costs(*(np.zeros(len(nodes)) for _ in range(7)))
+    """Price every candidate; `offer` is its index into the columns."""
+    costs = Costs(*(np.zeros(len(nodes)) for _ in range(7)))
     for code, acquisition in enumerate(plan.search.ways):
         chosen = np.flatnonzero(columns.acquisition[offer] == code)
-        rows = PriceRows.of(columns, offer[chosen], nodes[chosen], run_hours[chosen])
-        priced = _price(plan, runs, premises, acquisition, rows)
+        rows = PriceRows.from_columns(columns, offer[chosen], nodes[chosen], run_hours[chosen])
+        priced = _price_rows(plan, runs, premises, acquisition, rows)
         for name, column in vars(priced).items():
-            vars(found)[name][chosen] = column
-    return found
+            vars(costs)[name][chosen] = column
+    return costs
 
 
-def _price(
+def _price_rows(
     plan: Plan, runs: PlannedRuns, premises: Premises, acquisition: Acquisition, rows: PriceRows
 ) -> Costs:
     match acquisition:
         case "on-demand":
             hours = rows.run_hours + plan.renting.start / 3600
             usd = on_demand_usd(hours, rows.nodes * rows.usd_per_hour)
-            return _by_the_run(runs, rows, hours, usd)
+            return _price_per_run(runs, rows, hours, usd)
         case "spot":
-            return _spot(plan, runs, rows)
+            return _price_spot(plan, runs, rows)
         case "buy" | "colocate" | "keep":
-            return _owned(plan, runs, premises, rows, acquisition)
+            return _price_owned(plan, runs, premises, rows, acquisition)
         case "reserved-1-year" | "reserved-3-years":
-            return _reserved(plan, runs, rows, RESERVED_YEARS[acquisition])
-        case "hybrid":  # has no candidates of its own
+            return _price_reserved(plan, runs, rows, RESERVED_YEARS[acquisition])
+        case "hybrid":  # combines candidates of other acquisitions, so there are no rows
             return Costs(*(rows.nodes for _ in range(7)))
 
 
-def _by_the_run(runs: PlannedRuns, rows: PriceRows, hours: Floats, usd: Floats) -> Costs:
-    one, nothing = np.ones_like(hours), np.zeros_like(hours)
-    total = (usd + rows.egress_usd) * runs.total + rows.keeping_usd
-    return Costs(hours * 3600, total / runs.total, total, one, one, nothing, nothing)
+def _price_per_run(runs: PlannedRuns, rows: PriceRows, hours: Floats, usd: Floats) -> Costs:
+    ones, zeros = np.ones_like(hours), np.zeros_like(hours)
+    total = (usd + rows.egress_usd) * runs.total + rows.data_storage_usd
+    return Costs(hours * 3600, total / runs.total, total, ones, ones, zeros, zeros)
 
 
-def _spot(plan: Plan, runs: PlannedRuns, rows: PriceRows) -> Costs:
+def _price_spot(plan: Plan, runs: PlannedRuns, rows: PriceRows) -> Costs:
     spot = plan.spot
     rate = rows.nodes * spot.interruptions_per_hour
     checkpoint, restart = spot.checkpoint / 3600, spot.restart / 3600
@@ -261,50 +277,50 @@ def _spot(plan: Plan, runs: PlannedRuns, rows: PriceRows) -> Costs:
         restart_hours=restart,
     )
     stretch = spot_hours_per_useful_hour(rate, checkpoint, restart)
-    return _by_the_run(runs, rows, hours * stretch, usd)
+    return _price_per_run(runs, rows, hours * stretch, usd)
 
 
-def _clusters(plan: Plan, runs: PlannedRuns, run_hours: Floats) -> tuple[Floats, Floats]:
-    """How many are needed for the runs of the last month, and how busy they are on average."""
+def _count_clusters(plan: Plan, runs: PlannedRuns, run_hours: Floats) -> tuple[Floats, Floats]:
+    """Return the clusters needed for the runs of the busiest month, and their mean utilization."""
     hours = HOURS_PER_MONTH * plan.owning.busy_at_most
     count = np.maximum(np.ceil(runs.peak_per_month * run_hours / hours - 1e-9), 1.0)
     busy = runs.total * run_hours / (count * runs.months * HOURS_PER_MONTH)
     return count, np.minimum(busy, 1.0)
 
 
-def _reserved(plan: Plan, runs: PlannedRuns, rows: PriceRows, term_years: int) -> Costs:
-    count, busy = _clusters(plan, runs, rows.run_hours)
+def _price_reserved(plan: Plan, runs: PlannedRuns, rows: PriceRows, term_years: int) -> Costs:
+    count, busy = _count_clusters(plan, runs, rows.run_hours)
     yearly = count * rows.nodes * rows.usd_per_hour * HOURS_PER_YEAR
     total = reserved_usd(runs.years, yearly, term_years=float(term_years), rest="pay")
-    total = total + rows.keeping_usd + rows.egress_usd * runs.total
+    total = total + rows.data_storage_usd + rows.egress_usd * runs.total
     seconds = rows.run_hours * 3600
-    nothing = np.zeros_like(seconds)
-    return Costs(seconds, total / runs.total, total, count, busy, nothing, nothing)
+    zeros = np.zeros_like(seconds)
+    return Costs(seconds, total / runs.total, total, count, busy, zeros, zeros)
 
 
-def owned_machines(
+def describe_owned_machines(
     plan: Plan,
     premises: Premises,
     rows: PriceRows,
     acquisition: Acquisition,
     *,
     clusters: Amounts,
-    utilisation: Amounts,
+    utilization: Amounts,
     years: float,
 ) -> Owned:
-    """So many clusters of bought machines, as the formulas of owning take them."""
-    owning, terms = plan.owning, premises.terms(acquisition)
+    """Describe clusters of owned machines as input of the ownership formulas."""
+    owning, terms = plan.owning, premises.select_terms(acquisition)
     machines = clusters * rows.nodes
     watts = machines * rows.watts
-    built = premises.build_usd_per_kw(years) if acquisition == "buy" else 0.0
+    build_usd_per_kw = premises.build_usd_per_kw(years) if acquisition == "buy" else 0.0
     return Owned(
         hardware_usd=machines * rows.buy_usd,
         spares_share=owning.spares,
-        installation_usd=watts / 1000 * built,
+        installation_usd=watts / 1000 * build_usd_per_kw,
         network_usd=clusters * rows.network_usd,
         watts=watts,
         idle_watts=watts * owning.idle_power,
-        utilisation=utilisation,
+        utilization=utilization,
         pue=terms.pue,
         usd_per_kwh=terms.usd_per_kwh,
         colocation_usd_per_kw_month=terms.rent_usd_per_kw_month or 0.0,
@@ -317,15 +333,15 @@ def owned_machines(
     )
 
 
-def _owned(
+def _price_owned(
     plan: Plan, runs: PlannedRuns, premises: Premises, rows: PriceRows, acquisition: Acquisition
 ) -> Costs:
-    count, busy = _clusters(plan, runs, rows.run_hours)
-    owned = owned_machines(
-        plan, premises, rows, acquisition, clusters=count, utilisation=busy, years=runs.years
+    count, busy = _count_clusters(plan, runs, rows.run_hours)
+    owned = describe_owned_machines(
+        plan, premises, rows, acquisition, clusters=count, utilization=busy, years=runs.years
     )
     total = owned_usd(owned, runs.years)
     watts = np.asarray(owned.watts)
-    away = acquisition == "colocate"
-    drawn = np.zeros_like(watts) if away else watts * premises.own.pue
-    return Costs(rows.run_hours * 3600, total / runs.total, total, count, busy, drawn, watts)
+    in_own_room = acquisition != "colocate"
+    room_watts = watts * premises.on_premises.pue if in_own_room else np.zeros_like(watts)
+    return Costs(rows.run_hours * 3600, total / runs.total, total, count, busy, room_watts, watts)

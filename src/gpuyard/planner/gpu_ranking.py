@@ -1,4 +1,4 @@
-"""GPUs ranked for a workload: how fast one of them is alone, for its price, its rent and its watts."""
+"""Rank GPUs for a workload by the speed of a single GPU, absolute and per dollar, rent, and watt."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,8 +18,10 @@ SpeedBasis = Literal["measured", "published", "predicted"]
 
 @dataclass(frozen=True)
 class RankedGpu:
-    """One GPU alone with the workload at one batch, and what it costs. What was published of other batches is
-    carried to this one by the GPU's compute line."""
+    """The speed of one GPU with the workload at one batch, and its prices.
+
+    Speeds published for other batches are converted to this one with the GPU's compute line.
+    """
 
     gpu: Gpu
     samples_per_second: float
@@ -33,7 +35,7 @@ class RankedGpu:
     fits: bool
     bought: GpuListPrice | None
     rented: Price | None
-    """The cheapest instance, by the GPU and hour."""
+    """The instance with the lowest price per GPU and hour."""
 
     @property
     def usd(self) -> float | None:
@@ -41,12 +43,12 @@ class RankedGpu:
 
     @property
     def usd_per_hour(self) -> float | None:
-        """Of one GPU of the instance."""
+        """The rent of one GPU of the instance."""
         return self.rented.usd_per_hour / self.rented.gpus if self.rented else None
 
     @property
     def per_thousand_usd(self) -> float | None:
-        """Samples/s for each $1,000 of its price, without a machine around it."""
+        """Samples per second for each $1,000 of the GPU's price, without a machine."""
         return None if self.usd is None else self.samples_per_second / self.usd * 1000
 
     @property
@@ -66,7 +68,7 @@ SORTS: dict[str, Callable[[RankedGpu], float | None]] = {
     "speed-per-watt": lambda r: r.per_watt,
     "memory": lambda r: r.gpu.memory_gb,
 }
-"""What GPUs may be ranked by; the largest first, then those without the figure, and last those without the memory."""
+"""The sort orders: largest first, then GPUs without the figure, and last GPUs without enough memory."""
 
 
 def rank_gpus(
@@ -78,40 +80,40 @@ def rank_gpus(
     clouds: Sequence[str] = (),
     calibration: Calibration | None = None,
 ) -> tuple[list[RankedGpu], list[str]]:
-    """The best first, and which GPUs have no rate in the workload's precision, nor in fp32."""
+    """Return the GPUs, best first, and the ids of GPUs without a rate in the workload's precision or fp32."""
     if sort not in SORTS:
         raise UnknownName("order of GPUs", sort, SORTS)
     ranked: list[RankedGpu] = []
-    without: list[str] = []
+    unrated: list[str] = []
     for gpu in gpus:
         try:
-            ranked.append(_ranked(workload, profile, gpu, clouds, calibration))
+            ranked.append(_evaluate_gpu(workload, profile, gpu, clouds, calibration))
         except UserMistake:
-            without.append(gpu.id)
+            unrated.append(gpu.id)
     figure = SORTS[sort]
 
-    def order(one: RankedGpu) -> tuple[bool, bool, float]:
-        value = figure(one)
-        return not one.fits, value is None, -(value or 0.0)
+    def sort_key(gpu: RankedGpu) -> tuple[bool, bool, float]:
+        value = figure(gpu)
+        return not gpu.fits, value is None, -(value or 0.0)
 
-    return sorted(ranked, key=order), without
+    return sorted(ranked, key=sort_key), unrated
 
 
-def _ranked(
+def _evaluate_gpu(
     workload: Workload,
     profile: ModelProfile,
     gpu: Gpu,
     clouds: Sequence[str],
     calibration: Calibration | None,
 ) -> RankedGpu:
-    alone = Cluster(name=gpu.id, machine=MachineSpec(gpu=gpu.id, gpus=1))
-    result = predict_cluster(workload, profile, alone, (1,), calibration=calibration)
+    cluster = Cluster(name=gpu.id, machine=MachineSpec(gpu=gpu.id, gpus=1))
+    result = predict_cluster(workload, profile, cluster, (1,), calibration=calibration)
     basis: SpeedBasis = "measured" if result.compute_basis.startswith("measured") else "predicted"
     source = result.compute_basis
-    published = _published(workload, gpu, result.precision) if basis == "predicted" else []
+    published = _find_published(workload, gpu, result.precision) if basis == "predicted" else []
     if published:
-        known = workload.model_copy(update={"measured": tuple(map(_known, published))})
-        result = predict_cluster(known, profile, alone, (1,))
+        measured = workload.model_copy(update={"measured": tuple(map(_to_throughput, published))})
+        result = predict_cluster(measured, profile, cluster, (1,))
         basis, source = "published", ", ".join(dict.fromkeys(row.series for row in published))
     (predicted,) = result.predictions
     return RankedGpu(
@@ -126,12 +128,12 @@ def _ranked(
         result.precision_note,
         fits=predicted.fits is not False,
         bought=gpu_prices().get(gpu.id) if gpu.id in gpu_prices() else None,
-        rented=_cheapest(gpu, clouds),
+        rented=_find_cheapest_rent(gpu, clouds),
     )
 
 
-def _published(workload: Workload, gpu: Gpu, precision: Precision) -> list[SingleGpuRow]:
-    """Figures of one such GPU with this model in this precision, by the newest table that has any."""
+def _find_published(workload: Workload, gpu: Gpu, precision: Precision) -> list[SingleGpuRow]:
+    """Return single-GPU figures for this model and precision from the newest table that has any."""
     rows = [
         row
         for row in single_gpu_rows()
@@ -141,18 +143,17 @@ def _published(workload: Workload, gpu: Gpu, precision: Precision) -> list[Singl
     return [row for row in rows if published_sources()[row.table].date == newest]
 
 
-def _known(row: SingleGpuRow) -> KnownThroughput:
-    batch = max(1, round(row.batch_per_gpu))
+def _to_throughput(row: SingleGpuRow) -> KnownThroughput:
     return KnownThroughput(
         gpu=row.gpu,
-        batch_per_gpu=batch,
+        batch_per_gpu=max(1, round(row.batch_per_gpu)),
         samples_per_second=row.samples_per_second,
         precision=row.precision,
     )
 
 
-def _cheapest(gpu: Gpu, clouds: Sequence[str]) -> Price | None:
-    offered = (
+def _find_cheapest_rent(gpu: Gpu, clouds: Sequence[str]) -> Price | None:
+    rents = (
         price for price in prices() if price.gpu == gpu.id and (not clouds or price.cloud in clouds)
     )
-    return min(offered, key=lambda price: price.usd_per_hour / price.gpus, default=None)
+    return min(rents, key=lambda price: price.usd_per_hour / price.gpus, default=None)

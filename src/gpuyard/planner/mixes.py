@@ -1,5 +1,8 @@
-"""Owning a base and renting the rest: for every machine that could be bought, how many of it to own for the
-plan's runs, by the exact rule of economics, with the rest of the runs on the cheapest that is rented."""
+"""Own a base and rent the rest.
+
+For every machine that could be bought, this finds how many to own for the plan's runs, by the exact rule in
+`gpuyard.economics`. The remaining runs are on the cheapest rented machine.
+"""
 
 from dataclasses import dataclass
 
@@ -7,95 +10,99 @@ import numpy as np
 
 from gpuyard.economics.billing import HOURS_PER_MONTH
 from gpuyard.economics.ownership import best_owned_size, cost_of_size, owned_usd
-from gpuyard.planner.candidates import Candidates, Truths
-from gpuyard.planner.costs import owned_machines
+from gpuyard.planner.candidates import Booleans, Candidates
+from gpuyard.planner.costs import describe_owned_machines
 from gpuyard.planner.offers import OWNED
-from gpuyard.planner.ranking import DATA_STAYS, Ranking, plainest_of, same_machines
+from gpuyard.planner.ranking import DATA_STAYS, Ranking, find_same_machines, find_simplest
 from gpuyard.predict.table import Floats, Integers
 from gpuyard.specs.plan import Acquisition
 
-MIXING_SAVES_NOTHING = "A mix saves nothing: it is cheapest to own enough for all runs, or none."
-_BY_USE: tuple[Acquisition, ...] = ("on-demand", "spot")
+MIXING_SAVES_NOTHING = (
+    "A mix saves nothing: it is cheapest to own enough machines for all runs, or none."
+)
+_RENTED_PER_RUN: tuple[Acquisition, ...] = ("on-demand", "spot")
 
 
 @dataclass(frozen=True)
 class Mixes:
-    """One entry a mix. `base` and `rest` are rows of the candidates."""
+    """All mixes, one entry per mix. `base` and `rest` are indices of candidates."""
 
     base: Integers
     rest: Integers
-    owned: Floats  # clusters of the base's nodes
+    owned: Floats  # clusters of the base
     own_all: Floats  # clusters that would do all runs
     owned_share: Floats  # of the runs
-    utilisation: Floats  # of what is owned
-    run_seconds: Floats  # of the slower of both
+    utilization: Floats  # of the owned clusters
+    run_seconds: Floats  # of the slower of the two
     total_usd: Floats
     usd_per_run: Floats
-    in_time: Truths
-    in_budget: Truths
+    in_time: Booleans
+    in_budget: Booleans
 
     def __len__(self) -> int:
         return len(self.base)
 
     @property
-    def mixed(self) -> Truths:
-        """Some are owned and something is rented; the others are no mix."""
+    def mixed(self) -> Booleans:
+        """Which entries own some machines and rent some; the others are not mixes."""
         return (self.owned > 0) & (self.owned < self.own_all)
 
-    def cheapest(self, among: Truths) -> int | None:
+    def cheapest(self, among: Booleans) -> int | None:
         chosen = np.flatnonzero(among)
         return int(chosen[np.argmin(self.usd_per_run[chosen])]) if len(chosen) else None
 
 
 def find_mixes(candidates: Candidates, ranking: Ranking) -> Mixes:
-    """The best size of every base; none where the plan does not ask for it or nothing can be rented.
+    """Find the best size of every base; nothing if the plan excludes mixes or no machine can be rented.
 
-    Of some machines it is best to own enough for all runs, or none: those are no mixes.
+    For some machines it is best to own enough for all runs, or none; `Mixes.mixed` excludes those.
     """
-    base, rest = bases(candidates, ranking), _rests(candidates, ranking)
+    base, rest = find_bases(candidates, ranking), _find_rests(candidates, ranking)
     if "hybrid" not in candidates.plan.search.ways or not len(base) or not len(rest):
-        return solve(candidates, base[:0], rest[:0])
+        return solve_mixes(candidates, base[:0], rest[:0])
     seconds = candidates.costs.run_seconds
     usd = candidates.costs.usd_per_run
-    # with the cheapest rest in time, and with the cheapest that is no slower than the base
+    # pair each base with the cheapest rest in time, and with the cheapest one that is no slower than the base
     limit = candidates.plan.time_per_run
     late = np.zeros(len(rest), dtype=bool) if limit is None else seconds[rest] > limit
     cheapest = rest[np.lexsort((usd[rest], late))[0]]
     by_time = rest[np.argsort(seconds[rest], kind="stable")]
-    best_so_far = _first_of_lowest(usd[by_time])
+    best_so_far = _running_argmin(usd[by_time])
     slower = np.searchsorted(seconds[by_time], seconds[base], side="right")
     as_fast = by_time[best_so_far[np.maximum(slower - 1, 0)]]
     pairs = (slower > 0) & (as_fast != cheapest)
-    return solve(
+    return solve_mixes(
         candidates,
         np.concatenate([base, base[pairs]]),
         np.concatenate([np.full(len(base), cheapest), as_fast[pairs]]),
     )
 
 
-def no_mix(candidates: Candidates, mixes: Mixes) -> str:
-    """Why there is none."""
+def explain_missing_mix(candidates: Candidates, mixes: Mixes) -> str:
+    """Explain why there is no mix."""
     plan = candidates.plan
     if plan.policy.data_stays:
         return f"Ruled out: {DATA_STAYS}, so nothing can be rented in addition to owned machines."
     if not len(mixes):
-        return "Ruled out: no option is allowed that is bought, or none that is rented by the hour."
+        return "Ruled out: no bought option or no option rented by the hour is allowed."
     return MIXING_SAVES_NOTHING
 
 
-def solve(candidates: Candidates, base: Integers, rest: Integers, *, forced: bool = False) -> Mixes:
-    """The best number of clusters to own of each base with its rest; if forced, some and not all."""
+def solve_mixes(
+    candidates: Candidates, base: Integers, rest: Integers, *, forced: bool = False
+) -> Mixes:
+    """Find the best number of clusters to own for each base with its rest; if forced, some but not all."""
     plan, costs = candidates.plan, candidates.costs
-    prices = _Prices.of(candidates, base, rest, costs.run_seconds[base] / 3600)
-    wanted = candidates.runs.per_month
-    most = _most(candidates, base)
+    prices = _MixPrices.from_candidates(candidates, base, rest, costs.run_seconds[base] / 3600)
+    demand = candidates.runs.per_month
+    maximum = _max_clusters(candidates, base)
     if forced:
-        most = np.minimum(most, np.ceil(wanted.max() * prices.scale - 1e-9) - 1)
-    size = best_owned_size(wanted, **vars(prices), least=float(forced), most=most)
-    total = size.usd_per_hour * _hours(candidates)
-    waits = np.where(size.rented > 0, costs.run_seconds[rest], 0.0)
-    seconds = np.maximum(costs.run_seconds[base], waits)
-    everyone = np.ones(len(base), dtype=bool)
+        maximum = np.minimum(maximum, np.ceil(demand.max() * prices.scale - 1e-9) - 1)
+    size = best_owned_size(demand, **vars(prices), minimum=float(forced), maximum=maximum)
+    total = size.usd_per_hour * _horizon_hours(candidates)
+    rented_seconds = np.where(size.rented > 0, costs.run_seconds[rest], 0.0)
+    seconds = np.maximum(costs.run_seconds[base], rented_seconds)
+    all_true = np.ones(len(base), dtype=bool)
     with np.errstate(invalid="ignore", divide="ignore"):
         busy = np.where(size.own > 0, size.served * plan.owning.busy_at_most / size.own, 0.0)
     return Mixes(
@@ -104,35 +111,34 @@ def solve(candidates: Candidates, base: Integers, rest: Integers, *, forced: boo
         owned=size.own,
         own_all=size.own_all,
         owned_share=size.served / (size.served + size.rented),
-        utilisation=busy,
+        utilization=busy,
         run_seconds=seconds,
         total_usd=total,
         usd_per_run=total / candidates.runs.total,
-        in_time=everyone if plan.time_per_run is None else seconds <= plan.time_per_run,
-        in_budget=everyone if plan.budget is None else total <= plan.budget,
+        in_time=all_true if plan.time_per_run is None else seconds <= plan.time_per_run,
+        in_budget=all_true if plan.budget is None else total <= plan.budget,
     )
 
 
-def plainest_mix(
+def simplify_mix(
     candidates: Candidates,
     ranking: Ranking,
     mixes: Mixes,
     chosen: int,
     at_most_usd: float = np.inf,
 ) -> Mixes:
-    """The same machines, owned and rented, in the plainest settings that are hardly worse, in which a run costs
-    `at_most_usd`."""
-    as_found = solve(candidates, mixes.base[[chosen]], mixes.rest[[chosen]])
+    """Return the same mix in the simplest settings within the tolerance that cost at most `at_most_usd` per run."""
+    unchanged = solve_mixes(candidates, mixes.base[[chosen]], mixes.rest[[chosen]])
     costs = candidates.costs
-    rest = same_machines(candidates, int(mixes.rest[chosen]))
+    rest = find_same_machines(candidates, int(mixes.rest[chosen]))
     rest = rest[(ranking.allowed & (ranking.in_time | ~mixes.in_time[chosen]))[rest]]
-    plain_rest = plainest_of(
+    simple_rest = find_simplest(
         candidates, rest, costs.usd_per_run[rest], costs.run_seconds[rest],
         int(np.searchsorted(rest, mixes.rest[chosen])),
     )  # fmt: skip
-    base = same_machines(candidates, int(mixes.base[chosen]))
+    base = find_same_machines(candidates, int(mixes.base[chosen]))
     base = base[~ranking.impossible[base]]
-    tried = solve(candidates, base, np.full(len(base), plain_rest))
+    tried = solve_mixes(candidates, base, np.full(len(base), simple_rest))
     meets = np.ones(len(base), dtype=bool)
     if mixes.in_time[chosen]:
         meets &= tried.in_time
@@ -142,32 +148,31 @@ def plainest_mix(
     among = np.flatnonzero(tried.mixed & meets)
     best = int(np.searchsorted(base, mixes.base[chosen]))
     if best not in among:
-        return as_found
-    plain = plainest_of(
+        return unchanged
+    simple_base = find_simplest(
         candidates, base[among], tried.usd_per_run[among], tried.run_seconds[among],
         int(np.searchsorted(among, best)),
     )  # fmt: skip
-    return solve(candidates, np.array([plain]), np.array([plain_rest]))
+    return solve_mixes(candidates, np.array([simple_base]), np.array([simple_rest]))
 
 
-def repriced_usd(
+def reprice_mix(
     candidates: Candidates, base: int, rest: int, owned: float, speeds: tuple[float, float]
 ) -> float:
-    """All that a mix costs if base and rest went through so many samples a second."""
-    at, other = np.array([base]), np.array([rest])
+    """Return the total cost of a mix at the given speeds of base and rest, in samples per second."""
+    base_rows, rest_rows = np.array([base]), np.array([rest])
     base_hours = candidates.run_hours(np.array([speeds[0]]))
-    prices = _Prices.of(
-        candidates, at, other, base_hours, candidates.priced(other, np.array([speeds[1]])).usd_per_run
-    )  # fmt: skip
-    wanted = np.sort(candidates.runs.per_month)
-    everything = np.ceil(wanted[-1] * prices.scale - 1e-9)
-    size = cost_of_size(wanted, np.array([owned]), everything, **vars(prices))
-    return float(size.usd_per_hour[0]) * _hours(candidates)
+    rest_usd = candidates.price(rest_rows, np.array([speeds[1]])).usd_per_run
+    prices = _MixPrices.from_candidates(candidates, base_rows, rest_rows, base_hours, rest_usd)
+    demand = np.sort(candidates.runs.per_month)
+    own_all = np.ceil(demand[-1] * prices.scale - 1e-9)
+    size = cost_of_size(demand, np.array([owned]), own_all, **vars(prices))
+    return float(size.usd_per_hour[0]) * _horizon_hours(candidates)
 
 
 @dataclass(frozen=True)
-class _Prices:
-    """Of one cluster and hour, as the solver takes them; `scale` makes clusters of runs a month."""
+class _MixPrices:
+    """Prices per cluster and hour as the solver needs them; `scale` converts runs per month to clusters."""
 
     owned_usd: Floats
     running_usd: Floats
@@ -176,64 +181,66 @@ class _Prices:
     scale: Floats
 
     @staticmethod
-    def of(
+    def from_candidates(
         candidates: Candidates,
         base: Integers,
         rest: Integers,
         run_hours: Floats,
         rest_usd: Floats | None = None,
-    ) -> "_Prices":
-        hours, busy = _hours(candidates), candidates.plan.owning.busy_at_most
-        idle, full = (_one_cluster_usd(candidates, base, run_hours, share) for share in (0.0, 1.0))
+    ) -> "_MixPrices":
+        hours, busy = _horizon_hours(candidates), candidates.plan.owning.busy_at_most
+        idle, full = (_price_cluster(candidates, base, run_hours, share) for share in (0.0, 1.0))
         usd = candidates.costs.usd_per_run[rest] if rest_usd is None else rest_usd
-        keeping = candidates.columns.keeping_usd[candidates.offer[rest]]
-        return _Prices(
+        storage = candidates.columns.data_storage_usd[candidates.offer[rest]]
+        return _MixPrices(
             owned_usd=idle / hours,
             running_usd=busy * (full - idle) / hours,
-            rented_usd=busy * (usd - keeping / candidates.runs.total) / run_hours,
-            renting_usd=keeping / hours,
+            rented_usd=busy * (usd - storage / candidates.runs.total) / run_hours,
+            renting_usd=storage / hours,
             scale=run_hours / (HOURS_PER_MONTH * busy),
         )
 
 
-def _hours(candidates: Candidates) -> float:
+def _horizon_hours(candidates: Candidates) -> float:
     return candidates.runs.months * HOURS_PER_MONTH
 
 
-def _one_cluster_usd(
-    candidates: Candidates, base: Integers, run_hours: Floats, utilisation: float
+def _price_cluster(
+    candidates: Candidates, base: Integers, run_hours: Floats, utilization: float
 ) -> Floats:
-    """What one cluster of each base costs over the horizon."""
-    found = np.zeros(len(base))
+    """Price one cluster of each base over the horizon."""
+    usd = np.zeros(len(base))
     years = candidates.runs.years
     for acquisition in OWNED:
         chosen = np.flatnonzero(candidates.acquired_by(acquisition)[base])
-        rows = candidates.rows(base[chosen], run_hours[chosen])
-        owned = owned_machines(
+        rows = candidates.price_rows(base[chosen], run_hours[chosen])
+        owned = describe_owned_machines(
             candidates.plan, candidates.premises, rows, acquisition,
-            clusters=1.0, utilisation=utilisation, years=years,
+            clusters=1.0, utilization=utilization, years=years,
         )  # fmt: skip
-        found[chosen] = owned_usd(owned, years)
-    return found
+        usd[chosen] = owned_usd(owned, years)
+    return usd
 
 
-def _most(candidates: Candidates, base: Integers) -> Floats:
-    """How many clusters the premises can feed."""
+def _max_clusters(candidates: Candidates, base: Integers) -> Floats:
+    """Return the number of clusters that are available and that the premises can house and power."""
     limit = candidates.premises.power
     nodes = candidates.throughputs.nodes[candidates.row[base]]
-    housed: Floats = np.floor(candidates.most_machines[base] / nodes)
+    housed: Floats = np.floor(candidates.max_machines[base] / nodes)
     if limit is None:
         return housed
     watts = candidates.columns.watts[candidates.offer[base]] * nodes
-    here = candidates.acquired_by(limit.acquisition)[base]
+    limited = candidates.acquired_by(limit.acquisition)[base]
     with np.errstate(divide="ignore"):
-        fed = np.where(here & (watts > 0), np.floor(limit.watts / watts), np.inf)
-    return np.minimum(fed, housed)
+        powered = np.where(limited & (watts > 0), np.floor(limit.watts / watts), np.inf)
+    return np.minimum(powered, housed)
 
 
-def bases(candidates: Candidates, ranking: Ranking) -> Integers:
-    """Owned candidates that fewer of the same machines could make allowed. Of the settings of the same
-    machines only the fastest: they cost the same, and it does the most runs."""
+def find_bases(candidates: Candidates, ranking: Ranking) -> Integers:
+    """Return owned candidates that are allowed in some number, each machine in its fastest setting.
+
+    All settings of the same machines cost the same, and the fastest does the most runs.
+    """
     rows = np.flatnonzero(candidates.acquired_by(*OWNED) & ~ranking.impossible)
     nodes = candidates.throughputs.nodes[candidates.row[rows]].astype(np.int64)
     machines = candidates.offer[rows] * (int(nodes.max(initial=0)) + 1) + nodes
@@ -242,13 +249,13 @@ def bases(candidates: Candidates, ranking: Ranking) -> Integers:
     return rows[order[first]]
 
 
-def _rests(candidates: Candidates, ranking: Ranking) -> Integers:
-    return np.flatnonzero(candidates.acquired_by(*_BY_USE) & ranking.allowed)
+def _find_rests(candidates: Candidates, ranking: Ranking) -> Integers:
+    return np.flatnonzero(candidates.acquired_by(*_RENTED_PER_RUN) & ranking.allowed)
 
 
-def _first_of_lowest(values: Floats) -> Integers:
-    """For every position, where the lowest value up to it stands."""
+def _running_argmin(values: Floats) -> Integers:
+    """Return, for every position, the index of the lowest value up to it."""
     lowest = np.minimum.accumulate(values)
-    new = np.concatenate([[True], lowest[1:] < lowest[:-1]])
-    found: Integers = np.maximum.accumulate(np.where(new, np.arange(len(values)), 0))
-    return found
+    is_new = np.concatenate([[True], lowest[1:] < lowest[:-1]])
+    indices: Integers = np.maximum.accumulate(np.where(is_new, np.arange(len(values)), 0))
+    return indices

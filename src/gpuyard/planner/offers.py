@@ -1,7 +1,8 @@
-"""An offer: one server, one way to acquire it, one network between several of them; its prices as columns."""
+"""Offers: one server, one way to acquire it, and one network between several of them, with prices as columns."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -10,8 +11,8 @@ from gpuyard.catalog.prices import ASSUMED_CLOUD
 from gpuyard.catalog.prices import cloud_data as prices_table
 from gpuyard.economics.billing import HOURS_PER_MONTH, egress_usd, storage_usd
 from gpuyard.facility.storage import CHECKPOINT_BYTES_PER_PARAMETER
-from gpuyard.planner.servers import Joining, NetworkPrice, PricedServer, network_price
-from gpuyard.planner.throughput import MachineShape, network_name
+from gpuyard.planner.servers import NetworkOption, NetworkPrice, PricedServer, price_network
+from gpuyard.planner.throughput import MachineShape, format_network
 from gpuyard.predict.table import Floats, Integers
 from gpuyard.specs import Network, Topology, Workload
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan, Renting
@@ -22,12 +23,12 @@ _GB = 1e9
 
 @dataclass(frozen=True)
 class PlannedRuns:
-    """Runs over the horizon. Everyone is taken to start as many as those who are here today."""
+    """The runs over the horizon, if everyone who joins starts as many as the people who are here today."""
 
     months: float
     per_month_now: float
     per_month_at_end: float
-    elsewhere_per_month: float = 0.0  # that others do first: only what is above it counts
+    done_elsewhere_per_month: float = 0.0  # subtracted: other machines do these runs
 
     @property
     def years(self) -> float:
@@ -35,7 +36,7 @@ class PlannedRuns:
 
     @property
     def total(self) -> float:
-        """In all: people come evenly over the year."""
+        """The number of runs over the horizon; people join evenly over the year."""
         return self.months * float(self.per_month.mean())
 
     @property
@@ -44,14 +45,14 @@ class PlannedRuns:
 
     @property
     def per_month(self) -> Floats:
-        """Through the horizon, in steps of about a month, from the first to the last."""
+        """Runs per month over the horizon, in steps of about a month, from the first to the last."""
         steps = max(2, round(self.months) + 1)
-        wanted = np.linspace(self.per_month_now, self.per_month_at_end, steps)
-        left: Floats = np.maximum(wanted - self.elsewhere_per_month, 0.0)
-        return left
+        demand = np.linspace(self.per_month_now, self.per_month_at_end, steps)
+        remaining: Floats = np.maximum(demand - self.done_elsewhere_per_month, 0.0)
+        return remaining
 
 
-def runs_of(plan: Plan) -> PlannedRuns:
+def plan_runs(plan: Plan) -> PlannedRuns:
     months = plan.horizon / _SECONDS_PER_MONTH
     people = plan.people.researchers
     at_end = people + plan.people.hires_per_year * months / 12
@@ -64,50 +65,50 @@ def runs_of(plan: Plan) -> PlannedRuns:
 
 @dataclass(frozen=True)
 class CloudData:
-    """How much lies there and how much is taken out, and the plan's own prices where it has some."""
+    """The data stored in a cloud, the data downloaded per run, and the plan's own prices for both."""
 
     stored_gb: float
     out_gb_per_run: float
     renting: Renting
 
-    def usd(self, cloud: str | None, runs: PlannedRuns) -> tuple[float, float]:
-        """Over the horizon: what keeping costs, and what taking out costs where every run is rented."""
-        price = prices_table().get(priced_as(cloud))
-        kept = self.renting.storage
-        out = self.renting.egress
-        free = 0.0 if out is not None else price.free_egress_gb_per_month * runs.months
-        keeping = storage_usd(
+    def price(self, cloud: str | None, runs: PlannedRuns) -> tuple[float, float]:
+        """Return the dollars over the horizon for storage, and for egress if every run is rented.
+
+        A cloud without its own data prices is assumed to charge those of `ASSUMED_CLOUD`.
+        """
+        listed = cloud if cloud is not None and cloud in prices_table() else ASSUMED_CLOUD
+        prices = prices_table().get(listed)
+        own_storage, own_egress = self.renting.storage, self.renting.egress
+        free_gb = 0.0 if own_egress is not None else prices.free_egress_gb_per_month * runs.months
+        storage = storage_usd(
             self.stored_gb,
             runs.months,
-            price.storage_usd_per_gb_month if kept is None else kept,
+            prices.storage_usd_per_gb_month if own_storage is None else own_storage,
         )
-        taking_out = egress_usd(
-            self.out_gb_per_run * runs.total, price.egress_usd_per_gb if out is None else out, free
+        egress = egress_usd(
+            self.out_gb_per_run * runs.total,
+            prices.egress_usd_per_gb if own_egress is None else own_egress,
+            free_gb,
         )
-        return float(keeping), float(taking_out)
+        return float(storage), float(egress)
 
 
-def priced_as(cloud: str | None) -> str:
-    """The cloud whose prices of data stand for this one."""
-    return cloud if cloud is not None and cloud in prices_table() else ASSUMED_CLOUD
-
-
-def cloud_data_of(plan: Plan, workload: Workload, profile: ModelProfile) -> CloudData:
-    """The plan's own sizes, or those that follow from the workload."""
+def estimate_cloud_data(plan: Plan, workload: Workload, profile: ModelProfile) -> CloudData:
+    """Return the plan's own data sizes, or estimate them from the workload."""
     renting, dataset = plan.renting, workload.dataset
     stored = renting.data
     if stored is None and dataset is not None:
-        each = dataset.bytes_per_sample
-        stored = dataset.samples * (profile.input_bytes if each is None else each)
-    out = renting.results
-    if out is None:
-        out = CHECKPOINT_BYTES_PER_PARAMETER * profile.parameters
-    return CloudData((stored or 0.0) / _GB, out / _GB, renting)
+        sample_bytes = dataset.bytes_per_sample
+        stored = dataset.samples * (profile.input_bytes if sample_bytes is None else sample_bytes)
+    results = renting.results
+    if results is None:
+        results = CHECKPOINT_BYTES_PER_PARAMETER * profile.parameters
+    return CloudData((stored or 0.0) / _GB, results / _GB, renting)
 
 
-# Off the price on demand, for every hour of the term. One year: p3dn.24xlarge at $160,308 a year against
-# $31.212/h is 41 %, p3.8xlarge and p3.16xlarge are 35 %; three years: assumed.
-# Others get a reserved price only where the plan brings the discount.
+# Discounts on the on-demand price, paid for every hour of the term. One year: p3dn.24xlarge at $160,308 per year
+# against $31.212/h is 41%, p3.8xlarge and p3.16xlarge are 35%. Three years: assumed.
+# Other clouds have a reserved price only if the plan gives the discount.
 RESERVING_CLOUDS = frozenset({"aws", "azure", "gcp", "ibm", "oci"})
 BOUGHT: tuple[Acquisition, ...] = ("buy", "colocate")
 OWNED: tuple[Acquisition, ...] = (*BOUGHT, "keep")
@@ -116,26 +117,30 @@ DEFAULT_DISCOUNTS: dict[Acquisition, float] = {"reserved-1-year": 0.35, "reserve
 
 @dataclass(frozen=True)
 class Offer:
-    """What is paid for one machine, by the hour or once."""
+    """One server, acquired in one way, with or without a network, and the price of one machine.
+
+    Properties that the search reads for every candidate are computed once per offer.
+    """
 
     server: PricedServer
     acquisition: Acquisition
-    joining: Joining | None  # None: one machine
-    usd_per_hour: float  # rented: while it runs, or all the time where it is reserved
+    network_option: NetworkOption | None  # None: one machine
+    usd_per_hour: float  # while a run uses it, or all the time if it is reserved
     buy_usd: float
 
-    @property
+    @cached_property
     def network(self) -> Network | None:
-        return self.joining.network if self.joining else None
+        return self.network_option.network if self.network_option else None
 
-    def network_price(self, nodes: int) -> NetworkPrice | None:
-        """Of one cluster of so many; None where nothing is bought for it."""
-        return None if self.to_join is None else network_price(self.to_join, nodes)
+    def price_network(self, nodes: int) -> NetworkPrice | None:
+        """Price the network of one cluster of `nodes` machines, or return None if none is bought."""
+        return None if self.network_to_buy is None else price_network(self.network_to_buy, nodes)
 
-    @property
-    def to_join(self) -> Joining | None:
-        """The network that is bought for it."""
-        return self.joining if self.acquisition in OWNED and not self.server.joined else None
+    @cached_property
+    def network_to_buy(self) -> NetworkOption | None:
+        if self.acquisition not in OWNED or self.server.network_exists:
+            return None
+        return self.network_option
 
     @property
     def shape(self) -> MachineShape:
@@ -149,63 +154,66 @@ class Offer:
         server = self.server
         return (server.gpu.id, server.gpus, server.topology, self.network, self.network_assumed)
 
-    @property
+    @cached_property
     def network_assumed(self) -> bool:
-        """Nobody says how several of them are joined."""
-        return self.server.network_assumed and self.joining is not None
+        """True if the network between several of them is unknown."""
+        return self.server.network_assumed and self.network_option is not None
 
-    @property
-    def housed(self) -> tuple[str, Network | None]:
-        """As a site would have to house several of them."""
+    @cached_property
+    def housing_key(self) -> tuple[str, Network | None]:
+        """The properties that decide whether a site can house it."""
         return (self.server.id, self.network)
 
     @property
-    def network_words(self) -> str:
+    def network_label(self) -> str:
         if self.network is None:
             return "one machine"
-        name = network_name(self.network)
+        name = format_network(self.network)
         return f"an unknown network ({name} assumed)" if self.network_assumed else name
 
 
 @dataclass(frozen=True)
 class OfferColumns:
-    """The prices of all offers, one entry each."""
+    """The prices of all offers, one entry per offer."""
 
-    acquisition: Floats  # position in the plan's search.ways
+    acquisition: Floats  # index into the plan's search.ways
     usd_per_hour: Floats
     buy_usd: Floats
     network: Integers  # row of `networks_usd`
     watts: Floats
     gpus: Floats
     memory_bytes: Floats  # of one GPU
-    keeping_usd: Floats  # data in the cloud, over the horizon
+    data_storage_usd: Floats  # in the cloud, over the horizon
     egress_usd: Floats  # of one run
-    node_counts: Integers  # in order
-    networks_usd: Floats  # of one cluster: a row for each network, a column for each of the counts
+    node_counts: Integers  # ascending
+    networks_usd: Floats  # of one cluster: a row for each network, a column for each node count
 
     @staticmethod
-    def of(
+    def from_offers(
         offers: Sequence[Offer],
         acquisitions: Sequence[Acquisition],
         data: CloudData,
         runs: PlannedRuns,
         node_counts: Sequence[int],
     ) -> "OfferColumns":
-        clouds = {cloud: data.usd(cloud, runs) for cloud in {o.server.cloud for o in offers}}
-        # the first stands for everything that needs no network, or comes with one
-        joinings = dict.fromkeys([None, *(o.to_join for o in offers)])
-        position = {joining: row for row, joining in enumerate(joinings)}
+        clouds = {cloud: data.price(cloud, runs) for cloud in {o.server.cloud for o in offers}}
+        # None is for everything that needs no network or includes one
+        networks = dict.fromkeys([None, *(o.network_to_buy for o in offers)])
+        position = {network: row for row, network in enumerate(networks)}
         rows = [
             (acquisitions.index(o.acquisition), o.usd_per_hour, o.buy_usd,
-             position[o.to_join], o.server.watts, o.server.gpus,
+             position[o.network_to_buy], o.server.watts, o.server.gpus,
              o.server.gpu.memory_bytes, *(clouds[o.server.cloud] if o.acquisition not in OWNED else (0, 0)))
             for o in offers
         ]  # fmt: skip
         columns = np.array(rows, dtype=float).reshape(-1, 9).T
         counts = sorted(set(node_counts))
         usd = [
-            [network_price(j, n).usd if j is not None and n > 1 else 0.0 for n in counts]
-            for j in joinings
+            [
+                price_network(network, n).usd if network is not None and n > 1 else 0.0
+                for n in counts
+            ]
+            for network in networks
         ]
         return OfferColumns(
             acquisition=columns[0],
@@ -215,52 +223,56 @@ class OfferColumns:
             watts=columns[4],
             gpus=columns[5],
             memory_bytes=columns[6],
-            keeping_usd=columns[7],
+            data_storage_usd=columns[7],
             egress_usd=columns[8] / runs.total,
             node_counts=np.array(counts, dtype=np.int64),
             networks_usd=np.array(usd, dtype=float),
         )
 
     def network_usd(self, offer: Integers, nodes: Floats) -> Floats:
-        """Of one cluster of so many nodes, for each of some offers."""
+        """Return the price of the network of one cluster, for each offer and its node count."""
         column = np.searchsorted(self.node_counts, nodes)
-        found: Floats = self.networks_usd[self.network[offer], column]
-        return found
+        usd: Floats = self.networks_usd[self.network[offer], column]
+        return usd
 
 
-def offers_of(servers: Sequence[PricedServer], plan: Plan) -> list[Offer]:
-    """Every acquisition that the plan asks for, of every server that it allows."""
+def list_offers(servers: Sequence[PricedServer], plan: Plan) -> list[Offer]:
+    """List every acquisition in the plan of every server that the plan allows."""
     search = plan.search
     return [
         offer
         for server in servers
-        # what needs software of its own is only taken where the plan names it
+        # GPUs that need their vendor's software are only used if the plan names them
         if server.owned is not None
         or (
-            (not server.gpu.own_software if search.gpus is None else server.gpu.id in search.gpus)
+            (
+                not server.gpu.needs_vendor_software
+                if search.gpus is None
+                else server.gpu.id in search.gpus
+            )
             and (search.offers is None or server.id in search.offers)
         )
         for acquisition in search.ways
-        for offer in _joined(server, acquisition, plan)
+        for offer in _create_offers(server, acquisition, plan)
     ]
 
 
-def _joined(server: PricedServer, acquisition: Acquisition, plan: Plan) -> Iterator[Offer]:
-    price = _price(server, acquisition, plan)
+def _create_offers(server: PricedServer, acquisition: Acquisition, plan: Plan) -> Iterator[Offer]:
+    price = _price_server(server, acquisition, plan)
     if price is None:
         return
     usd_per_hour, buy_usd = price
     if 1 in plan.search.nodes:
         yield Offer(server, acquisition, None, usd_per_hour, buy_usd)
     if any(count > 1 for count in plan.search.nodes):
-        for joining in server.joinings(plan):
-            yield Offer(server, acquisition, joining, usd_per_hour, buy_usd)
+        for network_option in server.network_options(plan):
+            yield Offer(server, acquisition, network_option, usd_per_hour, buy_usd)
 
 
-def _price(
+def _price_server(
     server: PricedServer, acquisition: Acquisition, plan: Plan
 ) -> tuple[float, float] | None:
-    """Dollars an hour and dollars once; None: not to be had so."""
+    """Return dollars per hour and dollars paid once, or None if it is not available in this way."""
     match acquisition:
         case "buy" | "colocate":
             return None if server.buy_usd is None else (0.0, server.buy_usd)
@@ -271,39 +283,41 @@ def _price(
         case "on-demand":
             return None if server.rent_usd_per_hour is None else (server.rent_usd_per_hour, 0.0)
         case "reserved-1-year" | "reserved-3-years":
-            return _reserved(server, acquisition, plan)
+            return _price_reserved(server, acquisition, plan)
         case "hybrid":
-            return None  # made of the others
+            return None  # combines other offers
 
 
-def _reserved(
+def _price_reserved(
     server: PricedServer, acquisition: Acquisition, plan: Plan
 ) -> tuple[float, float] | None:
-    known = given_discount(plan, acquisition) is not None or server.cloud in RESERVING_CLOUDS
+    offered = plan_discount(plan, acquisition) is not None or server.cloud in RESERVING_CLOUDS
     if (
         server.rent_usd_per_hour is None
-        or not known
-        or RESERVED_YEARS[acquisition] > years_of(plan)
+        or not offered
+        or RESERVED_YEARS[acquisition] > horizon_years(plan)
     ):
         return None
-    return server.rent_usd_per_hour * (1 - discount(plan, acquisition)), 0.0
+    return server.rent_usd_per_hour * (1 - reserved_discount(plan, acquisition)), 0.0
 
 
-def years_of(plan: Plan) -> float:
+def horizon_years(plan: Plan) -> float:
     return plan.horizon / (365.25 * 86400)
 
 
-def given_discount(plan: Plan, acquisition: Acquisition) -> float | None:
-    one, three = plan.prices.reserved_1_year, plan.prices.reserved_3_years
-    return one if acquisition == "reserved-1-year" else three
+def plan_discount(plan: Plan, acquisition: Acquisition) -> float | None:
+    """Return the discount that the plan itself gives, if any."""
+    if acquisition == "reserved-1-year":
+        return plan.prices.reserved_1_year
+    return plan.prices.reserved_3_years
 
 
-def is_assumed(plan: Plan, acquisition: Acquisition) -> bool:
-    """A term's price that neither a list nor the plan has."""
-    return acquisition in RESERVED_YEARS and given_discount(plan, acquisition) is None
+def has_assumed_price(plan: Plan, acquisition: Acquisition) -> bool:
+    """Return whether this is a reserved price without a discount in the plan; no price list has one."""
+    return acquisition in RESERVED_YEARS and plan_discount(plan, acquisition) is None
 
 
-def discount(plan: Plan, acquisition: Acquisition) -> float:
-    """What a term takes off the price on demand."""
-    given = given_discount(plan, acquisition)
-    return DEFAULT_DISCOUNTS[acquisition] if given is None else given
+def reserved_discount(plan: Plan, acquisition: Acquisition) -> float:
+    """Return the discount of a term on the on-demand price."""
+    own_discount = plan_discount(plan, acquisition)
+    return DEFAULT_DISCOUNTS[acquisition] if own_discount is None else own_discount

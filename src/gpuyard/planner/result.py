@@ -1,6 +1,6 @@
-"""What a plan found: the goal, the choice and its reasons, the front, and why the others lost.
+"""The result of a plan: the goal, the choice and its reasons, the Pareto front, and why the alternatives lost.
 
-The fields are the keys of `gpuyard plan --json`. The properties say the same in words.
+The fields are the keys of `gpuyard plan --json`. The properties put them into words.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from gpuyard.specs import Precision
 from gpuyard.specs.plan import Acquisition, RemedyName
 
 Constraint = Literal["time", "budget", "rules"]
-ACQUIRED: dict[Acquisition, str] = {
+ACQUISITION_LABELS: dict[Acquisition, str] = {
     "on-demand": "rented on demand",
     "reserved-1-year": "reserved for one year at a time",
     "reserved-3-years": "reserved for three years at a time",
@@ -31,31 +31,38 @@ _REMEDIES: dict[RemedyName, str] = {
 }
 
 
-def dollars(amount: float) -> str:
-    """Runs may cost less than a cent."""
+def format_dollars(amount: float) -> str:
+    """Format dollars with two significant digits below 10 cents: a run may cost less than a cent."""
     return f"${amount:.2g}" if 0 < amount < 0.1 else units.format_usd(amount)
 
 
-def share_of_runs(share: float) -> str:
-    """Never nothing and never all, where it is neither."""
+def format_share_of_runs(share: float) -> str:
+    """Format a share so that only exactly 0 and 1 read as 0% and 100%."""
     if 0 < share < 0.01:
-        return "under 1 %"
-    return "over 99 %" if 0.99 < share < 1 else units.format_share(share)
+        return "under 1%"
+    return "over 99%" if 0.99 < share < 1 else units.format_share(share)
 
 
-def precisions_words(tried: Sequence[Precision]) -> str:
-    """ "fp32, tf32 or bf16"."""
-    *most, last = sorted(tried, key=get_args(Precision).index)
-    return f"{', '.join(most)} or {last}" if most else last
+def format_precisions(precisions: Sequence[Precision]) -> str:
+    """Join precisions as in "fp32, tf32, or bf16"."""
+    return join_with_or(sorted(precisions, key=get_args(Precision).index))
 
 
-def many(count: int) -> str:
+def join_with_or(items: Sequence[str]) -> str:
+    """Join items as in "a", "a or b", and "a, b, or c"."""
+    if len(items) < 3:
+        return " or ".join(items)
+    return f"{', '.join(items[:-1])}, or {items[-1]}"
+
+
+def format_count(count: int) -> str:
+    """Return "3 × ", or nothing for 1."""
     return f"{count} × " if count > 1 else ""
 
 
 @dataclass(frozen=True)
 class RentedRest:
-    """What a hybrid rents beside its own machines: the runs that those can't do."""
+    """The instance that a hybrid rents for the runs that its own machines cannot do."""
 
     offer: str
     name: str
@@ -67,7 +74,7 @@ class RentedRest:
     remedy: RemedyName
     precision: Precision
     run_seconds: float
-    usd_per_run: float  # with its share of what data costs in the cloud, if all runs were there
+    usd_per_run: float  # if all runs were there, including storage and egress
     share_of_runs: float
     price_source: str
     price_date: str | None
@@ -75,7 +82,7 @@ class RentedRest:
 
 @dataclass(frozen=True)
 class KeptPart:
-    """Machines that are there already and go on doing some of the runs, beside what the choice adds."""
+    """Owned machines that keep doing some of the runs next to the machines that the choice adds."""
 
     offer: str
     name: str
@@ -88,18 +95,20 @@ class KeptPart:
     precision: Precision
     run_seconds: float
     share_of_runs: float
-    utilisation: float
+    utilization: float
     total_usd: float
 
     @property
     def machines(self) -> str:
-        return f"{many(self.nodes * self.clusters)}{self.name}"
+        return f"{format_count(self.nodes * self.clusters)}{self.name}"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One candidate in full, or a hybrid: then the machines are those that are owned, or added to those that
-    are kept. Low and high are the ends of the prediction's 90 % interval."""
+    """One candidate in full. For a hybrid, the machines are the owned ones, or the ones added to the kept ones.
+
+    Low and high are the ends of the prediction's 90% interval.
+    """
 
     offer: str
     name: str
@@ -123,28 +132,26 @@ class Choice:
     usd_per_run_low: float
     usd_per_run_high: float
     total_usd: float
-    clusters: int  # of so many nodes each, side by side
-    utilisation: float
+    clusters: int  # of `nodes` machines each, side by side
+    utilization: float
     watts: float
     price_source: str
     price_date: str | None  # None: the plan gives the price
     price_is_estimate: bool
-    price_is_assumed: bool  # reserved, at a discount that no list has
+    price_is_assumed: bool  # reserved, at a discount that no price list contains
     compute_basis: str
     in_time: bool
     in_budget: bool
     broken_rules: tuple[str, ...]
     owned_way: Acquisition | None = None  # of a hybrid's own machines
     rest: RentedRest | None = None
-    network_usd: float = 0.0  # switches, cables and cards of all its bought clusters
+    network_usd: float = 0.0  # switches, cables, and cards of all bought clusters
     network_price_source: str = ""
-    price_dates: tuple[str, ...] = ()  # of all that the price is made of
-    network_is_assumed: bool = False  # the interval is wider then
+    price_dates: tuple[str, ...] = ()  # of all parts of the price
+    network_is_assumed: bool = False  # widens the interval
     topology: str = "workstation"
-    network_keys: Mapping[str, Any] | None = None  # as a cluster file has them; None: one machine
-    kept: tuple[
-        KeptPart, ...
-    ] = ()  # what goes on beside it; cost and time are those of all together
+    network_keys: Mapping[str, Any] | None = None  # as in a cluster file; None: one machine
+    kept: tuple[KeptPart, ...] = ()  # cost and time include these
 
     @property
     def allowed(self) -> bool:
@@ -154,53 +161,56 @@ class Choice:
     def meets_goal(self) -> bool:
         return self.in_time and self.in_budget
 
-    def same_machines(self, other: "Choice") -> bool:
-        """Batch, remedy and precision are settings of them, and so is how many runs each does of a mix."""
-        what = [
+    def has_same_machines(self, other: "Choice") -> bool:
+        """Return whether both use the same machines, whatever the batch, remedy, precision, and share of runs."""
+        machines = [
             (c.offer, c.way, c.nodes, c.clusters, c.network, [(k.offer, k.clusters) for k in c.kept],
              c.rest and (c.rest.offer, c.rest.way, c.rest.nodes))
             for c in (self, other)
         ]  # fmt: skip
-        return what[0] == what[1]
+        return machines[0] == machines[1]
 
     @property
-    def what(self) -> str:
-        """ "2 × AWS p4d.24xlarge, rented on demand"."""
-        own = f"{many(self.nodes * self.clusters)}{self.name}, {self.how_acquired}"
+    def summary(self) -> str:
+        """The machines and how they are acquired, as in "2 × AWS p4d.24xlarge, rented on demand"."""
+        own = f"{format_count(self.nodes * self.clusters)}{self.name}, {self.how_acquired}"
         rest = self.rest
         if self.kept:
             kept = (
-                f"{k.machines}, kept, with {share_of_runs(k.share_of_runs)} of the runs"
+                f"{k.machines}, kept, with {format_share_of_runs(k.share_of_runs)} of the runs"
                 for k in self.kept
             )
             own = f"{', '.join(kept)}, and {own}"
         if rest is None:
             return own
-        rented = f"{many(rest.nodes)}{rest.name}, {ACQUIRED[rest.way]}"
-        return f"{own}, with {share_of_runs(rest.share_of_runs)} of the runs on {rented}"
+        rented = f"{format_count(rest.nodes)}{rest.name}, {ACQUISITION_LABELS[rest.way]}"
+        return f"{own}, with {format_share_of_runs(rest.share_of_runs)} of the runs on {rented}"
 
     @property
     def how_acquired(self) -> str:
-        """And whether the price is a guess."""
+        """The acquisition in words, with a remark if the price is assumed."""
         assumed = " (price assumed)" if self.price_is_assumed else ""
-        return f"{ACQUIRED[self.owned_way or self.way]}{assumed}"
+        return f"{ACQUISITION_LABELS[self.owned_way or self.way]}{assumed}"
 
     @property
-    def acquired_cell(self) -> str:
-        """The same in a table."""
+    def acquisition_cell(self) -> str:
+        """The acquisition, short enough for a table cell."""
         return f"{self.way}, assumed" if self.price_is_assumed else self.way
 
     @property
     def machines(self) -> str:
-        """In a table that has the acquisition in a column of its own."""
-        own = [*(k.machines for k in self.kept), f"{many(self.nodes * self.clusters)}{self.name}"]
+        """The machines without how they are acquired."""
+        own = [
+            *(k.machines for k in self.kept),
+            f"{format_count(self.nodes * self.clusters)}{self.name}",
+        ]
         if self.rest is not None:
-            own.append(f"{many(self.rest.nodes)}{self.rest.name} ({self.rest.way})")
+            own.append(f"{format_count(self.rest.nodes)}{self.rest.name} ({self.rest.way})")
         return " and ".join(own)
 
     @property
     def setting(self) -> str:
-        """How the run is set up: GPUs, network, batch, precision, remedy."""
+        """The setup of a run: GPUs, network, batch, precision, and remedy."""
         parts = [f"{self.gpus} GPUs per run" if self.gpus > 1 else "1 GPU per run"]
         if self.nodes > 1:
             parts.append(f"{self.nodes} machines over {self.network}")
@@ -213,9 +223,9 @@ class Choice:
 
     @property
     def price(self) -> str:
-        low, high = dollars(self.usd_per_run_low), dollars(self.usd_per_run_high)
+        low, high = format_dollars(self.usd_per_run_low), format_dollars(self.usd_per_run_high)
         between = f" ({low} – {high})" if low != high else ""
-        return f"{dollars(self.usd_per_run)} per finished run{between}"
+        return f"{format_dollars(self.usd_per_run)} per finished run{between}"
 
     @property
     def duration(self) -> str:
@@ -227,7 +237,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Goal:
-    """What was asked for, in base units."""
+    """The goal of the plan, in base units."""
 
     workload: str
     samples_per_run: float
@@ -240,26 +250,26 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """How many candidates one reason keeps out; one candidate may have several."""
+class Exclusion:
+    """The number of candidates that one reason excludes; a candidate may be excluded for several."""
 
     reason: str
     candidates: int
 
 
 @dataclass(frozen=True)
-class Binding:
-    """The constraint that nothing meets, and by how much the nearest misses it."""
+class BindingConstraint:
+    """A constraint that no candidate meets, and by how much the nearest one misses it."""
 
     constraint: Constraint
-    missed_by: float  # seconds or dollars
+    missed_by: float  # seconds or format_dollars
     sentence: str
     nearest: Choice | None
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """A well-known answer, its best variant here, and why it is not the plan's."""
+    """A common alternative, its best variant here, and why the plan does not choose it."""
 
     name: str
     choice: Choice | None
@@ -267,8 +277,8 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class Siting:
-    """Where the bought machines could stand, and what the same machines then come to."""
+class LocationCost:
+    """The cost of the bought machines at one location: on premises or in a colocation."""
 
     way: Acquisition
     where: str
@@ -276,43 +286,43 @@ class Siting:
     usd_per_kwh: float
     energy_usd_per_month: float
     rent_usd_per_month: float
-    build_usd_per_month: float | None  # None: nobody said what the room costs
+    build_usd_per_month: float | None  # None: the cost of the room is unknown
     total_usd: float  # over the horizon, with the machines
     usd_per_run: float
     broken_rules: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class NoRate:
-    """Offers that drop out, because nobody knows how fast their GPU computes in a precision."""
+class MissingRate:
+    """Offers that are excluded because the speed of their GPU in a precision is unknown."""
 
     gpu: str
     precision: Precision
     offers: tuple[str, ...]
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return f"for {self.precision} on {self.gpu}"
 
 
 @dataclass(frozen=True)
 class SiteRefusal:
-    """What would be among the best, if the site could house it."""
+    """A choice that would be among the best if the site could house it."""
 
     offer: str
-    what: str
+    choice: str
     usd_per_run: float
     why: str
     would_win: bool
 
     @property
     def sentence(self) -> str:
-        return f"{self.what}, at {dollars(self.usd_per_run)} per run: {self.why}."
+        return f"{self.choice}, at {format_dollars(self.usd_per_run)} per run: {self.why}."
 
 
 @dataclass(frozen=True)
 class PlanResult:
-    """The whole answer."""
+    """The complete result of a plan."""
 
     name: str
     goal: Goal
@@ -321,45 +331,47 @@ class PlanResult:
     predictions: int
     allowed: int
     feasible: int
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[Exclusion, ...]
     winner: Choice | None
     verdict: str
     reasons: tuple[str, ...]
-    binding: tuple[Binding, ...]
+    binding: tuple[BindingConstraint, ...]
     front: tuple[Choice, ...]  # the fastest first
     alternatives: tuple[Alternative, ...]
     assumptions: tuple[str, ...]
-    runners_up: tuple[Alternative, ...] = ()  # next to the choice, at most three
-    would_change: tuple[str, ...] = ()  # the decision
-    site: str | None = None  # of a file: what is recommended was designed as a room there
-    refused: tuple[SiteRefusal, ...] = ()  # by that site; what would have won comes first
-    electricity: Tariff | None = None  # of bought machines; None where none may be bought
-    places: tuple[Siting, ...] = ()  # of the machines of the choice, or of the best that are bought
-    precisions: tuple[Precision, ...] = ("fp32",)  # that were tried
-    no_rate: tuple[NoRate, ...] = ()
+    runners_up: tuple[Alternative, ...] = ()  # at most three
+    would_change: tuple[str, ...] = ()  # conditions under which the decision would change
+    site: str | None = None  # name of the site file whose room the recommended machines fit
+    refused: tuple[SiteRefusal, ...] = ()  # by that site; a refused winner comes first
+    electricity: Tariff | None = None  # None if no machines may be bought
+    places: tuple[
+        LocationCost, ...
+    ] = ()  # for the bought machines of the choice, or the best bought ones
+    precisions: tuple[Precision, ...] = ("fp32",)  # tried in the search
+    no_rate: tuple[MissingRate, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @property
-    def trained_in(self) -> str:
-        """What a title says."""
-        return precisions_words(self.precisions)
+    def precision_label(self) -> str:
+        """All tried precisions, for titles."""
+        return format_precisions(self.precisions)
 
     @property
-    def shown(self) -> list[Choice]:
-        """All choices that the answer names: the winner, the front and the alternatives."""
+    def all_choices(self) -> list[Choice]:
+        """All choices in the result: the winner, the front, the runners-up, and the alternatives."""
         others = (other.choice for other in (*self.runners_up, *self.alternatives))
         return [choice for choice in (self.winner, *self.front, *others) if choice is not None]
 
     @property
     def price_dates(self) -> str:
-        """When the prices of all that is shown were read."""
-        days: list[str | None] = [day for choice in self.shown for day in choice.price_dates]
-        days += [choice.rest.price_date for choice in self.shown if choice.rest]
+        """The range of dates of all prices in the result."""
+        days: list[str | None] = [day for choice in self.all_choices for day in choice.price_dates]
+        days += [choice.rest.price_date for choice in self.all_choices if choice.rest]
         dates = sorted({day for day in days if day})
         if not dates:
             return "All prices come from the plan."
-        parts = any(choice.price_is_estimate for choice in self.shown)
+        parts = any(choice.price_is_estimate for choice in self.all_choices)
         estimated = " Servers from parts are estimates." if parts else ""
         return f"Prices date from {dates[0]} to {dates[-1]}.{estimated}"

@@ -1,4 +1,4 @@
-"""From a plan's file to its answer: search, rank, and say why."""
+"""Answer a plan: search the candidates, rank them, check the site, and explain the choice."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -9,37 +9,41 @@ import numpy as np
 from gpuyard.catalog import ModelProfile
 from gpuyard.catalog.specfiles import read_site, read_workload
 from gpuyard.errors import UserMistake
-from gpuyard.planner.candidates import Candidates, candidates_of
-from gpuyard.planner.costs import Premises, premises_of
+from gpuyard.planner.candidates import Candidates, create_candidates
+from gpuyard.planner.choices import choose_best, create_choices, create_mixed_choices
+from gpuyard.planner.costs import Premises, create_premises
+from gpuyard.planner.expansion import find_expansion
 from gpuyard.planner.explain.alternatives import (
-    alternatives,
-    hybrid_alternative,
-    kept_extended,
-    kept_mix,
-    sitings,
+    compare_locations,
+    describe_expansion,
+    find_alternatives,
+    find_hybrid_alternative,
+    find_kept_mix,
 )
-from gpuyard.planner.explain.assumptions import assumptions
-from gpuyard.planner.explain.choices import best_choice, choices, mixed_choices
-from gpuyard.planner.explain.decision import runners_up, would_change
-from gpuyard.planner.explain.reasons import bindings, reasons, verdict
-from gpuyard.planner.kept import kept_and_added
+from gpuyard.planner.explain.assumptions import list_assumptions
+from gpuyard.planner.explain.decision import find_runners_up, list_decision_changes
+from gpuyard.planner.explain.reasons import find_binding_constraints, format_verdict, list_reasons
 from gpuyard.planner.mixes import Mixes, find_mixes
-from gpuyard.planner.offers import OWNED, Offer, cloud_data_of, offers_of, runs_of
+from gpuyard.planner.offers import OWNED, Offer, estimate_cloud_data, list_offers, plan_runs
 from gpuyard.planner.ranking import Ranking, pareto_front, rank
-from gpuyard.planner.result import Alternative, Choice, Goal, LeftOut, PlanResult, SiteRefusal
-from gpuyard.planner.servers import servers_of
+from gpuyard.planner.result import Alternative, Choice, Exclusion, Goal, PlanResult, SiteRefusal
+from gpuyard.planner.servers import list_servers
 from gpuyard.predict import Calibration
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Plan
 from gpuyard.specs.site import Site
-from gpuyard.workloads import profile_of
+from gpuyard.workloads import profile_model
 
-_MOST_ON_FRONT = 12
-_MOST_CHECKS = 20  # each finds all that is refused of what is recommended then
+_MAX_ON_FRONT = 12
+_MAX_CHECKS = 20  # each check finds all refused machines among the recommended ones
 
 
-def plan_workload(plan: Plan, directory: Path) -> Workload:
-    """The workload that the plan is for."""
+Measurements = Callable[[Workload, ModelProfile], Workload]
+"""Adds stored measurements of a model to a workload."""
+
+
+def read_plan_workload(plan: Plan, directory: Path) -> Workload:
+    """Return the plan's workload, from its file if it names one."""
     if isinstance(plan.workload, Workload):
         return plan.workload
     return read_workload(plan.workload, directory)
@@ -50,28 +54,30 @@ def make_plan(
     directory: Path = Path(),
     calibration: Calibration | None = None,
     site: Site | None = None,
-    figures: Callable[[Workload, ModelProfile], Workload] | None = None,
+    figures: Measurements | None = None,
 ) -> PlanResult:
-    """Search everything that the plan allows. A site, given or named by the plan, is where bought
-    machines would stand; `figures` adds to a workload what else was measured of it."""
-    workload = plan_workload(plan, directory)
+    """Search everything that the plan allows.
+
+    Bought machines stand at `site`, or at the site that the plan names.
+    """
+    workload = read_plan_workload(plan, directory)
     if workload.dataset is None:
         raise UserMistake(
             f"workload: {workload.name} has no 'dataset', so the number of samples in a run is unknown; "
             "give the workload dataset.samples and epochs"
         )
-    premises = plan_premises(plan, directory, site)
-    profile = profile_of(workload)
+    premises = read_plan_premises(plan, directory, site)
+    profile = profile_model(workload)
     if figures is not None:
         workload = figures(workload, profile)
-    return plan_result(search(plan, workload, profile, calibration, premises), workload)
+    return build_result(search(plan, workload, profile, calibration, premises), workload)
 
 
-def plan_premises(plan: Plan, directory: Path, site: Site | None = None) -> Premises:
-    """Where the plan's bought machines would stand."""
+def read_plan_premises(plan: Plan, directory: Path, site: Site | None = None) -> Premises:
+    """Describe where the plan's bought machines would stand."""
     if site is None and isinstance(plan.site, str):
         site = read_site(directory / plan.site)
-    return premises_of(plan, site)
+    return create_premises(plan, site)
 
 
 def search(
@@ -81,164 +87,171 @@ def search(
     calibration: Calibration | None = None,
     premises: Premises | None = None,
 ) -> Candidates:
-    """The table of all candidates, priced."""
+    """Return the table of all candidates with their predictions and prices."""
     samples = float(workload.dataset.samples * workload.epochs) if workload.dataset else 0.0
-    offers = offers_of(servers_of(plan), plan)
-    found = candidates_of(
+    offers = list_offers(list_servers(plan), plan)
+    candidates = create_candidates(
         plan,
         workload,
         profile,
         samples_per_run=samples,
         offers=offers,
-        runs=runs_of(plan),
-        premises=premises or premises_of(plan),
-        data=cloud_data_of(plan, workload, profile),
+        runs=plan_runs(plan),
+        premises=premises or create_premises(plan),
+        data=estimate_cloud_data(plan, workload, profile),
         calibration=calibration,
     )
-    if not len(found):
-        raise UserMistake(f"{plan.name}: the search finds no candidate: {_why_empty(found)}")
-    return found
+    if not len(candidates):
+        raise UserMistake(f"{plan.name}: no candidates: {_explain_empty(candidates)}")
+    return candidates
 
 
-def _why_empty(candidates: Candidates) -> str:
-    if candidates.no_rate:
-        return f"no rate is known {', '.join(missing.words for missing in candidates.no_rate)}"
+def _explain_empty(candidates: Candidates) -> str:
+    if candidates.missing_rates:
+        missing = ", ".join(rate.description for rate in candidates.missing_rates)
+        return f"the rate is unknown {missing}"
     if candidates.offers:
-        return "none of 'search.nodes' is possible; several machines need a network"
-    return "no offer of 'search.offers' and 'search.gpus' can be acquired by 'search.ways'"
+        return "no node count in 'search.nodes' is possible; several machines need a network"
+    return "no offer in 'search.offers' and 'search.gpus' can be acquired by 'search.ways'"
 
 
-def plan_result(candidates: Candidates, workload: Workload) -> PlanResult:
-    """Rank the table, check with the site if there is one, and put it into words."""
+def build_result(candidates: Candidates, workload: Workload) -> PlanResult:
+    """Rank the candidates, check them against the site if there is one, and explain the result."""
     site = candidates.premises.site
     if site is None:
-        return _in_words(_ranked(candidates), workload, ())
+        return _explain(_recommend(candidates), workload, ())
     anywhere = replace(candidates.premises, power=None, rack=None)
-    unchecked = _ranked(replace(candidates, premises=anywhere))
-    ranked = _housed(candidates, site)
-    return _in_words(ranked, workload, _refusals(unchecked, ranked.candidates.premises))
+    unchecked = _recommend(replace(candidates, premises=anywhere))
+    checked = _recommend_for_site(candidates, site)
+    return _explain(checked, workload, _list_refusals(unchecked, checked.candidates.premises))
 
 
 @dataclass(frozen=True)
-class _Ranked:
-    """The candidates sorted out, and what would be recommended of them."""
+class _Recommendation:
+    """The ranked candidates and the choices that would be recommended."""
 
     candidates: Candidates
     ranking: Ranking
     mixes: Mixes
     winner: Choice | None
-    rows: tuple[int, ...]  # that the winner is made of: of a mix, what it owns and what it rents
+    rows: tuple[int, ...]  # of the winner; for a mix, the owned and the rented row
     front: tuple[Choice, ...]
     runners_up: tuple[Alternative, ...]
-    extended: Choice | None  # what is kept, and what would be added to it
+    expansion: Choice | None  # kept machines and additions to them
 
     @property
-    def recommended(self) -> list[Choice]:
+    def choices(self) -> list[Choice]:
         others = (other.choice for other in self.runners_up)
         return [choice for choice in (self.winner, *others, *self.front) if choice is not None]
 
 
-def _ranked(candidates: Candidates) -> _Ranked:
+def _recommend(candidates: Candidates) -> _Recommendation:
     ranking = rank(candidates)
     mixes = find_mixes(candidates, ranking)
-    winner, rows = best_choice(candidates, ranking, mixes)
-    extended = kept_and_added(candidates, ranking)
-    more = extended.choice if extended is not None else None
-    if extended is not None and extended.beats(winner):
-        winner, rows = extended.choice, extended.rows
-    front = _front(candidates, ranking, mixes, winner, more)
-    others = runners_up(candidates, ranking, winner, more)
-    return _Ranked(candidates, ranking, mixes, winner, rows, front, others, more)
+    winner, rows = choose_best(candidates, ranking, mixes)
+    expansion = find_expansion(candidates, ranking)
+    expanded = expansion.choice if expansion is not None else None
+    if expansion is not None and expansion.beats(winner):
+        winner, rows = expansion.choice, expansion.rows
+    front = _select_front(candidates, ranking, mixes, winner, expanded)
+    others = find_runners_up(candidates, ranking, winner, expanded)
+    return _Recommendation(candidates, ranking, mixes, winner, rows, front, others, expanded)
 
 
-def _housed(candidates: Candidates, site: Site) -> _Ranked:
-    """Ranked without what the site refuses, again until it takes all that would be recommended."""
-    from gpuyard.planner.site_check import SiteCheck  # most plans name no site, and design no room
+def _recommend_for_site(candidates: Candidates, site: Site) -> _Recommendation:
+    """Exclude machines that the site cannot house, and rank again until it can house all recommended ones."""
+    from gpuyard.planner.site_check import SiteCheck  # most plans name no site and design no room
 
-    check, here = SiteCheck(site), candidates.premises.houses
+    check, acquisition = SiteCheck(site), candidates.premises.site_acquisition
     allowed = np.unique(candidates.offer[rank(candidates).allowed])
-    servers = (o.server for i in allowed if (o := candidates.offers[i]).acquisition == here)
-    limits = check.alone(dict.fromkeys(servers))
-    for _ in range(_MOST_CHECKS):
+    servers = (o.server for i in allowed if (o := candidates.offers[i]).acquisition == acquisition)
+    limits = check.find_unhousable(dict.fromkeys(servers))
+    for _ in range(_MAX_CHECKS):
         premises = replace(candidates.premises, limits=limits)
-        ranked = _ranked(replace(candidates, premises=premises))
+        recommendation = _recommend(replace(candidates, premises=premises))
         too_many = {}
-        for choice in ranked.recommended:
-            if (choice.owned_way or choice.way) == here:
-                offer = _offer_of(candidates, choice)
-                limit = check.limit(offer, choice.nodes * choice.clusters)
+        for choice in recommendation.choices:
+            if (choice.owned_way or choice.way) == acquisition:
+                offer = _find_offer(candidates, choice)
+                limit = check.find_limit(offer, choice.nodes * choice.clusters)
                 if limit is not None:
-                    too_many[offer.housed] = limit
+                    too_many[offer.housing_key] = limit
         if not too_many:
             break
         limits = {**limits, **too_many}
-    return ranked
+    return recommendation
 
 
-def _offer_of(candidates: Candidates, choice: Choice) -> Offer:
-    """What a choice was made from; of a mix, what is owned."""
+def _find_offer(candidates: Candidates, choice: Choice) -> Offer:
+    """Return the offer of a choice; for a mix, the owned one."""
     return next(
         offer
         for offer in candidates.offers
         if (offer.server.id, offer.acquisition) == (choice.offer, choice.owned_way or choice.way)
-        and offer.network_words == choice.network
+        and offer.network_label == choice.network
     )
 
 
-def _refusals(unchecked: _Ranked, premises: Premises) -> tuple[SiteRefusal, ...]:
-    """What would have been recommended, but for the site."""
-    found: dict[
-        tuple[str, str], SiteRefusal
-    ] = {}  # once for each kind of machine and what it lacks
-    for choice in unchecked.recommended:
-        offer = _offer_of(unchecked.candidates, choice)
+def _list_refusals(unchecked: _Recommendation, premises: Premises) -> tuple[SiteRefusal, ...]:
+    """List choices that would be recommended without this site, once per kind of machine and reason."""
+    refusals: dict[tuple[str, str], SiteRefusal] = {}
+    for choice in unchecked.choices:
+        offer = _find_offer(unchecked.candidates, choice)
         machines = choice.nodes * choice.clusters
-        why = premises.refusal(offer.housed, offer.acquisition, machines, offer.server.watts)
+        why = premises.find_refusal(
+            offer.housing_key, offer.acquisition, machines, offer.server.watts
+        )
         if why:
             wins = choice is unchecked.winner
-            refusal = SiteRefusal(choice.offer, choice.what, choice.usd_per_run, why, wins)
-            found.setdefault((choice.offer, why), refusal)
-    return tuple(found.values())
+            refusal = SiteRefusal(choice.offer, choice.summary, choice.usd_per_run, why, wins)
+            refusals.setdefault((choice.offer, why), refusal)
+    return tuple(refusals.values())
 
 
-def _in_words(ranked: _Ranked, workload: Workload, refused: tuple[SiteRefusal, ...]) -> PlanResult:
-    candidates, ranking, mixes = ranked.candidates, ranked.ranking, ranked.mixes
-    plan, winner = candidates.plan, ranked.winner
-    binding = () if winner else bindings(candidates, ranking, mixes)
-    hybrid = hybrid_alternative(candidates, ranking, mixes, winner)
-    kept = kept_mix(candidates, ranking, mixes, winner)
-    more = kept_extended(candidates, ranked.extended, winner)
+def _explain(
+    recommendation: _Recommendation, workload: Workload, refused: tuple[SiteRefusal, ...]
+) -> PlanResult:
+    candidates, ranking = recommendation.candidates, recommendation.ranking
+    mixes, rows = recommendation.mixes, recommendation.rows
+    plan, winner = candidates.plan, recommendation.winner
+    binding = () if winner else find_binding_constraints(candidates, ranking, mixes)
+    hybrid = find_hybrid_alternative(candidates, ranking, mixes, winner)
+    mixed_alternatives = (
+        hybrid,
+        find_kept_mix(candidates, ranking, mixes, winner),
+        describe_expansion(candidates, recommendation.expansion, winner),
+    )
     return PlanResult(
         name=plan.name,
-        goal=_goal(candidates, workload),
+        goal=_create_goal(candidates, workload),
         candidates=len(candidates),
         offers=len(candidates.offers),
         predictions=candidates.throughputs.rows,
         allowed=int(ranking.allowed.sum()),
         feasible=int(ranking.feasible.sum()),
-        left_out=_left_out(candidates, ranking),
+        left_out=_count_exclusions(candidates, ranking),
         winner=winner,
-        verdict=verdict(plan, winner, binding),
-        reasons=reasons(candidates, ranking, winner, hybrid) if winner else (),
+        verdict=format_verdict(plan, winner, binding),
+        reasons=list_reasons(candidates, ranking, winner, hybrid) if winner else (),
         binding=binding,
-        front=ranked.front,
+        front=recommendation.front,
         alternatives=(
-            *alternatives(candidates, ranking, winner),
-            *(one for one in (hybrid, kept, more) if one is not None),
+            *find_alternatives(candidates, ranking, winner),
+            *(alternative for alternative in mixed_alternatives if alternative is not None),
         ),
-        assumptions=assumptions(candidates),
-        runners_up=ranked.runners_up,
-        would_change=would_change(candidates, ranking, winner, ranked.rows),
+        assumptions=list_assumptions(candidates),
+        runners_up=recommendation.runners_up,
+        would_change=list_decision_changes(candidates, ranking, winner, rows),
         site=candidates.premises.name,
         refused=refused,
         electricity=candidates.premises.tariff if set(OWNED) & set(plan.search.ways) else None,
-        places=sitings(candidates, ranking, winner, next(iter(ranked.rows), None)),
+        places=compare_locations(candidates, ranking, winner, next(iter(rows), None)),
         precisions=candidates.precisions,
-        no_rate=candidates.no_rate,
+        no_rate=candidates.missing_rates,
     )
 
 
-def _goal(candidates: Candidates, workload: Workload) -> Goal:
+def _create_goal(candidates: Candidates, workload: Workload) -> Goal:
     plan, runs = candidates.plan, candidates.runs
     return Goal(
         workload=workload.name,
@@ -252,63 +265,68 @@ def _goal(candidates: Candidates, workload: Workload) -> Goal:
     )
 
 
-def _front(
+def _select_front(
     candidates: Candidates,
     ranking: Ranking,
     mixes: Mixes,
     winner: Choice | None,
-    extended: Choice | None,
+    expanded: Choice | None,
 ) -> tuple[Choice, ...]:
-    """What nothing in the budget beats in both, mixes among it: each machine's cheapest, and of many as much as
-    one can look at, with both ends and the choice."""
+    """Select the Pareto front within the budget, including mixes.
+
+    It has the cheapest setting of each machine. If there are too many to show, both ends, the winner, and the ones
+    most different from each other remain.
+    """
     costs, count = candidates.costs, len(candidates)
     mixed = np.flatnonzero(mixes.mixed & mixes.in_budget)
     chosen = np.concatenate([ranking.front, count + mixed])
     seconds = np.concatenate([costs.run_seconds, mixes.run_seconds])
     front = pareto_front(seconds, np.concatenate([costs.usd_per_run, mixes.usd_per_run]), chosen)
-    found = choices(candidates, ranking, [int(row) for row in front if row < count])
-    found += mixed_choices(
+    choices = create_choices(candidates, ranking, [int(row) for row in front if row < count])
+    choices += create_mixed_choices(
         candidates, ranking, mixes, [int(row - count) for row in front if row >= count]
     )
-    if extended is not None and extended.in_budget and not any(_beats(c, extended) for c in found):
-        found = [*(choice for choice in found if not _beats(extended, choice)), extended]
-    found.sort(key=lambda choice: choice.run_seconds)
+    if (
+        expanded is not None
+        and expanded.in_budget
+        and not any(_beats(c, expanded) for c in choices)
+    ):
+        choices = [*(choice for choice in choices if not _beats(expanded, choice)), expanded]
+    choices.sort(key=lambda choice: choice.run_seconds)
     # the slowest setting of the same machines is their cheapest; the fastest of all stays too
-    shown = list({choice.what: choice for choice in found}.values())
-    shown = [*found[:1], *(choice for choice in shown if choice is not found[0])]
-    shown.sort(key=lambda choice: choice.run_seconds)
-    if len(shown) <= _MOST_ON_FRONT:
-        return tuple(shown)
-    mine = [i for i, choice in enumerate(shown) if winner and choice.same_machines(winner)]
-    ends = dict.fromkeys([0, len(shown) - 1, *mine[-1:]])
-    kept = _far_apart(shown, list(ends), _MOST_ON_FRONT)
-    return tuple(shown[i] for i in sorted(kept))
+    distinct = list({choice.summary: choice for choice in choices}.values())
+    distinct = [*choices[:1], *(choice for choice in distinct if choice is not choices[0])]
+    distinct.sort(key=lambda choice: choice.run_seconds)
+    if len(distinct) <= _MAX_ON_FRONT:
+        return tuple(distinct)
+    of_winner = [i for i, c in enumerate(distinct) if winner and c.has_same_machines(winner)]
+    required = dict.fromkeys([0, len(distinct) - 1, *of_winner[-1:]])
+    return tuple(distinct[i] for i in sorted(_spread_out(distinct, list(required), _MAX_ON_FRONT)))
 
 
-def _far_apart(found: Sequence[Choice], kept: Sequence[int], most: int) -> set[int]:
-    """These and, one after the other, those that are least like any of them: in how many times the time and the
-    cost."""
-    costs = [max(choice.usd_per_run, 1e-9) for choice in found]
-    at = np.log(np.column_stack([[choice.run_seconds for choice in found], costs]))
-    far = np.full(len(found), np.inf)
-    chosen: list[int] = []
-    for number in range(most):
-        nearest = kept[number] if number < len(kept) else int(np.argmax(far))
-        chosen.append(nearest)
-        far = np.minimum(far, np.hypot(*(at - at[nearest]).T))
-    return set(chosen)
+def _spread_out(choices: Sequence[Choice], required: Sequence[int], maximum: int) -> set[int]:
+    """Return the required indices, and then those farthest from all selected ones in log time and log cost."""
+    costs = [max(choice.usd_per_run, 1e-9) for choice in choices]
+    points = np.log(np.column_stack([[choice.run_seconds for choice in choices], costs]))
+    distance = np.full(len(choices), np.inf)
+    selected: list[int] = []
+    for number in range(maximum):
+        index = required[number] if number < len(required) else int(np.argmax(distance))
+        selected.append(index)
+        distance = np.minimum(distance, np.hypot(*(points - points[index]).T))
+    return set(selected)
 
 
-def _beats(one: Choice, other: Choice) -> bool:
-    """Faster, and no dearer."""
-    return one.run_seconds <= other.run_seconds and one.usd_per_run <= other.usd_per_run
+def _beats(choice: Choice, other: Choice) -> bool:
+    """Return whether a choice is at least as fast and as cheap as another."""
+    return choice.run_seconds <= other.run_seconds and choice.usd_per_run <= other.usd_per_run
 
 
-def _left_out(candidates: Candidates, ranking: Ranking) -> tuple[LeftOut, ...]:
+def _count_exclusions(candidates: Candidates, ranking: Ranking) -> tuple[Exclusion, ...]:
     plan = candidates.plan
-    found = [LeftOut(rule.reason, int(rule.breaks.sum())) for rule in ranking.rules]
+    exclusions = [Exclusion(rule.reason, int(rule.breaks.sum())) for rule in ranking.rules]
     if plan.time_per_run is not None:
-        found.append(LeftOut("takes longer than the goal", int((~ranking.in_time).sum())))
+        exclusions.append(Exclusion("takes longer than the goal", int((~ranking.in_time).sum())))
     if plan.budget is not None:
-        found.append(LeftOut("costs more than the budget", int((~ranking.in_budget).sum())))
-    return tuple(found)
+        exclusions.append(Exclusion("costs more than the budget", int((~ranking.in_budget).sum())))
+    return tuple(exclusions)

@@ -1,5 +1,5 @@
-"""The machines that can be had: cloud instances, servers with a price, builds from parts, and the user's
-own offers, each with what it costs and where that figure comes from."""
+"""The machines a plan can choose from: cloud instances, servers with a list price, builds from parts, and the plan's
+own offers, each with its price and the source of that price."""
 
 import datetime
 import functools
@@ -9,18 +9,25 @@ from typing import NamedTuple
 
 from gpuyard import units
 from gpuyard.catalog import Gpu, Machine, Price, gpus, links, machines, prices
-from gpuyard.catalog.fabric import PRICES_OF
-from gpuyard.catalog.prices import Chassis, build_id, chassis, fits, gpu_prices, network_of_instance
+from gpuyard.catalog.fabric import ESTIMATE_YEAR
+from gpuyard.catalog.prices import (
+    Chassis,
+    chassis,
+    find_instance_network,
+    fits_chassis,
+    format_build_id,
+    gpu_prices,
+)
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.facility.fabric import HostPorts, TypicalFloor, bill_of, cheapest_fabric
-from gpuyard.hardware.presets import refuse_impossible, usual_topology
+from gpuyard.facility.fabric import HostPorts, TypicalFloor, find_cheapest_fabric
+from gpuyard.hardware.presets import check_topology, choose_topology
 from gpuyard.specs import Network, Topology
 from gpuyard.specs.plan import OwnedMachines, OwnOffer, Plan
 
 
 @dataclass(frozen=True)
-class Joining:
-    """A network, and whether machines bring their own cards to it."""
+class NetworkOption:
+    """A network between machines, and whether the machines include the network cards."""
 
     network: Network
     cards_included: bool = False
@@ -28,51 +35,51 @@ class Joining:
 
 @dataclass(frozen=True)
 class NetworkPrice:
-    """Of one network between so many machines, and what that rests on."""
+    """The price of one network between a number of machines, and its source."""
 
     usd: float
     source: str
 
 
 @functools.cache
-def network_price(joining: Joining, machines: int) -> NetworkPrice:
-    """Cables between two machines; the cheapest switches between more."""
-    network = joining.network
+def price_network(network_option: NetworkOption, machines: int) -> NetworkPrice:
+    """Price cables between two machines, or the cheapest switched fabric between more."""
+    network = network_option.network
     if network.link is not None:
         link = links().get(network.link)
         gbit, kind = link.raw_bytes_per_second * 8 / 1e9, link.kind
     else:
         gbit, kind = (network.rate or 0.0) * 8 / 1e9, "ethernet"
-    wanted = HostPorts(gbit, kind, network.rails, network.oversubscription)
+    ports = HostPorts(gbit, kind, network.rails, network.oversubscription)
     try:
-        design = cheapest_fabric(wanted, machines, TypicalFloor.of(machines))
-    except GpuyardError as unknown:
-        return NetworkPrice(0.0, f"not counted: {unknown}")
-    bill = bill_of(design)
-    total = (bill.total_usd or 0.0) - (bill.cards_usd if joining.cards_included else 0.0)
-    boxes = [
+        design = find_cheapest_fabric(ports, machines, TypicalFloor.from_node_count(machines))
+    except GpuyardError as error:
+        return NetworkPrice(0.0, f"not counted: {error}")
+    bill = design.bill
+    total = (bill.total_usd or 0.0) - (bill.cards_usd if network_option.cards_included else 0.0)
+    sources = [
         f"{count} × {switch.name} at ${switch.price_usd or 0:,.0f} ({switch.price_as_of})"
         for switch in dict.fromkeys((design.switch, design.spine_switch))
         if (count := design.chassis.get(switch.id))
     ]
-    rest = "cables" if joining.cards_included else "cables and cards"
-    return NetworkPrice(total, ", ".join([*boxes, f"{rest} ({PRICES_OF}, estimate)"]))
+    other_parts = "cables" if network_option.cards_included else "cables and cards"
+    return NetworkPrice(total, ", ".join([*sources, f"{other_parts} ({ESTIMATE_YEAR}, estimate)"]))
 
 
-# nobody says how rented machines without a row in the catalog are joined
+# The network of rented machines without a row in the catalog is unknown. 19 of 20 instances with a known network have
+# at least 5 Gbit/s; an instance with more than 100 Gbit/s is sold with the name of its fabric.
 ASSUMED_NETWORK = Network(link="ethernet-10g")
-# 19 of 20 instances whose network is known have at least 5 Gbit/s; one that has more than Ethernet of 100 Gbit/s is
-# sold with the name of its fabric
 SLOW_NETWORK, FAST_NETWORK = Network(rate="5 Gbit/s"), Network(link="ethernet-100g")
-UNKNOWN_NETWORK = "10 Gbit/s is assumed, and 5 to 100 Gbit/s are in the interval"
+UNKNOWN_NETWORK = "10 Gbit/s is assumed, and the interval covers 5 to 100 Gbit/s"
 _GPU_ONLY = "GPU only"
-# of a server whose own draw nobody gives: what its GPUs draw, and this much again for the rest
-_REST_OF_SERVER = 0.6
+_REST_OF_SERVER = (
+    0.6  # power of CPUs, fans, and so on per watt of GPU power, if a server's own power is unknown
+)
 
 
 @dataclass(frozen=True)
 class PricedServer:
-    """One kind of machine, and its prices: rent by the hour, or once."""
+    """One kind of machine with its prices: rent by the hour, or a purchase price."""
 
     id: str
     name: str
@@ -80,48 +87,48 @@ class PricedServer:
     gpus: int
     topology: Topology
     watts: float
-    price_dates: tuple[datetime.date, ...]  # of its parts; none where the plan gives the price
+    price_dates: tuple[datetime.date, ...]  # of its parts; empty if the plan gives the price
     price_source: str
     cloud: str | None = None
     rent_usd_per_hour: float | None = None
     spot_usd_per_hour: float | None = None
     buy_usd: float | None = None
     estimate: bool = False  # the price is a sum of parts
-    own_network: Network | None = None  # what it comes with
+    included_network: Network | None = None
     network_assumed: bool = False
-    given: bool = False  # by the plan
-    owned: int | None = None  # how many you have; None: it is not yours
-    value_usd: float = 0.0  # what one that is yours would sell for
-    joined: bool = False  # its network is there and paid
+    from_plan: bool = False  # one of the plan's own offers
+    owned: int | None = None  # how many you already have; None: not yours
+    value_usd: float = 0.0  # resale value of one that you have
+    network_exists: bool = False  # you already have its network
 
     @property
     def price_date(self) -> datetime.date | None:
-        """A price is as old as its oldest part."""
+        """The date of the oldest part of the price."""
         return min(self.price_dates, default=None)
 
-    def joinings(self, plan: Plan) -> tuple[Joining, ...]:
-        """How several of them may be joined; machines of the catalog bring their cards."""
-        if self.own_network is not None:
-            return (Joining(self.own_network, cards_included=not self.given),)
-        if self.given or (self.buy_usd is None and self.owned is None):
+    def network_options(self, plan: Plan) -> tuple[NetworkOption, ...]:
+        """Return the networks that can connect several of them; catalog machines include their cards."""
+        if self.included_network is not None:
+            return (NetworkOption(self.included_network, cards_included=not self.from_plan),)
+        if self.from_plan or (self.buy_usd is None and self.owned is None):
             return ()
-        return tuple(Joining(Network(link=link)) for link in plan.search.networks)
+        return tuple(NetworkOption(Network(link=link)) for link in plan.search.networks)
 
 
-def servers_of(plan: Plan) -> list[PricedServer]:
-    """All that the plan may choose from, before any wish of the plan is looked at."""
+def list_servers(plan: Plan) -> list[PricedServer]:
+    """List every server, before any filter of the plan applies."""
     return [
-        *(_kept(machines, plan) for machines in plan.owned),
-        *(_own(offer) for offer in plan.offers),
-        *_rented(),
-        *_products(plan),
-        *_builds(plan),
+        *(_from_owned(machines, plan) for machines in plan.owned),
+        *(_from_plan_offer(offer) for offer in plan.offers),
+        *_list_instances(),
+        *_list_products(plan),
+        *_list_builds(plan),
     ]
 
 
-def _own(offer: OwnOffer) -> PricedServer:
+def _from_plan_offer(offer: OwnOffer) -> PricedServer:
     gpu = gpus().get(offer.gpu)
-    refuse_impossible(offer.topology, gpu, offer.gpus)
+    check_topology(offer.topology, gpu, offer.gpus)
     watts = offer.gpus * gpu.board_watts * (1 + _REST_OF_SERVER)
     return PricedServer(
         id=offer.name,
@@ -135,21 +142,21 @@ def _own(offer: OwnOffer) -> PricedServer:
         rent_usd_per_hour=offer.rent,
         spot_usd_per_hour=offer.spot,
         buy_usd=offer.buy,
-        own_network=offer.network,
-        given=True,
+        included_network=offer.network,
+        from_plan=True,
     )
 
 
-def _kept(owned: OwnedMachines, plan: Plan) -> PricedServer:
-    """What you have, at what it is still worth."""
-    known = machines().get(owned.machine) if owned.machine is not None else None
-    gpu = gpus().get(known.gpu if known else owned.gpu or "")
-    count = known.gpus if known else owned.gpus
-    topology = known.topology if known else owned.topology
-    refuse_impossible(topology, gpu, count)
-    watts = owned.power or (known.max_watts if known else None)
-    name = owned.name or f"your {known.name if known else f'machine with {count} × {gpu.name}'}"
-    value, source = _remaining_value(owned, plan)
+def _from_owned(owned: OwnedMachines, plan: Plan) -> PricedServer:
+    """Describe machines that you already have, at their resale value."""
+    machine = machines().get(owned.machine) if owned.machine is not None else None
+    gpu = gpus().get(machine.gpu if machine else owned.gpu or "")
+    count = machine.gpus if machine else owned.gpus
+    topology = machine.topology if machine else owned.topology
+    check_topology(topology, gpu, count)
+    watts = owned.power or (machine.max_watts if machine else None)
+    name = owned.name or f"your {machine.name if machine else f'machine with {count} × {gpu.name}'}"
+    value, source = _estimate_value(owned, plan)
     return PricedServer(
         id=name,
         name=name,
@@ -159,24 +166,24 @@ def _kept(owned: OwnedMachines, plan: Plan) -> PricedServer:
         watts=watts or count * gpu.board_watts * (1 + _REST_OF_SERVER),
         price_dates=(),
         price_source=source,
-        own_network=owned.network or (_network_of(known) if known else None),
+        included_network=owned.network or (_machine_network(machine) if machine else None),
         owned=owned.count,
         value_usd=value,
-        joined=owned.network is not None,
+        network_exists=owned.network is not None,
     )
 
 
-def _remaining_value(owned: OwnedMachines, plan: Plan) -> tuple[float, str]:
-    """Of one, and where that comes from."""
+def _estimate_value(owned: OwnedMachines, plan: Plan) -> tuple[float, str]:
+    """Estimate the resale value of one machine, and describe its source."""
     years = _age_years(owned)
-    old = "" if years is None else f", {units.format_years(years)} old"
+    age = "" if years is None else f", {units.format_years(years)} old"
     if owned.value is not None:
-        return owned.value, f"remaining value as the plan says{old}"
+        return owned.value, f"resale value from the plan{age}"
     if owned.price is None:
-        return 0.0, f"no remaining value is given: counted as nothing{old}"
-    kept = plan.owning.value_kept_per_year
-    words = f"{100 * kept:.0f} % of ${owned.price:,.0f} kept per year"
-    return owned.price * kept ** (years or 0.0), f"{words}{old}"
+        return 0.0, f"no resale value given: counted as $0{age}"
+    kept_share = plan.owning.value_kept_per_year
+    source = f"{100 * kept_share:.0f}% of ${owned.price:,.0f} kept per year{age}"
+    return owned.price * kept_share ** (years or 0.0), source
 
 
 def _age_years(owned: OwnedMachines) -> float | None:
@@ -184,38 +191,38 @@ def _age_years(owned: OwnedMachines) -> float | None:
         return None if owned.age is None else owned.age / (365.25 * 86400)
     days = (datetime.datetime.now(datetime.UTC).date() - owned.bought).days
     if days < 0:
-        raise UserMistake(f"owned: 'bought' is {owned.bought}, a day to come")
+        raise UserMistake(f"owned: 'bought' is {owned.bought}, which is in the future")
     return days / 365.25
 
 
-def _rented() -> Iterator[PricedServer]:
-    """Instances whose GPU is known and whose price has the whole machine in it."""
+def _list_instances() -> Iterator[PricedServer]:
+    """List instances whose GPU is in the catalog and whose price covers the whole machine."""
     for price in prices():
         if price.gpu is None or price.note.startswith(_GPU_ONLY):
             continue
         gpu = gpus().get(price.gpu)
-        known = _machine_of(price)
-        joined = network_of_instance(price)
-        network = joined.network if joined else _network_of(known) if known else None
+        machine = _find_machine(price)
+        listed = find_instance_network(price)
+        network = listed.network if listed else _machine_network(machine) if machine else None
         yield PricedServer(
             id=price.id,
             name=f"{price.cloud} {price.instance}",
             gpu=gpu,
             gpus=price.gpus,
-            topology=known.topology if known else usual_topology(gpu, price.gpus),
-            watts=0.0,  # the cloud's
+            topology=machine.topology if machine else choose_topology(gpu, price.gpus),
+            watts=0.0,  # paid by the cloud
             price_dates=(price.date,),
             price_source=price.source,
             cloud=price.cloud,
             rent_usd_per_hour=price.usd_per_hour,
             spot_usd_per_hour=price.spot_usd_per_hour,
-            own_network=network or ASSUMED_NETWORK,
+            included_network=network or ASSUMED_NETWORK,
             network_assumed=network is None,
         )
 
 
-def unusable_prices() -> dict[str, int]:
-    """Rows of the price list that no plan can use, by reason."""
+def count_unusable_prices() -> dict[str, int]:
+    """Count the rows of the price list that no plan can use, by reason."""
     rows = list(prices())
     return {
         "its GPU is not in the catalog": sum(row.gpu is None for row in rows),
@@ -225,17 +232,17 @@ def unusable_prices() -> dict[str, int]:
     }
 
 
-def _machine_of(price: Price) -> Machine | None:
+def _find_machine(price: Price) -> Machine | None:
     name = f"{price.cloud}-{price.instance.replace('.', '-')}"
     return machines().get(name) if name in machines() else None
 
 
-def _network_of(machine: Machine) -> Network | None:
+def _machine_network(machine: Machine) -> Network | None:
     return Network(link=machine.nic_link, rails=machine.nics or 1) if machine.nic_link else None
 
 
-def _products(plan: Plan) -> Iterator[PricedServer]:
-    """Machines with a list price, or with a quote of the plan's."""
+def _list_products(plan: Plan) -> Iterator[PricedServer]:
+    """List machines that have a list price or a quote in the plan."""
     quotes = {quote.machine: quote.price for quote in plan.prices.servers}
     for machine in machines():
         price = quotes.get(machine.id, machine.price_usd)
@@ -254,44 +261,44 @@ def _products(plan: Plan) -> Iterator[PricedServer]:
             price_dates=() if quoted else (machine.date,),
             price_source="the plan" if quoted else machine.source,
             buy_usd=price,
-            own_network=_network_of(machine),
+            included_network=_machine_network(machine),
         )
 
 
-def _builds(plan: Plan) -> Iterator[PricedServer]:
-    """GPUs with a price in every chassis that takes them: an estimate from parts."""
-    own = {price.gpu: price.price for price in plan.prices.gpus}
+def _list_builds(plan: Plan) -> Iterator[PricedServer]:
+    """List every GPU with a price in every chassis that it fits, as an estimate from parts."""
+    plan_prices = {price.gpu: price.price for price in plan.prices.gpus}
     for gpu in gpus():
-        if gpu.id in own:
-            priced = _GpuPrice(own[gpu.id], "as the plan says", ())
+        if gpu.id in plan_prices:
+            price = _GpuPrice(plan_prices[gpu.id], "from the plan", ())
         elif gpu.id in gpu_prices():
             row = gpu_prices().get(gpu.id)
-            priced = _GpuPrice(row.usd, f"{row.basis} price of {row.date}", (row.date,))
+            price = _GpuPrice(row.usd, f"{row.basis} price of {row.date}", (row.date,))
         else:
             continue
         for box in chassis():
-            if fits(gpu, box):
-                yield from _filled(gpu, box, priced)
+            if fits_chassis(gpu, box):
+                yield from _fill_chassis(gpu, box, price)
 
 
 class _GpuPrice(NamedTuple):
     usd: float
-    words: str
-    dates: tuple[datetime.date, ...]  # none where the plan gives it
+    source: str
+    dates: tuple[datetime.date, ...]  # empty if the plan gives the price
 
 
-def _filled(gpu: Gpu, box: Chassis, price: _GpuPrice) -> Iterator[PricedServer]:
+def _fill_chassis(gpu: Gpu, box: Chassis, price: _GpuPrice) -> Iterator[PricedServer]:
     for count in box.gpus:
-        topology = usual_topology(gpu, count) if box.form == "SXM" else box.topology
+        topology = choose_topology(gpu, count) if box.form == "SXM" else box.topology
         yield PricedServer(
-            id=build_id(gpu, count, box),
+            id=format_build_id(gpu, count, box),
             name=f"{box.name} with {count} × {gpu.name}",
             gpu=gpu,
             gpus=count,
             topology=topology,
             watts=count * gpu.board_watts + box.watts,
             price_dates=(box.date, *price.dates),
-            price_source=f"estimate: {count} GPUs at ${price.usd:,.0f} ({price.words}) and the machine around "
+            price_source=f"estimate: {count} GPUs at ${price.usd:,.0f} ({price.source}) and the machine around "
             f"them at ${box.usd:,.0f} (price of {box.date}: {box.source})",
             buy_usd=count * price.usd + box.usd,
             estimate=True,

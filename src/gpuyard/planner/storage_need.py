@@ -1,18 +1,18 @@
-"""What a workload at full speed asks of storage, from its prediction on a cluster."""
+"""The storage that a workload needs to run at full speed, from its prediction on a cluster."""
 
 from dataclasses import dataclass
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.catalog.fabric import StorageNeed, storage_needs
 from gpuyard.facility.storage import CHECKPOINT_BYTES_PER_PARAMETER, StorageRequest
-from gpuyard.hardware.clusters import machine_of
+from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predict import predict_cluster
 from gpuyard.specs import Cluster, Workload
 
 
 @dataclass(frozen=True)
 class CheckpointPlan:
-    """How often the state is saved and how long that may take; None: sized by the model."""
+    """The interval, duration, and size of checkpoints; without a size, it follows from the model."""
 
     size_bytes: float | None = None
     seconds: float = 60.0
@@ -20,7 +20,7 @@ class CheckpointPlan:
     kept: int = 3
 
 
-def storage_request(
+def create_storage_request(
     workload: Workload,
     profile: ModelProfile,
     cluster: Cluster,
@@ -28,8 +28,8 @@ def storage_request(
     *,
     batch: int | None = None,
 ) -> StorageRequest:
-    """All GPUs of the cluster, as fast as they are where storage is no limit."""
-    _, machine = machine_of(cluster)
+    """Return the storage load of all GPUs in the cluster at the speed they reach without a storage limit."""
+    _, machine = resolve_machine(cluster)
     gpus = cluster.nodes * machine.gpus
     unlimited = cluster.model_copy(update={"storage": None})
     result = predict_cluster(workload, profile, unlimited, [gpus], batches=[batch] if batch else ())
@@ -52,9 +52,9 @@ def storage_request(
     )
 
 
-def published_need(workload: Workload, cluster: Cluster) -> StorageNeed | None:
-    """What MLPerf Storage has one GPU of this kind read with this model."""
-    gpu, _ = machine_of(cluster)
+def find_published_need(workload: Workload, cluster: Cluster) -> StorageNeed | None:
+    """Return the read rate that MLPerf Storage publishes for this GPU and model, if any."""
+    gpu, _ = resolve_machine(cluster)
     return next(
         (need for need in storage_needs() if (need.model, need.gpu) == (workload.model, gpu.id)),
         None,

@@ -1,9 +1,9 @@
-"""Every shape × nodes × batch × remedy × precision through the step model at once.
+"""Predict every shape × nodes × batch × remedy × precision with the step model at once.
 
-A shape is what a prediction depends on, without any price: GPU, GPUs in a machine, how they are joined, the
-network. Many offers share one shape, so each is predicted once. `usable_lines` is the one place where a GPU's
-own speed comes from, a calibration's included. The constants of an exchange are the defaults: one table holds
-many kinds of hardware.
+A shape has everything that a prediction depends on, without prices: the GPU, GPUs per machine, the topology, and the
+network. Many offers share a shape, so each shape is predicted once. `find_compute_lines` is the only source of a
+GPU's own speed, including calibrations. Exchanges use the default constants, because one table holds many kinds of
+hardware.
 """
 
 import functools
@@ -16,15 +16,19 @@ from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.catalog import gpus as gpus_table
 from gpuyard.errors import UserMistake
 from gpuyard.predict import STRATEGIES, Calibration, ComputeLine, Scenario
-from gpuyard.predict.compute import ComputeLines, at_precision, precision_on
-from gpuyard.predict.constants import fitted
-from gpuyard.predict.interval import Reach, reach_of
+from gpuyard.predict.compute import ComputeLines, change_workload_precision, resolve_precision
+from gpuyard.predict.constants import load_tuning
+from gpuyard.predict.interval import PredictionInterval, estimate_interval
 from gpuyard.predict.platform import Fleet
-from gpuyard.predict.scenario import line_of
-from gpuyard.predict.stacks.posterior import Posterior, described, under_framework
+from gpuyard.predict.scenario import find_compute_line
+from gpuyard.predict.software_stacks.posterior import (
+    Posterior,
+    has_published_framework,
+    predict_with_framework,
+)
 from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, POWERSGD_RANK
-from gpuyard.predict.table import Floats, HardwareRates, Integers, chunks, step_parts
-from gpuyard.predict.transport import Fabric, InMachine, Networks, between_machines
+from gpuyard.predict.table import Floats, HardwareRates, Integers, chunks, compute_step_parts
+from gpuyard.predict.transport import Fabric, MachineLinks, Networks, create_fabric
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
     DEFAULT_STRATEGY,
@@ -40,7 +44,7 @@ from gpuyard.specs.plan import RemedyName
 
 @dataclass(frozen=True)
 class MachineShape:
-    """Machines of one kind and how they are joined; without a network it is one machine."""
+    """Machines of one kind and the network between them; without a network, one machine."""
 
     gpu: Gpu
     gpus: int
@@ -50,28 +54,28 @@ class MachineShape:
 
 
 @dataclass(frozen=True)
-class Inside:
-    """What full use of one machine gets of its links."""
+class MachineRates:
+    """The rates of the links inside one machine when all its GPUs exchange gradients."""
 
     bytes_per_second: float
     latency_seconds: float
     host_to_gpu_bytes_per_second: float
 
 
-def inside_of(gpu: Gpu, gpus: int, topology: Topology) -> Inside:
-    """Through the machine graph; GPUs that are wired alike share one."""
-    return _inside_like(_wired_alike()[_wiring(gpu)], gpus, topology)
+def compute_machine_rates(gpu: Gpu, gpus: int, topology: Topology) -> MachineRates:
+    """Compute the rates from the machine graph, once for all GPUs with the same wiring."""
+    return _compute_rates_once(_gpus_by_wiring()[_wiring_key(gpu)], gpus, topology)
 
 
-def _wiring(gpu: Gpu) -> tuple[object, ...]:
-    """All that a machine graph knows of a GPU."""
+def _wiring_key(gpu: Gpu) -> tuple[object, ...]:
+    """Return all properties of a GPU that a machine graph depends on."""
     return (
         gpu.pcie_generation,
         gpu.pcie_lanes,
         gpu.released if gpu.pcie_generation == 3 else None,  # decides the link between sockets
         gpu.pcie_peer_to_peer,
-        gpu.own_link,
-        gpu.own_links,
+        gpu.peer_link,
+        gpu.peer_links,
         gpu.nvlink_bridge,
         gpu.fabric_topology,
         gpu.form_factor,
@@ -81,32 +85,32 @@ def _wiring(gpu: Gpu) -> tuple[object, ...]:
 
 
 @functools.cache
-def _wired_alike() -> dict[tuple[object, ...], str]:
-    """One GPU for each wiring."""
-    return {_wiring(gpu): gpu.id for gpu in gpus_table()}
+def _gpus_by_wiring() -> dict[tuple[object, ...], str]:
+    """Return one GPU for each wiring."""
+    return {_wiring_key(gpu): gpu.id for gpu in gpus_table()}
 
 
 @functools.cache
-def _inside_like(gpu: str, gpus: int, topology: Topology) -> Inside:
-    machine = InMachine.of(gpus_table().get(gpu), gpus, topology)
+def _compute_rates_once(gpu: str, gpus: int, topology: Topology) -> MachineRates:
+    machine = MachineLinks.from_topology(gpus_table().get(gpu), gpus, topology)
     pipe = machine.pipe(gpus)
-    to_gpu = machine.host_to_gpu_bytes_per_second(gpus)
-    return Inside(pipe.bytes_per_second, pipe.latency_seconds, to_gpu)
+    host_to_gpu = machine.host_to_gpu_bytes_per_second(gpus)
+    return MachineRates(pipe.bytes_per_second, pipe.latency_seconds, host_to_gpu)
 
 
 @functools.cache
-def fabric_of(network: Network) -> Fabric:
-    return between_machines(network)[0]
+def load_fabric(network: Network) -> Fabric:
+    return create_fabric(network)[0]
 
 
-def network_name(network: Network) -> str:
-    """As people would say it: "8 × infiniband-ndr", "10 Gbit/s"."""
+def format_network(network: Network) -> str:
+    """Format a network as in "8 × infiniband-ndr" or "10 Gbit/s"."""
     rails = f"{network.rails} × " if network.rails > 1 else ""
     name = network.link or f"{(network.rate or 0.0) * 8 / 1e9:g} Gbit/s"
     return f"{rails}{name}"
 
 
-_ROWS_BY_STACK = 1024  # at a time, each with what every software stack makes of it
+_STACK_CHUNK_ROWS = 1024  # each row is predicted for every software stack, which takes memory
 EXCHANGES: dict[RemedyName, ExchangeOptions] = {
     "none": DEFAULT_EXCHANGE,
     "fp16-gradients": ExchangeOptions(compress="fp16"),
@@ -117,21 +121,21 @@ EXCHANGES: dict[RemedyName, ExchangeOptions] = {
 
 @dataclass(frozen=True)
 class Throughputs:
-    """One spot a configuration; those of one shape stand together, in the order of the shapes."""
+    """Predictions, one entry per configuration, grouped by shape in the order of the shapes."""
 
     shape: Integers
     nodes: Integers
     batch_per_gpu: Integers
-    remedy: Integers  # index into the remedies that were asked for
-    precision: Integers  # index into those of its GPU, in the order in which they were asked for
+    remedy: Integers  # index into the remedies of the grid
+    precision: Integers  # index into the precisions of its GPU in the compute line table
     gpus: Integers
     samples_per_second: Floats
     low: Floats
     high: Floats
     scaling_efficiency: Floats
     memory_bytes: Floats
-    update_samples: Floats  # what one update of the weights sees
-    on_slow_network: Floats  # samples per second; as above where the network is known
+    update_samples: Floats  # per update of the weights
+    on_slow_network: Floats  # samples per second; differs only if the network is unknown
     on_fast_network: Floats
 
     @property
@@ -141,7 +145,7 @@ class Throughputs:
 
 @dataclass(frozen=True)
 class Grid:
-    """What is combined with every shape."""
+    """The settings that are combined with every shape."""
 
     nodes: tuple[int, ...]
     batches: tuple[int, ...]
@@ -149,96 +153,102 @@ class Grid:
     strategy: StrategyName = DEFAULT_STRATEGY
 
 
-Lines = dict[str, dict[Precision, ComputeLine]]
-"""By GPU and by what it trains in; of both only those that a rate is known for."""
+ComputeLineTable = dict[str, dict[Precision, ComputeLine]]
+"""Compute lines by GPU and training precision, for all combinations with a known rate."""
 
 
-def usable_lines(
+def find_compute_lines(
     workload: Workload,
     profile: ModelProfile,
     gpus: Sequence[Gpu],
     calibration: Calibration | None = None,
     precisions: Sequence[Precision] = (),
-) -> Lines:
-    """Each GPU's speed alone in each of the precisions or, without any, in the workload's own. What a GPU
-    computes as another (tf32 as fp32) is there once."""
-    lines: Lines = {}
+) -> ComputeLineTable:
+    """Find the single-GPU speed of each GPU in each precision, by default the workload's own.
+
+    Precisions that a GPU computes as another one (tf32 as fp32) appear once.
+    """
+    lines: ComputeLineTable = {}
     for gpu in gpus:
-        for precision, trained in _trained(workload, profile, gpu, precisions).items():
+        for precision, variant in _resolve_precisions(workload, profile, gpu, precisions).items():
             try:
-                line = line_of(trained, profile, gpu, calibration)
+                line = find_compute_line(variant, profile, gpu, calibration)
             except UserMistake:
                 continue
             lines.setdefault(gpu.id, {})[precision] = line
     return lines
 
 
-def unrated(
-    lines: Lines,
+def find_missing_rates(
+    lines: ComputeLineTable,
     workload: Workload,
     profile: ModelProfile,
     gpus: Sequence[Gpu],
     precisions: Sequence[Precision] = (),
 ) -> list[tuple[str, Precision]]:
-    """Which GPUs were left out for lack of a rate, and in what."""
+    """Return the GPUs and precisions that have no compute line because their rate is unknown."""
     return [
         (gpu.id, precision)
         for gpu in gpus
-        for precision in _trained(workload, profile, gpu, precisions)
+        for precision in _resolve_precisions(workload, profile, gpu, precisions)
         if precision not in lines.get(gpu.id, {})
     ]
 
 
-def _trained(
+def _resolve_precisions(
     workload: Workload, profile: ModelProfile, gpu: Gpu, precisions: Sequence[Precision]
 ) -> dict[Precision, Workload]:
-    tried = [at_precision(workload, profile, precision) for precision in precisions] or [workload]
-    return {precision_on(gpu, one, profile): one for one in tried}
+    """Return the workload in each precision, by the precision in which this GPU trains it."""
+    variants = [change_workload_precision(workload, profile, precision) for precision in precisions]
+    return {resolve_precision(gpu, variant, profile): variant for variant in variants or [workload]}
 
 
 def predict_shapes(
     workload: Workload,
     profile: ModelProfile,
     shapes: Sequence[MachineShape],
-    lines: Lines,
+    lines: ComputeLineTable,
     grid: Grid,
 ) -> Throughputs:
-    """Predict them all. A shape without a network is one machine, one with it is two or more."""
-    shape, fleet = _fleet(shapes, grid)
-    spot, batch, remedy, rank = _rows(shapes, lines, grid)
+    """Predict all shapes: one machine without a network, two or more with one."""
+    shape, fleet = _build_fleet(shapes, grid)
+    spot, batch, remedy, rank = _build_rows(shapes, lines, grid)
     strategy = STRATEGIES[grid.strategy]
     gpus = (fleet.nodes * fleet.gpus_per_node)[spot]
     seconds, slow, fast, memory, passes, compute = (np.empty(len(spot)) for _ in range(6))
-    for precision in dict.fromkeys(p for one in shapes for p in lines[one.gpu.id]):
-        # an offer says nothing of storage, nor of the cores that prepare samples
-        trained = workload.model_copy(update={"dataset": None, "precision": precision})
-        ranks, fixed, per_sample, unsure = _alone(shapes, lines, precision)[:, shape]
-        here = rank == ranks[spot]
-        compute[here] = (fixed[spot] + batch * per_sample[spot])[here]
+    for precision in dict.fromkeys(p for each in shapes for p in lines[each.gpu.id]):
+        # an offer has no information about storage or the CPU cores that prepare samples
+        variant = workload.model_copy(update={"dataset": None, "precision": precision})
+        ranks, fixed, per_sample, sigma = _line_columns(shapes, lines, precision)[:, shape]
+        in_precision = rank == ranks[spot]
+        compute[in_precision] = (fixed[spot] + batch * per_sample[spot])[in_precision]
         for code, name in enumerate(grid.remedies):
             exchange = EXCHANGES[name]
             line = ComputeLines(fixed, per_sample)
-            scenario = Scenario(trained, profile, fleet, line, strategy, exchange)
-            chosen = np.flatnonzero(here & (remedy == code))
-            for part in chunks(len(chosen), *([_ROWS_BY_STACK] if described(workload) else [])):
+            scenario = Scenario(variant, profile, fleet, line, strategy, exchange)
+            chosen = np.flatnonzero(in_precision & (remedy == code))
+            framework = workload.framework if has_published_framework(workload) else None
+            for part in chunks(len(chosen), *([_STACK_CHUNK_ROWS] if framework else [])):
                 rows = chosen[part]
-                table = scenario.table(fleet.rows(spot[rows], batch[rows]))
-                parts = step_parts(table)
-                reach = reach_of(table, parts, unsure[spot[rows]])
-                found = Posterior(np.log(parts.step_seconds), reach)
-                if workload.framework is not None and described(workload):
-                    found = under_framework(
-                        table, parts.step_seconds, reach, unsure[spot[rows]], workload.framework
+                table = scenario.build_table(fleet.select_rows(spot[rows], batch[rows]))
+                parts = compute_step_parts(table)
+                interval = estimate_interval(table, parts, sigma[spot[rows]])
+                posterior = Posterior(np.log(parts.step_seconds), interval)
+                if framework is not None:
+                    posterior = predict_with_framework(
+                        table, parts.step_seconds, interval, sigma[spot[rows]], framework
                     )
-                seconds[rows] = np.exp(found.log_seconds)
-                slow[rows], fast[rows] = found.reach.slow, found.reach.fast
+                seconds[rows] = np.exp(posterior.log_seconds)
+                slow[rows], fast[rows] = posterior.interval.slow, posterior.interval.fast
             passes[chosen] = exchange.accumulate
             memory[chosen] = strategy.memory_bytes(
-                trained, profile, exchange, batch_per_gpu=batch[chosen], gpus=gpus[chosen]
+                variant, profile, exchange, batch_per_gpu=batch[chosen], gpus=gpus[chosen]
             )
     rate = gpus * batch / seconds
-    fed = batch * float(profile.input_bytes) / fleet.of_spots.host_to_gpu_bytes_per_second[spot]
-    low, high = Reach(slow, fast).ends(rate)
+    input_seconds = (
+        batch * float(profile.input_bytes) / fleet.rates.host_to_gpu_bytes_per_second[spot]
+    )
+    low, high = PredictionInterval(slow, fast).bounds(rate)
     return Throughputs(
         shape=shape[spot],
         nodes=fleet.nodes[spot].astype(np.int64),
@@ -249,7 +259,7 @@ def predict_shapes(
         samples_per_second=rate,
         low=low,
         high=high,
-        scaling_efficiency=np.maximum(compute, fed) / seconds,
+        scaling_efficiency=np.maximum(compute, input_seconds) / seconds,
         memory_bytes=memory,
         update_samples=gpus * batch * passes,
         on_slow_network=rate,
@@ -257,13 +267,13 @@ def predict_shapes(
     )
 
 
-def widened(
+def widen_intervals(
     predicted: Throughputs,
     shapes: Sequence[MachineShape],
     predict: Callable[[Sequence[MachineShape]], Throughputs],
     ends: tuple[Network, Network],
 ) -> Throughputs:
-    """Where nobody knows the network, the interval is from the low end on a slow one to the high end on a fast one."""
+    """For unknown networks, widen the interval from the low end on a slow one to the high end on a fast one."""
     unknown = [number for number, shape in enumerate(shapes) if shape.network_assumed]
     if not unknown:
         return predicted
@@ -273,23 +283,27 @@ def widened(
     )
     rows = np.flatnonzero(np.isin(predicted.shape, unknown))
 
-    def put(column: Floats, values: Floats, worst: Callable[..., Floats]) -> Floats:
+    def combine(column: Floats, values: Floats, choose: Callable[..., Floats]) -> Floats:
         changed = column.copy()
-        changed[rows] = worst(column[rows], values)
+        changed[rows] = choose(column[rows], values)
         return changed
 
     return replace(
         predicted,
-        low=put(predicted.low, slow.low, np.minimum),
-        high=put(predicted.high, fast.high, np.maximum),
-        on_slow_network=put(predicted.samples_per_second, slow.samples_per_second, np.minimum),
-        on_fast_network=put(predicted.samples_per_second, fast.samples_per_second, np.maximum),
+        low=combine(predicted.low, slow.low, np.minimum),
+        high=combine(predicted.high, fast.high, np.maximum),
+        on_slow_network=combine(predicted.samples_per_second, slow.samples_per_second, np.minimum),
+        on_fast_network=combine(predicted.samples_per_second, fast.samples_per_second, np.maximum),
     )
 
 
-def _alone(shapes: Sequence[MachineShape], lines: Lines, precision: Precision) -> Floats:
-    """Of each shape's GPU in one precision: which of its precisions that is, the line's two parts and its σ;
-    −1 and nothing known where the GPU does not train in it."""
+def _line_columns(
+    shapes: Sequence[MachineShape], lines: ComputeLineTable, precision: Precision
+) -> Floats:
+    """Return four values for each shape: the index of the precision, the line's two parts, and its σ.
+
+    They are −1 and NaN if the GPU does not train in this precision.
+    """
     columns = []
     for shape in shapes:
         line = lines[shape.gpu.id].get(precision)
@@ -303,63 +317,63 @@ def _alone(shapes: Sequence[MachineShape], lines: Lines, precision: Precision) -
     return np.array(columns, dtype=float).reshape(-1, 4).T
 
 
-def configurations(shape: MachineShape, lines: Lines, grid: Grid) -> int:
-    """How many there are of one shape."""
-    settings = len(grid.batches) * len(_codes(shape, grid)) * len(lines[shape.gpu.id])
-    return len(_nodes(shape, grid)) * settings
+def count_configurations(shape: MachineShape, lines: ComputeLineTable, grid: Grid) -> int:
+    """Return the number of configurations of one shape."""
+    settings = len(grid.batches) * len(_remedy_indices(shape, grid)) * len(lines[shape.gpu.id])
+    return len(_node_counts(shape, grid)) * settings
 
 
-def _codes(shape: MachineShape, grid: Grid) -> list[int]:
-    """Indices of the remedies to try: one GPU exchanges nothing, and no remedy changes that."""
+def _remedy_indices(shape: MachineShape, grid: Grid) -> list[int]:
+    """Return the indices of the remedies to try; a single GPU exchanges no gradients and needs none."""
     if shape.gpus == 1 and shape.network is None:
         return [grid.remedies.index("none") if "none" in grid.remedies else 0]
     return list(range(len(grid.remedies)))
 
 
-def _nodes(shape: MachineShape, grid: Grid) -> tuple[int, ...]:
+def _node_counts(shape: MachineShape, grid: Grid) -> tuple[int, ...]:
     return tuple(count for count in grid.nodes if (count > 1) == (shape.network is not None))
 
 
-def _fleet(shapes: Sequence[MachineShape], grid: Grid) -> tuple[Integers, Fleet]:
-    """Every shape with every number of machines that it may have, and which shape each spot is."""
-    nodes = [_nodes(shape, grid) for shape in shapes]
-    many = np.array([len(counts) for counts in nodes], dtype=np.int64)
-    of = np.repeat(np.arange(len(shapes)), many)
-    inside = [inside_of(shape.gpu, shape.gpus, shape.topology) for shape in shapes]
-    fabrics = [fabric_of(shape.network) if shape.network else None for shape in shapes]
+def _build_fleet(shapes: Sequence[MachineShape], grid: Grid) -> tuple[Integers, Fleet]:
+    """Combine every shape with all its node counts; also return the shape index of each spot in the fleet."""
+    nodes = [_node_counts(shape, grid) for shape in shapes]
+    spots_per_shape = np.array([len(counts) for counts in nodes], dtype=np.int64)
+    shape_index = np.repeat(np.arange(len(shapes)), spots_per_shape)
+    rates = [compute_machine_rates(shape.gpu, shape.gpus, shape.topology) for shape in shapes]
+    fabrics = [load_fabric(shape.network) if shape.network else None for shape in shapes]
 
     def column(values: list[float]) -> Floats:
-        return np.array(values, dtype=float)[of]
+        return np.array(values, dtype=float)[shape_index]
 
     counts = np.array([count for counts in nodes for count in counts], dtype=float)
     links = HardwareRates(
-        column([i.bytes_per_second for i in inside]),
-        column([i.latency_seconds for i in inside]),
-        *Networks.of(fabrics).take(of).between(counts, fitted()),
-        host_to_gpu_bytes_per_second=column([i.host_to_gpu_bytes_per_second for i in inside]),
+        column([machine.bytes_per_second for machine in rates]),
+        column([machine.latency_seconds for machine in rates]),
+        *Networks.from_fabrics(fabrics).select(shape_index).exchange_rates(counts, load_tuning()),
+        host_to_gpu_bytes_per_second=column([m.host_to_gpu_bytes_per_second for m in rates]),
         gpu_memory_bytes_per_second=column([s.gpu.memory_bytes_per_second for s in shapes]),
     )
-    return of, Fleet(counts, column([shape.gpus for shape in shapes]), links)
+    return shape_index, Fleet(counts, column([shape.gpus for shape in shapes]), links)
 
 
-def _rows(
-    shapes: Sequence[MachineShape], lines: Lines, grid: Grid
+def _build_rows(
+    shapes: Sequence[MachineShape], lines: ComputeLineTable, grid: Grid
 ) -> tuple[Integers, Floats, Integers, Integers]:
-    """The columns that say which row is what: spot of the fleet, batch, remedy, and precision of its GPU."""
+    """Return four columns that identify each row: spot in the fleet, batch, remedy, and precision of its GPU."""
     columns: list[list[Floats]] = [[], [], [], []]
     blocks: dict[tuple[int, int, int], tuple[Floats, ...]] = {}
     first = 0
     for shape in shapes:
-        count, codes = len(_nodes(shape, grid)), _codes(shape, grid)
+        count, remedies = len(_node_counts(shape, grid)), _remedy_indices(shape, grid)
         precisions = len(lines[shape.gpu.id])
-        like = count, len(codes), precisions
-        if like not in blocks:
-            axes = range(count), grid.batches, codes, range(precisions)
+        key = count, len(remedies), precisions
+        if key not in blocks:
+            axes = range(count), grid.batches, remedies, range(precisions)
             mesh = np.meshgrid(*axes, indexing="ij")
-            blocks[like] = tuple(axis.ravel().astype(float) for axis in mesh)
-        spot, *others = blocks[like]
+            blocks[key] = tuple(axis.ravel().astype(float) for axis in mesh)
+        spot, *others = blocks[key]
         for column, values in zip(columns, (first + spot, *others), strict=True):
             column.append(values)
         first += count
-    spots, batches, codes_, ranks = (np.concatenate([*column, np.zeros(0)]) for column in columns)
-    return spots.astype(np.int64), batches, codes_.astype(np.int64), ranks.astype(np.int64)
+    spots, batches, codes, ranks = (np.concatenate([*column, np.zeros(0)]) for column in columns)
+    return spots.astype(np.int64), batches, codes.astype(np.int64), ranks.astype(np.int64)

@@ -1,16 +1,19 @@
-"""How a step's time comes together on hardware that may not be here. Pure: specs in, values out."""
+"""Predict how long a training step takes on hardware that need not exist here.
+
+The package is pure: it turns specs into values and touches neither files nor devices.
+"""
 
 from gpuyard.predict.calibration.applied import CALIBRATED, measured_constants
-from gpuyard.predict.calibration.defaults import HOP_HERE, LINK_HERE
+from gpuyard.predict.calibration.defaults import GLOO_HOP, GLOO_LINK
 from gpuyard.predict.calibration.document import Calibration, calibration_from_json
-from gpuyard.predict.compute import ComputeLine, compute_line, fit_line
+from gpuyard.predict.compute import ComputeLine, estimate_compute_line, fit_line
 from gpuyard.predict.constants import (
     CPU_VARIATION,
     GLOO_OVERLAP,
     GPU_VARIATION,
     Constant,
 )
-from gpuyard.predict.platform import Platform, platform_of
+from gpuyard.predict.platform import Platform, create_platform
 from gpuyard.predict.prediction import (
     Choke,
     ClusterPrediction,
@@ -18,7 +21,7 @@ from gpuyard.predict.prediction import (
     predict,
     predict_cluster,
 )
-from gpuyard.predict.scenario import PlatformScenario, Scenario, scenario_of
+from gpuyard.predict.scenario import PlatformScenario, Scenario, create_scenario
 from gpuyard.predict.strategies import STRATEGIES, Strategy
 from gpuyard.predict.strategies.remedies import Remedy
 from gpuyard.predict.table import Placement, Step, place
@@ -27,10 +30,10 @@ from gpuyard.predict.transport import Pipe
 __all__ = [
     "CALIBRATED",
     "CPU_VARIATION",
+    "GLOO_HOP",
+    "GLOO_LINK",
     "GLOO_OVERLAP",
     "GPU_VARIATION",
-    "HOP_HERE",
-    "LINK_HERE",
     "STRATEGIES",
     "Calibration",
     "Choke",
@@ -47,12 +50,12 @@ __all__ = [
     "Step",
     "Strategy",
     "calibration_from_json",
-    "compute_line",
+    "create_platform",
+    "create_scenario",
+    "estimate_compute_line",
     "fit_line",
     "measured_constants",
     "place",
-    "platform_of",
     "predict",
     "predict_cluster",
-    "scenario_of",
 ]

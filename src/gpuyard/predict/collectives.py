@@ -1,6 +1,6 @@
-"""Seconds that collectives take; every formula takes numbers or NumPy arrays.
+"""Times of collectives; every formula accepts numbers or NumPy arrays.
 
-k members, N bytes, B bytes per second of the slowest link on the ring, latency α a hop.
+k members, N bytes, B bytes per second of the slowest link on the ring, latency α per hop.
 Ring all-reduce: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
 workstations" (2009).
 """
@@ -14,14 +14,17 @@ Number = float | npt.NDArray[np.float64]
 def pipelined_broadcast_seconds(
     members: Number, size_bytes: Number, bytes_per_second: Number, messages: Number
 ) -> Number:
-    """A ring that forwards a message cut into S: N·(S+k−2)/(S·B), which is (k−1)·N/B for one and nears N/B as S grows."""
+    """Return the time of a ring that forwards a message in S pieces: N·(S+k−2)/(S·B).
+
+    It is (k−1)·N/B for one piece and approaches N/B as S grows.
+    """
     return size_bytes * (messages + members - 2) / (messages * bytes_per_second)
 
 
 def ring_all_reduce_seconds(
     members: Number, size_bytes: Number, bytes_per_second: Number, latency_seconds: Number = 0.0
 ) -> Number:
-    """Reduce-scatter, then all-gather: 2(k−1)·α + 2·(k−1)/k·N/B."""
+    """Return the time of a reduce-scatter and an all-gather: 2(k−1)·α + 2·(k−1)/k·N/B."""
     return (
         2 * (members - 1) * latency_seconds
         + 2 * (members - 1) / members * size_bytes / bytes_per_second
@@ -38,10 +41,10 @@ def hierarchical_all_reduce_seconds(
     inter_bytes_per_second: Number,
     inter_latency_seconds: Number,
 ) -> Number:
-    """Inside the machine first, then one ring a rail between machines, then inside again.
+    """Return the time inside the machine, between machines with one ring per rail, and inside again.
 
-    After the reduce-scatter inside, every GPU holds N/g; the g rings between the machines run at once
-    and share what the machine's ports carry together, so the machine sends N·2(n−1)/n in all.
+    After the reduce-scatter inside, every GPU holds N/g. The g rings between the machines run at once and share the
+    machine's ports, so the machine sends N·2(n−1)/n in total.
     """
     inside = ring_all_reduce_seconds(
         gpus_per_node, size_bytes, intra_bytes_per_second, intra_latency_seconds
@@ -55,29 +58,29 @@ def hierarchical_all_reduce_seconds(
 def parameter_server_seconds(
     workers: Number, nodes: Number, size_bytes: Number, bytes_per_second: Number
 ) -> Number:
-    """One server a node, the parameters split among them: each takes in and gives out k·N/n.
+    """Return the time with one server per node and the parameters split among them.
 
-    What a worker exchanges with the server on its own node stays off the network.
+    Each server receives and sends k·N/n. Traffic between a worker and the server on its node stays off the network.
     """
     remote_share = (nodes - 1) / nodes
     return 2 * workers * size_bytes / nodes * remote_share / bytes_per_second
 
 
 def ring_half_seconds(members: Number, size_bytes: Number, bytes_per_second: Number) -> Number:
-    """A ring's reduce-scatter or all-gather of N bytes in all: (k−1)/k·N/B, half an all-reduce."""
+    """Return the time of a ring's reduce-scatter or all-gather of N bytes: (k−1)/k·N/B, half an all-reduce."""
     return (members - 1) / members * size_bytes / bytes_per_second
 
 
 def binomial_depth(members: int) -> int:
-    """⌈log₂k⌉: how often the number of those who have the message doubles."""
+    """Return ⌈log₂k⌉, the number of times that the members with the message double."""
     return max(0, members - 1).bit_length()
 
 
 def binomial_broadcast_seconds(members: int, size_bytes: float, bytes_per_second: float) -> float:
-    """A binomial tree whose members send to all their children at once, as gloo's do.
+    """Return the time of a binomial tree whose members send to all their children at once, as in gloo.
 
-    Member v, who got the message in round j, sends it to v + 2^i for every later round i. The copies
-    share its link, so all of them arrive after as many N/B as there are: d·(d+1)/2 for k = 2^d.
+    Member v, which got the message in round j, sends it to v + 2^i for every later round i. The copies share its link,
+    so n copies arrive after n·N/B: in total d·(d+1)/2 for k = 2^d.
     """
     depth = binomial_depth(members)
     arrived = {0: 0}

@@ -1,9 +1,9 @@
-"""How far a prediction may be off, to the slow and to the fast side.
+"""Prediction intervals: how far a prediction may be off on the slow and on the fast side.
 
-What nobody describes makes a step slower far more often than faster: a software stack that hides less of its
-exchange, exchanges slower or loses something with every doubling of its GPUs. So the two sides have formulas of
-their own. Both are sized on published results of *sources* (one publisher's machines and software) that had
-no part in the fit, by `scripts/fit_intervals.py`.
+Unknown factors slow a step down far more often than they speed it up: a software stack may hide less
+communication, exchange more slowly, or lose time with every doubling of its GPUs. So the two sides have separate
+formulas. `scripts/fit_intervals.py` sizes both on published results of *sources* (one publisher's machines and
+software) that were not part of the fit.
 """
 
 from dataclasses import dataclass
@@ -12,29 +12,29 @@ import numpy as np
 
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Spread, spread
-from gpuyard.predict.table import Floats, StepParts, StepTable, Truths
+from gpuyard.predict.table import Booleans, Floats, StepParts, StepTable
 
-# stacks that lose with every doubling were published up to 32 GPUs; larger systems don't lose more
-MOST_DOUBLINGS = 5
-# where an exchange takes so much of a step, half of what it may do to the interval is reached
-_HALF_WAY = 0.1
-_ROUNDS = 8  # until an interval is as wide as it may be, to a millionth
-# of a normal distribution, 90 % lie within so many σ
+# Published stacks that lose time per doubling go up to 32 GPUs; larger systems don't lose more.
+MAX_DOUBLINGS = 5
+# communication share of a step at which half of its maximum effect on the interval is reached
+_HALF_SATURATION_SHARE = 0.1
+_WIDTH_ITERATIONS = 8  # enough to reach the width limit to within a millionth
+# number of σ around the mean that hold 90% of a normal distribution
 NORMAL_90 = 1.645
 
 
 @dataclass(frozen=True)
 class Distance:
-    """How far configurations are from the figure that they stand on: what an interval grows with."""
+    """The distance of configurations from their measured basis; intervals grow with it."""
 
     doublings: Floats  # of the number of GPUs
-    exchanged: Floats  # what of a step its exchange takes, hidden or not
-    exposed: Floats  # what of it is exchange that does not hide, or waiting for other workers
-    batch: Floats | float = 0.0  # |log| of a batch over the one that was measured
+    exchanged: Floats  # communication share of a step, hidden or not
+    exposed: Floats  # share of a step spent on exposed communication or on stragglers
+    batch: Floats | float = 0.0  # |log| of the ratio of the batch to the measured one
 
     @classmethod
-    def of(cls, parts: StepParts, gpus: Floats, passes: Floats) -> "Distance":
-        """From one GPU."""
+    def from_parts(cls, parts: StepParts, gpus: Floats, passes: Floats) -> "Distance":
+        """Return the distance from a single GPU."""
         step, exposed = parts.step_seconds, parts.exposed_communication_seconds
         return cls(
             doublings=np.log2(gpus),
@@ -42,79 +42,98 @@ class Distance:
             exposed=(exposed + parts.straggler_seconds) / step,
         )
 
-    def take(self, rows: Truths) -> "Distance":
+    def select(self, rows: Booleans) -> "Distance":
         columns = {name: np.broadcast_to(x, rows.shape)[rows] for name, x in vars(self).items()}
         return Distance(**columns)
 
 
 @dataclass(frozen=True)
-class Reach:
-    """From a predicted rate to both ends of its interval, as logarithms."""
+class PredictionInterval:
+    """The log distances from a predicted rate to the slow and to the fast end of its interval."""
 
     slow: Floats
     fast: Floats
 
     @classmethod
-    def of(cls, far: Distance, off: Spread) -> "Reach":
-        """By what a software stack that nobody described may do."""
-        slow = off.tax * np.minimum(far.doublings, MOST_DOUBLINGS) + off.exchange * saturating(
-            far.exchanged
-        )
-        fast = off.exchange_fast * np.sqrt(far.exposed)
-        return cls(slow + off.batch * far.batch, fast + off.batch_fast * far.batch)
+    def from_spread(cls, distance: Distance, spread: Spread) -> "PredictionInterval":
+        """Return the interval for an unknown software stack."""
+        slow = spread.tax * np.minimum(
+            distance.doublings, MAX_DOUBLINGS
+        ) + spread.exchange * saturate(distance.exchanged)
+        fast = spread.exchange_fast * np.sqrt(distance.exposed)
+        return cls(slow + spread.batch * distance.batch, fast + spread.batch_fast * distance.batch)
 
-    def and_sigma(self, sigma: Floats | float) -> "Reach":
-        """With an independent σ besides, of which both sides are alike."""
+    def add_sigma(self, sigma: Floats | float) -> "PredictionInterval":
+        """Widen both sides by an independent, symmetric σ."""
         other = NORMAL_90 * np.asarray(sigma)
-        return Reach(np.hypot(self.slow, other), np.hypot(self.fast, other))
+        return PredictionInterval(np.hypot(self.slow, other), np.hypot(self.fast, other))
 
-    def within(self, other: "Reach", ahead: Floats) -> "Reach":
-        """No further than another one reaches whose middle is so much faster, as a logarithm; where that does not
-        even reach this one's middle, as it is."""
-        slow = np.where(ahead < other.slow, np.minimum(self.slow, other.slow - ahead), self.slow)
-        fast = np.where(-ahead < other.fast, np.minimum(self.fast, other.fast + ahead), self.fast)
-        return Reach(slow, fast)
+    def clip_to(self, other: "PredictionInterval", log_lead: Floats) -> "PredictionInterval":
+        """Clip both ends to those of another interval whose middle is faster by `log_lead`.
 
-    def no_wider(self, other: "Reach", ahead: Floats) -> "Reach":
-        """No wider than another one, whose middle is so much faster, as a logarithm. First the slow end is cut to the
-        other's, but no nearer than the fast end is, and not where the other does not even reach this one's middle."""
-        least = np.minimum(self.slow, self.fast)
-        cut = np.clip(other.slow - ahead, least, self.slow)
-        slow = np.where(ahead < other.slow, cut, self.slow)
-        part = np.ones_like(slow)
-        for _ in range(_ROUNDS):
-            part = np.minimum(part, part * other.width / Reach(part * slow, part * self.fast).width)
-        return Reach(part * slow, part * self.fast)
+        A side stays unchanged if the other interval does not reach this one's middle.
+        """
+        slow = np.where(
+            log_lead < other.slow, np.minimum(self.slow, other.slow - log_lead), self.slow
+        )
+        fast = np.where(
+            -log_lead < other.fast, np.minimum(self.fast, other.fast + log_lead), self.fast
+        )
+        return PredictionInterval(slow, fast)
+
+    def limit_width(self, other: "PredictionInterval", log_lead: Floats) -> "PredictionInterval":
+        """Limit the width to that of another interval whose middle is faster by `log_lead`.
+
+        The slow end is first clipped to the other's slow end, but never closer than the fast end. It is not clipped
+        if the other interval does not reach this one's middle.
+        """
+        shorter_side = np.minimum(self.slow, self.fast)
+        clipped = np.clip(other.slow - log_lead, shorter_side, self.slow)
+        slow = np.where(log_lead < other.slow, clipped, self.slow)
+        factor = np.ones_like(slow)
+        for _ in range(_WIDTH_ITERATIONS):
+            factor = np.minimum(
+                factor,
+                factor * other.width / PredictionInterval(factor * slow, factor * self.fast).width,
+            )
+        return PredictionInterval(factor * slow, factor * self.fast)
 
     @property
     def width(self) -> Floats:
-        """From end to end, as a share of what is predicted."""
+        """The width as a share of the predicted rate."""
         return np.asarray(np.exp(self.fast) - np.exp(-self.slow))
 
-    def ends(self, rate: Floats) -> tuple[Floats, Floats]:
-        """The slow and the fast end of a predicted rate's interval."""
+    def bounds(self, rate: Floats) -> tuple[Floats, Floats]:
+        """Return the slow and the fast end of a predicted rate's interval."""
         return rate * np.exp(-self.slow), rate * np.exp(self.fast)
 
 
-def saturating(share: Floats) -> Floats:
-    """From nothing for no exchange towards one: a step that is mostly exchange is hardly less sure than one
-    that is half of it."""
-    return share / (share + _HALF_WAY)
+def saturate(share: Floats) -> Floats:
+    """Map a communication share to a weight from 0 to 1 that levels off.
+
+    A step that is mostly communication is hardly less certain than one that is half communication.
+    """
+    return share / (share + _HALF_SATURATION_SHARE)
 
 
-def reach_of(
-    table: StepTable, parts: StepParts, compute: float | Floats, link_basis: str = "assumed link"
-) -> Reach:
-    """Of predictions that stand on one GPU's speed, whose σ is `compute`."""
+def estimate_interval(
+    table: StepTable,
+    parts: StepParts,
+    compute_sigma: float | Floats,
+    link_basis: str = "assumed link",
+) -> PredictionInterval:
+    """Estimate the intervals of predictions that are based on the speed of one GPU."""
     step = parts.step_seconds
-    others = (parts.compute_seconds / step * compute) ** 2
-    others = others + (parts.input_seconds / step * c.UNCERTAINTY["input"]) ** 2
+    variance = (parts.compute_seconds / step * compute_sigma) ** 2
+    variance = variance + (parts.input_seconds / step * c.UNCERTAINTY["input"]) ** 2
     if link_basis == "assumed link":
-        far = Distance.of(parts, table.gpus, table.accumulate * table.local_sgd)
-        return Reach.of(far, spread()).and_sigma(np.sqrt(others))
-    # timed on this very machine, with the software that a prediction is about
+        distance = Distance.from_parts(parts, table.gpus, table.accumulate * table.local_sgd)
+        return PredictionInterval.from_spread(distance, spread()).add_sigma(np.sqrt(variance))
+    # The link was timed on this machine, with the software that the prediction is about.
     exposed = parts.exposed_communication_seconds / step * c.UNCERTAINTY[link_basis]
     waited = parts.straggler_seconds / step * c.UNCERTAINTY["waiting"]
     several = np.where(table.nodes > 1, c.UNCERTAINTY["more machines"], 0.0)
-    nothing = np.zeros_like(step)
-    return Reach(nothing, nothing).and_sigma(np.sqrt(others + exposed**2 + waited**2 + several**2))
+    zero = np.zeros_like(step)
+    return PredictionInterval(zero, zero).add_sigma(
+        np.sqrt(variance + exposed**2 + waited**2 + several**2)
+    )

@@ -1,5 +1,7 @@
-"""A prediction: one configuration's step in parts, its throughput with an interval, and its choke. From a scenario
-and placements, all of them through one table."""
+"""A prediction: the parts of one configuration's step, its throughput with an interval, and its choke.
+
+All placements of a scenario are predicted from one table.
+"""
 
 import math
 from collections.abc import Sequence
@@ -10,20 +12,19 @@ import numpy as np
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.clusters import machine_of
+from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predict.calibration.document import Calibration
-from gpuyard.predict.compute import ComputeLine, precision_words
+from gpuyard.predict.compute import ComputeLine, describe_precision
 from gpuyard.predict.constants import Constant
-from gpuyard.predict.interval import reach_of
-from gpuyard.predict.scenario import PlatformScenario, scenario_of
-from gpuyard.predict.stacks.measured import (
-    base_words,
-    measured_points,
-    points_words,
-    rates,
-    updated,
+from gpuyard.predict.interval import estimate_interval
+from gpuyard.predict.scenario import PlatformScenario, create_scenario
+from gpuyard.predict.software_stacks.evidence import (
+    EvidenceNotes,
+    describe_evidence,
+    posterior_rates,
+    update_prediction,
 )
-from gpuyard.predict.stacks.posterior import Posterior, framework_words
+from gpuyard.predict.software_stacks.posterior import Posterior
 from gpuyard.predict.table import (
     Configurations,
     Move,
@@ -31,8 +32,8 @@ from gpuyard.predict.table import (
     Step,
     StepParts,
     StepTable,
+    compute_step_parts,
     samples_per_second,
-    step_parts,
 )
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
@@ -44,19 +45,26 @@ from gpuyard.specs import (
     Workload,
 )
 from gpuyard.specs.workload import GradientDtype
-from gpuyard.units import format_bytes
+from gpuyard.units import format_bytes, format_share
 
 Choke = Literal["gpu", "network", "pcie", "storage", "host", "none"]
 _PARTS: tuple[Choke, ...] = ("gpu", "network", "pcie", "storage", "host")
-# where doubling any single part shortens the step by less than this, nothing is the choke
-_LEAST_GAIN = 0.05
-_ONE_GPU = Placement(1, 1, 1)
-_SATURATED = 0.9  # of the samples/s that the largest batch would bring
+_CHOKE_NAMES: dict[Choke, str] = {
+    "gpu": "the GPUs",
+    "network": "the links between the machines",
+    "pcie": "the links inside the machine",
+    "storage": "the disks that samples are read from",
+    "host": "the CPUs of the host",
+}
+# if doubling the speed of any single part shortens the step by less than this, there is no choke
+_MIN_GAIN = 0.05
+_SINGLE_GPU = Placement(1, 1, 1)
+_SATURATED = 0.9  # share of the samples/s that an unlimited batch would reach
 
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """What would be predicted without any figure of several GPUs."""
+    """A prediction made without any measured multi-GPU figure or framework."""
 
     samples_per_second: float
     low: float
@@ -65,7 +73,7 @@ class Unmeasured:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What one configuration would do."""
+    """The predicted step, throughput, and memory of one configuration."""
 
     gpus: int
     nodes: int
@@ -81,17 +89,17 @@ class Prediction:
     epoch_seconds: float | None  # None: the workload has no dataset
     training_seconds: float | None  # all of the workload's epochs
     memory_bytes: float
-    fits: bool | None  # None: nobody knows how much memory there is
+    fits: bool | None  # None: the GPU's memory size is unknown
     accumulate: int = 1
     local_sgd: int = 1
     compress: str | None = None
-    bucket_bytes: float | None = None  # None: the framework's own
+    bucket_bytes: float | None = None  # None: the framework's default
     hierarchical: bool = False
-    beside: int = 0  # equal jobs on the same machines
+    beside: int = 0  # number of identical jobs on the same machines
     precision: Precision = "fp32"
-    moves: tuple[Move, ...] = ()  # what crosses a GPU's link in one step
-    epoch_bytes: float | None = None  # all of it, in all steps of an epoch
-    before: Unmeasured | None = None  # where figures of several GPUs entered
+    moves: tuple[Move, ...] = ()  # transfers over one GPU's link in one step
+    epoch_bytes: float | None = None  # all transfers of an epoch
+    before: Unmeasured | None = None  # set if multi-GPU figures or the framework changed it
 
     @property
     def placement(self) -> Placement:
@@ -100,7 +108,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class ClusterPrediction:
-    """All that was asked about one workload on one cluster, and what it stands on."""
+    """All predictions for one workload on one cluster, with their basis."""
 
     workload: str
     cluster: str
@@ -108,22 +116,22 @@ class ClusterPrediction:
     predictions: tuple[Prediction, ...]
     constants: tuple[Constant, ...]
     precision: Precision = "fp32"
-    precision_note: str = ""  # why this one, and what it means on this GPU
-    # from which batch on one GPU does at least 90 % of what it does at any; None: from the first
+    precision_note: str = ""  # why this precision, and what it means on this GPU
+    # smallest batch at which one GPU reaches 90% of its maximum rate; None: any batch does
     saturating_batch: int | None = None
-    points: int = 0  # figures of several GPUs that entered
-    point_sources: tuple[str, ...] = ()  # where they are from, each once
-    framework_note: str = ""  # what is known of the framework that the workload names
-    gradient_dtype: GradientDtype = "fp32"  # in which gradients cross the network
-    gradient_note: str = ""  # who says so, where it is not as usual
-    base_note: str = ""  # why the figure of one GPU is in doubt
+    points: int = 0  # number of multi-GPU figures used
+    point_sources: tuple[str, ...] = ()  # distinct sources of those figures
+    framework_note: str = ""  # what is known about the workload's framework
+    gradient_dtype: GradientDtype = "fp32"  # number format of gradients on the network
+    gradient_note: str = ""  # reason for an unusual gradient format
+    base_note: str = ""  # why the single-GPU figure is in doubt
     memory_note: str = ""  # which batch does not fit, and which would
-    points_note: str = ""  # which figures of several GPUs contradict each other or are not used
-    peer_note: str = ""  # that GPUs of a machine exchange through its host, where its file says so
+    points_note: str = ""  # multi-GPU figures that contradict each other or are unused
+    peer_note: str = ""  # set if GPUs of a machine exchange data through host memory
 
     @property
     def single_gpu_speed(self) -> str:
-        """What compute stands on, in words."""
+        """A description of the basis of the single-GPU speed."""
         basis, _, source = self.compute_basis.partition(": ")
         if basis == "roofline":
             return source.replace("estimated", "roofline estimate", 1)
@@ -146,8 +154,8 @@ def predict_cluster(
     other_jobs: int = 0,
     calibration: Calibration | None = None,
 ) -> ClusterPrediction:
-    """Predict a workload on a described cluster, with as many equal jobs beside it on its machines."""
-    scenario = scenario_of(
+    """Predict a workload on a described cluster that `other_jobs` identical jobs share."""
+    scenario = create_scenario(
         workload,
         profile,
         cluster,
@@ -162,32 +170,40 @@ def predict_cluster(
 def predict(
     scenario: PlatformScenario, placements: Sequence[Placement], batches: Sequence[int] = ()
 ) -> ClusterPrediction:
-    """Predict every placement × batch; without batches, at the workload's own."""
-    _check(scenario, placements)
+    """Predict every placement at every batch, or at the workload's own batch if none is given."""
+    _check_placements(scenario, placements)
     platform, workload, exchange = scenario.platform, scenario.workload, scenario.exchange
     batches = tuple(batches) or (workload.batch_per_gpu,)
-    spots = [(placement, batch) for placement in placements for batch in batches]
-    table = scenario.table(Configurations.of(spots))
+    configurations = [(placement, batch) for placement in placements for batch in batches]
+    table = scenario.build_table(Configurations.from_pairs(configurations))
     unshared = replace(scenario, platform=platform.unshared or platform)
-    alone = unshared.table(Configurations.of([(_ONE_GPU, batch) for _, batch in spots]))
-    parts = step_parts(table)
-    gpus = np.array([placement.gpus for placement, _ in spots], dtype=float)
+    alone = unshared.build_table(
+        Configurations.from_pairs([(_SINGLE_GPU, batch) for _, batch in configurations])
+    )
+    parts = compute_step_parts(table)
+    gpus = np.array([placement.gpus for placement, _ in configurations], dtype=float)
     throughput = gpus * table.batch_per_gpu / parts.step_seconds
     efficiency = throughput / (gpus * samples_per_second(alone))
-    reach = reach_of(table, parts, scenario.line.relative_uncertainty, platform.link_basis)
-    low, high = reach.ends(throughput)
-    chokes = _chokes(table, parts)
-    steps = [parts.at(row) for row in range(len(spots))]
-    before: list[Unmeasured | None] = [None] * len(spots)
-    known = updated(scenario, spots, Posterior(np.log(parts.step_seconds), reach))
-    if known is not None:
+    interval = estimate_interval(
+        table, parts, scenario.line.relative_uncertainty, platform.link_basis
+    )
+    low, high = interval.bounds(throughput)
+    chokes = _find_chokes(table, parts)
+    steps = [parts.get_step(row) for row in range(len(configurations))]
+    before: list[Unmeasured | None] = [None] * len(configurations)
+    notes, update = EvidenceNotes(), None
+    if workload.measured or workload.framework or scenario.calibration:
+        notes = describe_evidence(scenario)
+        formulas = Posterior(np.log(parts.step_seconds), interval)
+        update = update_prediction(scenario, configurations, formulas)
+    if update is not None:
         before = [Unmeasured(*map(float, row)) for row in zip(throughput, low, high, strict=True)]
-        found, alone_rate = known
-        throughput = rates(found, spots)
-        low, high = found.reach.ends(throughput)
-        efficiency = throughput / (gpus * alone_rate)
+        posterior, single_gpu_rate = update
+        throughput = posterior_rates(posterior, configurations)
+        low, high = posterior.interval.bounds(throughput)
+        efficiency = throughput / (gpus * single_gpu_rate)
         steps = [
-            step.lasting(float(n * b / rate))
+            step.stretch_to(float(n * b / rate))
             for step, n, b, rate in zip(steps, gpus, table.batch_per_gpu, throughput, strict=True)
         ]
     memory = scenario.strategy.memory_bytes(
@@ -197,8 +213,8 @@ def predict(
     share = scenario.strategy.sent_share(workload, exchange)
     sent_bytes = share * scenario.buckets.total_bytes / exchange.period
     moves = [
-        scenario.strategy.moves(scenario.profile, placement.gpus, batch, sent_bytes)
-        for placement, batch in spots
+        scenario.strategy.list_moves(scenario.profile, placement.gpus, batch, sent_bytes)
+        for placement, batch in configurations
     ]
     predictions = tuple(
         Prediction(
@@ -230,9 +246,9 @@ def predict(
             epoch_bytes=_epoch_bytes(moves[i], samples, placement.gpus * batch),
             before=before[i],
         )
-        for i, (placement, batch) in enumerate(spots)
+        for i, (placement, batch) in enumerate(configurations)
     )
-    line, points = scenario.line, measured_points(scenario)
+    line = scenario.line
     return ClusterPrediction(
         workload.name,
         platform.name,
@@ -240,82 +256,111 @@ def predict(
         predictions,
         scenario.constants,
         scenario.precision,
-        precision_words(scenario.gpu, workload, scenario.profile),
-        saturating_batch=_saturating(scenario.line),
-        points=len(points),
-        point_sources=tuple(dict.fromkeys(point.source for point in points)),
-        framework_note=framework_words(scenario),
-        gradient_dtype=scenario.strategy.sent_dtype(workload, exchange),
-        gradient_note=scenario.strategy.gradient_words(workload, exchange),
-        base_note=base_words(workload, scenario.profile, scenario.gpu),
-        memory_note=_memory_words(scenario, predictions),
-        points_note=points_words(scenario),
-        peer_note=_peer_words(scenario, placements),
+        describe_precision(scenario.gpu, workload, scenario.profile),
+        saturating_batch=_find_saturating_batch(scenario.line),
+        gradient_dtype=scenario.strategy.resolve_sent_dtype(workload, exchange),
+        gradient_note=scenario.strategy.describe_gradients(workload, exchange),
+        memory_note=_describe_memory(scenario, predictions),
+        peer_note=_describe_peer_access(scenario, placements),
+        **vars(notes),
     )
 
 
-def _peer_words(scenario: PlatformScenario, placements: Sequence[Placement]) -> str:
-    """That `peer_to_peer: false` counted: not where links were measured or read from the machine itself."""
+def describe_choke(scenario: PlatformScenario, prediction: Prediction) -> str:
+    """Return a sentence about the choke of one prediction and the gain from doubling its speed."""
+    if prediction.choke == "none":
+        return "There is no single choke: no part alone, twice as fast, would save 5% of the step."
+    table = scenario.change_batch(prediction.batch_per_gpu).build_placement_table(
+        [prediction.placement]
+    )
+    # Both steps come from the formulas: a measured step may be longer for reasons that no part explains.
+    faster, current = (
+        float(compute_step_parts(variant).step_seconds[0])
+        for variant in (table.double_speed(prediction.choke), table)
+    )
+    return (
+        f"The choke is {_CHOKE_NAMES[prediction.choke]}: twice as fast, they would shorten the step by "
+        f"{format_share(1 - faster / current)}, more than any other part would."
+    )
+
+
+def _describe_peer_access(scenario: PlatformScenario, placements: Sequence[Placement]) -> str:
+    """Say that `peer_to_peer: false` had an effect.
+
+    It has none if links were measured or read from the machine itself.
+    """
     platform = scenario.platform
     alone = all(placement.gpus_per_node == 1 for placement in placements)
-    seen = scenario.graph is not None or platform.link_basis != "assumed link"
-    if alone or seen or scenario.cluster is None or machine_of(scenario.cluster)[1].peer_to_peer:
+    links_known = scenario.graph is not None or platform.link_basis != "assumed link"
+    if (
+        alone
+        or links_known
+        or scenario.cluster is None
+        or resolve_machine(scenario.cluster)[1].peer_to_peer
+    ):
         return ""
     return (
-        f"Peer to peer: off in the machines of {platform.name}, as its file says: their GPUs exchange through the "
-        "host's memory, and NVLink carries nothing."
+        f"Peer to peer: off in the machines of {platform.name}, according to its file. Their GPUs exchange data "
+        "through the host's memory, and NVLink is unused."
     )
 
 
-def _memory_words(scenario: PlatformScenario, predictions: Sequence[Prediction]) -> str:
-    """Of the smallest batch that does not fit, and what would."""
-    unfit = [p for p in predictions if p.fits is False]
-    if not unfit or scenario.platform.memory_bytes is None:
+def _describe_memory(scenario: PlatformScenario, predictions: Sequence[Prediction]) -> str:
+    """Describe the smallest batch that does not fit, and the largest that would."""
+    too_large = [p for p in predictions if p.fits is False]
+    if not too_large or scenario.platform.memory_bytes is None:
         return ""
-    smallest = min(unfit, key=lambda p: (p.batch_per_gpu, -p.gpus))
-    most = scenario.largest_batch(smallest.gpus)
+    smallest = min(too_large, key=lambda p: (p.batch_per_gpu, -p.gpus))
+    largest_batch = scenario.largest_batch(smallest.gpus)
     return (
         f"A batch of {smallest.batch_per_gpu} does not fit: it needs {format_bytes(smallest.memory_bytes)} of a GPU's "
         f"{format_bytes(scenario.platform.memory_bytes)}; "
-        + (f"up to {most} would fit (--batch {most})." if most else "not even one sample fits.")
+        + (
+            f"up to {largest_batch} would fit (--batch {largest_batch})."
+            if largest_batch
+            else "not even one sample fits."
+        )
     )
 
 
 def _epoch_bytes(moves: Sequence[Move], samples: int | None, batch: int) -> float | None:
-    """In all steps of an epoch, of which the last may be smaller but moves as much."""
+    """Return the bytes moved in an epoch; its last step may be smaller but moves as much."""
     if samples is None or not moves:
         return None
     return -(-samples // batch) * sum(move.size_bytes for move in moves)
 
 
-def _saturating(line: ComputeLine) -> int | None:
-    """Where what no batch changes is a tenth of a step."""
+def _find_saturating_batch(line: ComputeLine) -> int | None:
+    """Return the batch at which the fixed part is a tenth of a step."""
     batch = math.ceil(_SATURATED / (1 - _SATURATED) * line.fixed_seconds / line.seconds_per_sample)
     return batch if batch > 1 else None
 
 
-def _check(scenario: PlatformScenario, placements: Sequence[Placement]) -> None:
+def _check_placements(scenario: PlatformScenario, placements: Sequence[Placement]) -> None:
     platform, strategy = scenario.platform, scenario.strategy
     jobs = platform.other_jobs + 1
-    for each in (placement.gpus_per_node for placement in placements):
-        if jobs * each > platform.gpus_per_node:
-            many = "1 GPU" if each == 1 else f"{each} GPUs"
+    for gpus_per_node in (placement.gpus_per_node for placement in placements):
+        if jobs * gpus_per_node > platform.gpus_per_node:
+            gpus = "1 GPU" if gpus_per_node == 1 else f"{gpus_per_node} GPUs"
             raise UserMistake(
-                f"{jobs} jobs of {many} a machine need {jobs * each}; "
+                f"{jobs} jobs with {gpus} per machine need {jobs * gpus_per_node} GPUs; "
                 f"each machine has {platform.gpus_per_node}"
             )
-    most = strategy.most_machines
-    if most is not None and any(placement.nodes > most for placement in placements):
+    limit = strategy.max_machines
+    if limit is not None and any(placement.nodes > limit for placement in placements):
         raise UserMistake(
-            f"{strategy.why_no_more_machines}; {platform.name} has {platform.gpus_per_node} GPUs "
-            "a machine, more need ddp or horovod"
+            f"{strategy.machine_limit_reason}; {platform.name} has {platform.gpus_per_node} GPUs "
+            "per machine. For more GPUs, use ddp or horovod"
         )
 
 
-def _chokes(table: StepTable, parts: StepParts) -> list[Choke]:
-    """The part whose doubling in speed would shorten the step most."""
+def _find_chokes(table: StepTable, parts: StepParts) -> list[Choke]:
+    """Find, in each row, the part whose doubling in speed would shorten the step most."""
     gains = np.stack(
-        [1 - step_parts(table.doubled(part)).step_seconds / parts.step_seconds for part in _PARTS]
+        [
+            1 - compute_step_parts(table.double_speed(part)).step_seconds / parts.step_seconds
+            for part in _PARTS
+        ]
     )
     best = np.argmax(gains, axis=0)
-    return [_PARTS[b] if gains[b, i] >= _LEAST_GAIN else "none" for i, b in enumerate(best)]
+    return [_PARTS[b] if gains[b, i] >= _MIN_GAIN else "none" for i, b in enumerate(best)]

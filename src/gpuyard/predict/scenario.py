@@ -1,23 +1,30 @@
-"""A scenario: what is trained, on what hardware and how. All but the number of GPUs is decided, and every
-prediction is made from the table that it gives."""
+"""A scenario: a workload on given hardware with a strategy.
+
+It determines everything except the number of GPUs. Every prediction is made from the table that it builds.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.hardware import MachineGraph
-from gpuyard.hardware.clusters import machine_of
+from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predict import constants as c
 from gpuyard.predict.calibration.applied import calibrated_line, calibrated_platform
 from gpuyard.predict.calibration.document import Calibration
-from gpuyard.predict.compute import ComputeLine, at_precision, compute_line, precision_on
-from gpuyard.predict.constants import Constant, Tuning, fitted
-from gpuyard.predict.platform import Platform, platform_of, shared
+from gpuyard.predict.compute import (
+    ComputeLine,
+    change_workload_precision,
+    estimate_compute_line,
+    resolve_precision,
+)
+from gpuyard.predict.constants import Constant, Tuning, load_tuning
+from gpuyard.predict.platform import Platform, create_platform, share_platform
 from gpuyard.predict.strategies import STRATEGIES, Strategy
 from gpuyard.predict.table import (
     Buckets,
@@ -40,41 +47,41 @@ from gpuyard.specs import (
 )
 
 
-class AnyPlatform(Protocol):
-    """A platform, or a fleet."""
+class PlatformLike(Protocol):
+    """The interface of `Platform` and `Fleet`."""
 
-    def constant(self, default: Constant) -> Constant: ...
-    def links(self, rows: Configurations, dataset: Dataset | None) -> HardwareRates: ...
+    def resolve_constant(self, default: Constant) -> Constant: ...
+    def find_rates(self, rows: Configurations, dataset: Dataset | None) -> HardwareRates: ...
 
 
-class AnyLine(Protocol):
-    """What a GPU takes alone: a line, or one for every spot of a fleet."""
+class ComputeLineLike(Protocol):
+    """The compute time of a single GPU: one line, or one for every entry of a fleet."""
 
     def columns(self, rows: Configurations) -> tuple[Floats, Floats]: ...
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Workload × hardware × strategy. Raises where the strategy does not have the options."""
+    """Workload × hardware × strategy. Unsupported options of the strategy raise an error."""
 
     workload: Workload
     profile: ModelProfile
-    platform: AnyPlatform
-    line: AnyLine
+    platform: PlatformLike
+    line: ComputeLineLike
     strategy: Strategy
     exchange: ExchangeOptions = DEFAULT_EXCHANGE
-    # as it is where this runs, with all that workers do to each other; None: by the strategy
+    # measured here, including all interference between workers; None: the strategy's default
     overlap: Constant | None = None
     variation: Constant = c.GPU_VARIATION
-    tuning: Tuning = field(default_factory=fitted)
+    tuning: Tuning = field(default_factory=load_tuning)
 
     def __post_init__(self) -> None:
         strategy, narrow = self.strategy, self.workload.gradient_dtype in ("fp16", "bf16")
-        refusal = strategy.refusal(self.exchange)
+        conflict = strategy.find_conflict(self.exchange)
         if narrow and "compress" not in strategy.options:
-            refusal = refusal or strategy.no_other_option.format("gradient_dtype")
-        if refusal:
-            raise UserMistake(refusal)
+            conflict = conflict or strategy.unsupported_option.format("gradient_dtype")
+        if conflict:
+            raise UserMistake(conflict)
 
     @cached_property
     def buckets(self) -> Buckets:
@@ -82,12 +89,12 @@ class Scenario:
 
     @property
     def overlaps(self) -> tuple[Constant, Constant]:
-        """What hides of an exchange, inside a machine and between machines."""
+        """The hidden shares of an exchange inside a machine and between machines."""
         if self.overlap is not None:
             return self.overlap, self.overlap
         inside = self.strategy.overlap(self.tuning)
         if self.strategy.calibrated:
-            inside = self.platform.constant(inside)
+            inside = self.platform.resolve_constant(inside)
         return inside, self.strategy.overlap_between(self.tuning)
 
     @property
@@ -95,23 +102,23 @@ class Scenario:
         return () if self.overlap is not None else self.strategy.slowdowns(self.tuning)
 
     @property
-    def varied(self) -> Constant:
-        """What the workload says of its samples, or what is usual."""
-        usual, dataset = self.platform.constant(self.variation), self.workload.dataset
+    def step_variation(self) -> Constant:
+        """The variation between workers: that of the workload's samples, or the default."""
+        default, dataset = self.platform.resolve_constant(self.variation), self.workload.dataset
         if dataset is None or dataset.variation is None:
-            return usual
+            return default
         source = "the workload's dataset.variation"
-        return Constant(usual.name, dataset.variation, usual.unit, "given", source)
+        return Constant(default.name, dataset.variation, default.unit, "given", source)
 
-    def table(self, rows: Configurations) -> StepTable:
-        """What the step model reckons with."""
+    def build_table(self, rows: Configurations) -> StepTable:
+        """Build the table that the step model computes with."""
         strategy, exchange = self.strategy, self.exchange
-        links = self.platform.links(rows, self.workload.dataset)
+        rates = self.platform.find_rates(rows, self.workload.dataset)
         fixed, per_sample = self.line.columns(rows)
-        more = strategy.gpu_seconds(self.profile, exchange, links.gpu_memory_bytes_per_second)
-        if more is not None:
+        extra = strategy.gpu_seconds(self.profile, exchange, rates.gpu_memory_bytes_per_second)
+        if extra is not None:
             # one GPU has nothing to exchange
-            fixed = fixed + np.where(rows.nodes * rows.gpus_per_node > 1, more, 0.0)
+            fixed = fixed + np.where(rows.nodes * rows.gpus_per_node > 1, extra, 0.0)
         return StepTable(
             traffic=self._traffic,
             nodes=rows.nodes,
@@ -123,7 +130,7 @@ class Scenario:
             accumulate=np.array(float(exchange.accumulate)),
             local_sgd=np.array(float(exchange.local_sgd)),
             sent_share=np.array(strategy.sent_share(self.workload, exchange)),
-            **vars(links),
+            **vars(rates),
         )
 
     @cached_property
@@ -131,7 +138,7 @@ class Scenario:
         dataset, platform = self.workload.dataset, self.platform
         stored = dataset.bytes_per_sample if dataset else None
         inside, between = self.overlaps
-        slower = {constant.name: constant.value for constant in self.slowdowns}
+        slowdowns = {constant.name: constant.value for constant in self.slowdowns}
         return Traffic(
             strategy=self.strategy,
             buckets=self.buckets,
@@ -139,11 +146,11 @@ class Scenario:
             storage_bytes_per_sample=self.profile.input_bytes if stored is None else stored,
             overlap=inside.value,
             overlap_between=between.value,
-            backward_share=platform.constant(c.backward_share(self.tuning)).value,
-            variation=self.varied.value if self.strategy.synchronous else 0.0,
-            slowdown=slower.get("slowdown", 0.0),
-            slowdown_between=slower.get("slowdown_between", 0.0),
-            launch_seconds=platform.constant(c.launch(self.tuning)).value,
+            backward_share=platform.resolve_constant(c.backward_share(self.tuning)).value,
+            variation=self.step_variation.value if self.strategy.synchronous else 0.0,
+            slowdown=slowdowns.get("slowdown", 0.0),
+            slowdown_between=slowdowns.get("slowdown_between", 0.0),
+            launch_seconds=platform.resolve_constant(c.launch(self.tuning)).value,
             preprocess_seconds=(dataset.preprocess if dataset else None) or 0.0,
             hierarchical=self.exchange.hierarchical,
         )
@@ -151,52 +158,54 @@ class Scenario:
 
 @dataclass(frozen=True)
 class PlatformScenario(Scenario):
-    """On machines of one kind, where jobs can be placed; of a described cluster, which could be another."""
+    """A scenario on identical machines, usually those of a described cluster."""
 
     platform: Platform
     line: ComputeLine
-    cluster: Cluster | None = None  # None: it is known by what was measured on it
+    cluster: Cluster | None = None  # None: known only from measurements
     calibration: Calibration | None = None
-    graph: MachineGraph | None = None  # how the machines are wired, where somebody looked
+    graph: MachineGraph | None = None  # discovered wiring of the machines, if known
 
     @property
     def gpu(self) -> Gpu | None:
-        return machine_of(self.cluster)[0] if self.cluster else None
+        return resolve_machine(self.cluster)[0] if self.cluster else None
 
     @property
     def precision(self) -> Precision:
-        """In which it trains on this hardware."""
-        return precision_on(self.gpu, self.workload, self.profile)
+        """The training precision on this hardware."""
+        return resolve_precision(self.gpu, self.workload, self.profile)
 
     @property
     def constants(self) -> tuple[Constant, ...]:
-        """All that it stands on."""
-        of_exchange = map(self.platform.constant, self.strategy.constants)
+        """All constants that the scenario uses."""
+        of_exchange = map(self.platform.resolve_constant, self.strategy.constants)
         of_input = self.platform.input_constants(self.workload.dataset)
         return (*self.line.constants, *self.platform.constants, *of_exchange, *self.overlaps,
-                self.varied, *self.slowdowns, *of_input)  # fmt: skip
+                self.step_variation, *self.slowdowns, *of_input)  # fmt: skip
 
-    def at(self, placements: Sequence[Placement]) -> StepTable:
-        """One row a placement, at the workload's own batch."""
+    def build_placement_table(self, placements: Sequence[Placement]) -> StepTable:
+        """Build a table with one row per placement, at the workload's own batch."""
         batch = self.workload.batch_per_gpu
-        return self.table(Configurations.of([(placement, batch) for placement in placements]))
+        return self.build_table(
+            Configurations.from_pairs([(placement, batch) for placement in placements])
+        )
 
-    def usual_counts(self, gpus_per_node: int | None = None) -> list[int]:
-        """Numbers of GPUs to look at where nobody says which: twice as many each time, and all that there are."""
-        platform, most = self.platform, self.strategy.most_machines
-        nodes = platform.nodes if most is None else min(most, platform.nodes)
+    def default_gpu_counts(self, gpus_per_node: int | None = None) -> list[int]:
+        """Return the default numbers of GPUs: doubling each time, plus the total."""
+        platform, limit = self.platform, self.strategy.max_machines
+        nodes = platform.nodes if limit is None else min(limit, platform.nodes)
         total = nodes * (gpus_per_node or platform.gpus_per_node)
         if gpus_per_node is None and platform.other_jobs:
             total = max(1, platform.gpus_per_node // (platform.other_jobs + 1))
-        least = gpus_per_node or 1
-        doublings = range(max(0, total // least).bit_length())
-        return sorted({least * 2**n for n in doublings} | {max(total, least)})
+        smallest = gpus_per_node or 1
+        doublings = range(max(0, total // smallest).bit_length())
+        return sorted({smallest * 2**n for n in doublings} | {max(total, smallest)})
 
     def samples_per_second(self, placements: Sequence[Placement]) -> Floats:
-        return samples_per_second(self.at(placements))
+        return samples_per_second(self.build_placement_table(placements))
 
     def memory_bytes(self, gpus: int, batch_per_gpu: int | None = None) -> float:
-        """Of each of so many GPUs."""
+        """Return the memory needed per GPU."""
         batch = self.workload.batch_per_gpu if batch_per_gpu is None else batch_per_gpu
         return float(
             self.strategy.memory_bytes(
@@ -209,47 +218,49 @@ class PlatformScenario(Scenario):
         )
 
     def fits(self, gpus: int) -> bool:
-        there = self.platform.memory_bytes
-        return there is None or self.memory_bytes(gpus) <= there
+        available = self.platform.memory_bytes
+        return available is None or self.memory_bytes(gpus) <= available
 
     def largest_batch(self, gpus: int) -> int | None:
-        """That fits; 0 where not even one sample does, None where nobody knows the memory."""
-        there, fixed = self.platform.memory_bytes, self.memory_bytes(gpus, 0)
-        if there is None:
+        """Return the largest batch that fits, 0 if not even one sample does, None if the memory is unknown."""
+        available, fixed = self.platform.memory_bytes, self.memory_bytes(gpus, 0)
+        if available is None:
             return None
-        each = self.memory_bytes(gpus, 1) - fixed
-        return max(0, int((there - fixed) // each)) if each > 0 else None
+        per_sample = self.memory_bytes(gpus, 1) - fixed
+        return max(0, int((available - fixed) // per_sample)) if per_sample > 0 else None
 
-    def with_batch(self, batch_per_gpu: int) -> "PlatformScenario":
+    def change_batch(self, batch_per_gpu: int) -> "PlatformScenario":
         workload = self.workload.model_copy(update={"batch_per_gpu": batch_per_gpu})
         return replace(self, workload=workload)
 
-    def with_precision(self, precision: Precision) -> "PlatformScenario":
-        """On the same GPUs, which must be described."""
+    def change_precision(self, precision: Precision) -> "PlatformScenario":
+        """Return the scenario in another precision; the GPU must be described."""
         if self.gpu is None:
-            raise ValueError("nobody knows what this hardware does in another precision")
-        workload = at_precision(self.workload, self.profile, precision)
-        line = line_of(workload, self.profile, self.gpu, self.calibration)
+            raise ValueError("the speed of this hardware in another precision is unknown")
+        workload = change_workload_precision(self.workload, self.profile, precision)
+        line = find_compute_line(workload, self.profile, self.gpu, self.calibration)
         return replace(self, workload=workload, line=line)
 
-    def with_strategy(self, name: str) -> "PlatformScenario":
-        """By another strategy, with what it does by default."""
+    def change_strategy(self, name: str) -> Self:
+        """Return the scenario with another strategy and its default options."""
         return replace(self, strategy=STRATEGIES[name], exchange=DEFAULT_EXCHANGE)
 
-    def exchanging(self, **changes: object) -> "PlatformScenario":
-        """With something else chosen about the exchange."""
+    def change_exchange(self, **changes: object) -> Self:
+        """Return the scenario with changed exchange options."""
         return replace(self, exchange=self.exchange.model_copy(update=changes))
 
-    def on(self, cluster: Cluster) -> "PlatformScenario":
-        """On another cluster of the same GPUs."""
-        same_links = self.cluster is not None and machine_of(cluster) == machine_of(self.cluster)
+    def change_cluster(self, cluster: Cluster) -> "PlatformScenario":
+        """Return the scenario on another cluster with the same GPUs."""
+        same_links = self.cluster is not None and resolve_machine(cluster) == resolve_machine(
+            self.cluster
+        )
         graph = self.graph if same_links else None
-        own = _platform(cluster, self.calibration, graph, same_links=same_links)
-        platform = shared(own, cluster, self.platform.other_jobs, graph)
+        unshared = _create_platform(cluster, self.calibration, graph, same_links=same_links)
+        platform = share_platform(unshared, cluster, self.platform.other_jobs, graph)
         return replace(self, cluster=cluster, platform=platform, graph=graph)
 
 
-def scenario_of(
+def create_scenario(
     workload: Workload,
     profile: ModelProfile,
     cluster: Cluster,
@@ -260,14 +271,14 @@ def scenario_of(
     calibration: Calibration | None = None,
     graph: MachineGraph | None = None,
 ) -> PlatformScenario:
-    """A workload on a described cluster, with as many equal jobs beside it on its machines."""
-    gpu, _ = machine_of(cluster)
-    platform = _platform(cluster, calibration, graph)
+    """Create the scenario of a workload on a described cluster that `other_jobs` identical jobs share."""
+    gpu, _ = resolve_machine(cluster)
+    platform = _create_platform(cluster, calibration, graph)
     return PlatformScenario(
         workload=workload,
         profile=profile,
-        platform=shared(platform, cluster, other_jobs, graph),
-        line=line_of(workload, profile, gpu, calibration),
+        platform=share_platform(platform, cluster, other_jobs, graph),
+        line=find_compute_line(workload, profile, gpu, calibration),
         strategy=STRATEGIES[strategy],
         exchange=exchange,
         cluster=cluster,
@@ -276,16 +287,16 @@ def scenario_of(
     )
 
 
-def line_of(
+def find_compute_line(
     workload: Workload, profile: ModelProfile, gpu: Gpu, calibration: Calibration | None
 ) -> ComputeLine:
-    """What a GPU takes alone, as well as it is known."""
+    """Return the best known compute time of a single GPU."""
     if calibration is None:
-        return compute_line(workload, profile, gpu)
+        return estimate_compute_line(workload, profile, gpu)
     return calibrated_line(workload, profile, gpu, calibration)
 
 
-def _platform(
+def _create_platform(
     cluster: Cluster,
     calibration: Calibration | None,
     graph: MachineGraph | None,
@@ -293,5 +304,5 @@ def _platform(
     same_links: bool = True,
 ) -> Platform:
     if calibration is None:
-        return platform_of(cluster, graph)
+        return create_platform(cluster, graph)
     return calibrated_platform(cluster, calibration, same_links=same_links, graph=graph)

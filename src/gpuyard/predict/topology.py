@@ -1,5 +1,4 @@
-"""What a machine's topology means for training, in numbers and in one sentence or two; and the same GPUs in machines of
-different layout: what the layout costs a workload."""
+"""The effect of a machine's topology on training, and a comparison of layouts with the same GPUs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,21 +9,21 @@ from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.errors import UnknownName
 from gpuyard.hardware.graph import MachineGraph
 from gpuyard.hardware.rings import (
-    MOST_EXACT_GPUS,
+    MAX_EXACT_GPUS,
     STAGED_BOTH_WAYS_SHARE,
     AllReduce,
-    all_reduce,
-    best_gpus,
-    worst_gpus,
+    estimate_all_reduce,
+    find_best_gpus,
+    find_worst_gpus,
 )
 from gpuyard.predict.constants import STAGED_RATE, STAGED_SOCKET_SHARE
-from gpuyard.predict.platform import platform_of
+from gpuyard.predict.platform import create_platform
 from gpuyard.predict.prediction import Prediction, predict_cluster
-from gpuyard.predict.transport import RING_WORDS, ring_rate
+from gpuyard.predict.transport import RING_NAMES, ring_rate
 from gpuyard.specs import Cluster, MachineSpec, Topology, Workload
 from gpuyard.units import format_byte_rate, format_share
 
-_WORTH_SAYING = 1.10  # best against worst choice
+_NOTABLE_RATIO = 1.10  # best against worst choice
 _CHOICES = (2, 4)
 
 
@@ -43,76 +42,78 @@ class GpuChoice:
 
 @dataclass(frozen=True)
 class TopologySummary:
-    """All-reduce bandwidths by size of the job, choices, and a verdict in words."""
+    """All-reduce bandwidths by job size, choices of GPUs, and a verdict."""
 
     all_reduces: tuple[AllReduce, ...]  # the best for 2, 4, 8, … and for all GPUs
     choices: tuple[GpuChoice, ...]
     verdict: str
 
 
-def summarise(graph: MachineGraph) -> TopologySummary:
-    """Ask the graph what matters to somebody who runs jobs on it."""
+def summarize_topology(graph: MachineGraph) -> TopologySummary:
+    """Summarize what a machine's wiring means for jobs on it."""
     total = len(graph.gpus)
     sizes = sorted(
         {size for size in (2, 4, 8, 16) if size < total} | ({total} if total > 1 else set())
     )
-    searched = total <= MOST_EXACT_GPUS  # in larger machines the first ones stand for all
+    searched = total <= MAX_EXACT_GPUS  # in larger machines the first GPUs represent all
     reduces = tuple(
-        _in_training(
-            best_gpus(graph, size)
+        _apply_training_rate(
+            find_best_gpus(graph, size)
             if searched and size < total
-            else all_reduce(graph, graph.gpus[:size])
+            else estimate_all_reduce(graph, graph.gpus[:size])
         )
         for size in sizes
     )
     choices = tuple(
         GpuChoice(
-            count, _in_training(best_gpus(graph, count)), _in_training(worst_gpus(graph, count))
+            count,
+            _apply_training_rate(find_best_gpus(graph, count)),
+            _apply_training_rate(find_worst_gpus(graph, count)),
         )
         for count in _CHOICES
         if searched and count < total
     )
-    return TopologySummary(reduces, choices, _verdict(graph, reduces, choices))
+    return TopologySummary(reduces, choices, _describe_topology(graph, reduces, choices))
 
 
-def _in_training(reduce: AllReduce) -> AllReduce:
-    """At the rate that a prediction takes it at."""
+def _apply_training_rate(reduce: AllReduce) -> AllReduce:
+    """Return the all-reduce at the rate that predictions use."""
     return replace(reduce, bytes_per_second=ring_rate(reduce))
 
 
-def _verdict(
+def _describe_topology(
     graph: MachineGraph, reduces: Sequence[AllReduce], choices: Sequence[GpuChoice]
 ) -> str:
     if not graph.gpus:
         return "This machine has no GPU."
     if not reduces:
         return "This machine has one GPU: nothing is exchanged inside it."
-    sentences = [_whole(graph, reduces)]
+    sentences = [_describe_whole(graph, reduces)]
     sentences += [
-        f"For {choice.count} GPUs take {name_gpus(choice.best.gpus)} "
+        f"For {choice.count} GPUs, use {name_gpus(choice.best.gpus)} "
         f"({format_byte_rate(choice.best.bytes_per_second)}), not {name_gpus(choice.worst.gpus)} "
         f"({format_byte_rate(choice.worst.bytes_per_second)}): {choice.ratio:.1f} times as fast."
         for choice in choices
-        if choice.ratio >= _WORTH_SAYING
+        if choice.ratio >= _NOTABLE_RATIO
     ]
     if any(reduce.staged for reduce in reduces):
         sentences.append(
-            "These GPUs have no peer-to-peer over PCIe: what they exchange is staged through host memory, where a "
-            f"ring gets {format_share(STAGED_BOTH_WAYS_SHARE)} of its share of the slowest link, and never more "
-            f"than the {format_byte_rate(STAGED_RATE.value)} "
+            "These GPUs have no peer-to-peer access over PCIe: their exchange is staged through host memory. A ring "
+            f"there gets {format_share(STAGED_BOTH_WAYS_SHARE)} of its share of the slowest link, and at most the "
+            f"{format_byte_rate(STAGED_RATE.value)} "
             f"({format_byte_rate(STAGED_RATE.value * STAGED_SOCKET_SHARE.value)} across sockets) that published "
             "training reached."
         )
     return " ".join(sentences)
 
 
-def _whole(graph: MachineGraph, reduces: Sequence[AllReduce]) -> str:
-    """The all-reduce over all GPUs, against the largest part of the machine that does better."""
+def _describe_whole(graph: MachineGraph, reduces: Sequence[AllReduce]) -> str:
+    """Compare the all-reduce over all GPUs with the largest part of the machine that is faster."""
     whole = reduces[-1]
     rate = format_byte_rate(whole.bytes_per_second)
     total = len(graph.gpus)
     faster = [
-        r for r in reduces[:-1] if r.bytes_per_second >= _WORTH_SAYING * whole.bytes_per_second
+        r for r in reduces[:-1] if r.bytes_per_second >= _NOTABLE_RATIO * whole.bytes_per_second
     ]
     by_socket = _gpus_by_socket(graph)
     if whole.kind == "socket" and faster:
@@ -132,18 +133,18 @@ def _whole(graph: MachineGraph, reduces: Sequence[AllReduce]) -> str:
             f"{format_byte_rate(part.bytes_per_second)}."
         )
     return (
-        f"An all-reduce over all {total} GPUs runs at {rate} over {RING_WORDS[whole.kind]}; "
+        f"An all-reduce over all {total} GPUs runs at {rate} over {RING_NAMES[whole.kind]}; "
         "fewer GPUs are no faster."
     )
 
 
 def _gpus_by_socket(graph: MachineGraph) -> list[tuple[str, ...]]:
-    keyed = sorted(graph.gpus, key=graph.socket_of)
-    return [tuple(group) for _, group in groupby(keyed, key=graph.socket_of)]
+    keyed = sorted(graph.gpus, key=graph.find_socket)
+    return [tuple(group) for _, group in groupby(keyed, key=graph.find_socket)]
 
 
 def name_gpus(gpus: Sequence[str], word: str = "GPUs ") -> str:
-    """("GPU0", "GPU1", "GPU2", "GPU5") → "GPUs 0-2 and 5"."""
+    """Format names, e.g. ("GPU0", "GPU1", "GPU2", "GPU5") as "GPUs 0-2 and 5"."""
     numbers = [int(gpu.removeprefix("GPU")) for gpu in gpus if gpu.removeprefix("GPU").isdigit()]
     if len(numbers) != len(gpus):
         return ", ".join(gpus)
@@ -164,12 +165,12 @@ def name_gpus(gpus: Sequence[str], word: str = "GPUs ") -> str:
 
 @dataclass(frozen=True)
 class LayoutPrediction:
-    """One layout with one number of GPUs."""
+    """The prediction for one layout with one number of GPUs."""
 
     layout: str
     all_reduce_bytes_per_second: float
     prediction: Prediction
-    of_best: float  # samples/s over those of the best layout with as many GPUs
+    of_best: float  # samples/s relative to the best layout with as many GPUs
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -184,26 +185,24 @@ def compare_layouts(
     *,
     batch: int,
 ) -> list[LayoutPrediction]:
-    """Every layout with every number of GPUs, in machines just large enough for the largest."""
-    made: list[tuple[str, float, Prediction]] = []
+    """Predict every layout with every number of GPUs, in machines just large enough for the largest."""
+    rows: list[tuple[str, float, Prediction]] = []
     for layout in layouts:
-        cluster = _machine(layout, gpu, max(counts))
-        platform = platform_of(cluster)
-        predicted = predict_cluster(workload, profile, cluster, counts, batches=(batch,))
-        made += [
-            (layout, platform.inside(p.gpus).bytes_per_second, p) for p in predicted.predictions
-        ]
+        cluster = _create_cluster(layout, gpu, max(counts))
+        platform = create_platform(cluster)
+        result = predict_cluster(workload, profile, cluster, counts, batches=(batch,))
+        rows += [(layout, platform.inside(p.gpus).bytes_per_second, p) for p in result.predictions]
     best = {
-        count: max(p.samples_per_second for _, _, p in made if p.gpus == count) for count in counts
+        count: max(p.samples_per_second for _, _, p in rows if p.gpus == count) for count in counts
     }
-    ordered = sorted(made, key=lambda m: (counts.index(m[2].gpus), -m[2].samples_per_second))
+    ordered = sorted(rows, key=lambda row: (counts.index(row[2].gpus), -row[2].samples_per_second))
     return [
         LayoutPrediction(layout, rate, p, p.samples_per_second / best[p.gpus])
         for layout, rate, p in ordered
     ]
 
 
-def _machine(layout: str, gpu: Gpu, count: int) -> Cluster:
+def _create_cluster(layout: str, gpu: Gpu, count: int) -> Cluster:
     for topology in get_args(Topology):
         if topology == layout:
             machine = MachineSpec(gpu=gpu.id, gpus=count, topology=topology)

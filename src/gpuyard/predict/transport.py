@@ -1,5 +1,7 @@
-"""What an exchange gets of the links inside a machine, and of the network between machines: one pipe that all
-ports of a machine carry together."""
+"""The rates and latencies that an exchange gets inside a machine and over the network between machines.
+
+All ports of a machine together form one pipe.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,29 +11,28 @@ import numpy as np
 from gpuyard.catalog import Gpu, Link, links
 from gpuyard.errors import UserMistake
 from gpuyard.hardware import (
-    MOST_EXACT_GPUS,
+    MAX_EXACT_GPUS,
     AllReduce,
     MachineGraph,
-    all_reduce,
-    best_gpus,
+    estimate_all_reduce,
+    find_best_gpus,
+    get_preset,
     host_to_gpu_bytes_per_second,
-    machine_graph,
-    side_by_side,
+    plan_concurrent_jobs,
 )
 from gpuyard.predict import constants as c
-from gpuyard.predict.constants import Basis, Constant, Tuning, fitted
-from gpuyard.predict.table import Floats, Integers, Truths, expected_maximum
+from gpuyard.predict.constants import Basis, Constant, Tuning, load_tuning
+from gpuyard.predict.table import Booleans, Floats, Integers, expected_maximum
 from gpuyard.specs import Network, Protocol
 
-# NCCL plans with 2.7 µs a hop of its LL protocol over a network (NVIDIA/nccl src/graph/tuning.cc)
+# NCCL plans with 2.7 µs per hop of its LL protocol over a network (NVIDIA/nccl src/graph/tuning.cc)
 RDMA_HOP_SECONDS = 2.7e-6
 
 
 def inside_rate(
-    link_bytes_per_second: Floats, staged: Truths, across_sockets: Truths, tuning: Tuning
+    link_bytes_per_second: Floats, staged: Booleans, across_sockets: Booleans, tuning: Tuning
 ) -> Floats:
-    """A ring inside a machine of what its wires let it run at; one that goes through host memory is held back
-    by its copies besides."""
+    """Return the rate of a ring inside a machine: that of its wires, or of the copies if staged in host memory."""
     share = np.where(across_sockets, tuning.staged_socket_share, 1.0)
     copies = tuning.staged_bytes_per_second * share
     return np.where(staged, np.minimum(link_bytes_per_second, copies), link_bytes_per_second)
@@ -39,16 +40,16 @@ def inside_rate(
 
 def between_rate(
     wire_bytes_per_second: Floats,
-    tcp: Truths,
+    tcp: Booleans,
     flow_bytes_per_second: Floats,
     nodes: Floats,
     tuning: Tuning,
 ) -> Floats:
-    """What a machine sends in a ring over n machines; infinite where there is only one.
+    """Return the rate at which a machine sends in a ring over n machines; infinite for a single machine.
 
-    A cap on one flow counts once between two machines and twice from three on, where a machine has
-    two neighbours. Where that is less than the wire, flows of a network that is shared with strangers differ, and the
-    slowest of n sets the pace.
+    A cap on one flow counts once between two machines and twice with three or more, where a machine has two neighbors.
+    If the cap is below the wire rate, the network is shared with strangers: flows differ, and the slowest of n limits
+    all.
     """
     peers = np.clip(nodes - 1, 1, 2)
     flows = flow_bytes_per_second * peers
@@ -59,14 +60,14 @@ def between_rate(
     return np.where(nodes > 1, rate, np.inf)
 
 
-def between_hop(tcp: Truths, nodes: Floats, tuning: Tuning) -> Floats:
+def between_hop(tcp: Booleans, nodes: Floats, tuning: Tuning) -> Floats:
     hop = np.where(tcp, tuning.tcp_hop_seconds, RDMA_HOP_SECONDS * tuning.hop_factor)
     return np.where(nodes > 1, hop, 0.0)
 
 
 @dataclass(frozen=True)
 class Pipe:
-    """A way for bytes: its rate and the latency of one hop."""
+    """A path for bytes: its rate and the latency of one hop."""
 
     bytes_per_second: float
     latency_seconds: float
@@ -75,15 +76,15 @@ class Pipe:
 
 @dataclass(frozen=True)
 class Networks:
-    """The networks of many clusters, one entry each; infinite where there is none."""
+    """The networks of many clusters, one entry each; rates are infinite without a network."""
 
     wire_bytes_per_second: Floats  # all ports of a machine
-    flow_bytes_per_second: Floats  # all flows to one neighbour, infinite where nothing caps them
-    latency_seconds: Floats  # as given; not a number: by protocol
-    tcp: Truths
+    flow_bytes_per_second: Floats  # all flows to one neighbor, infinite without a cap
+    latency_seconds: Floats  # from the spec; NaN: the protocol's default
+    tcp: Booleans
 
     @classmethod
-    def of(cls, fabrics: Sequence["Fabric | None"]) -> "Networks":
+    def from_fabrics(cls, fabrics: Sequence["Fabric | None"]) -> "Networks":
         def column(values: list[float]) -> Floats:
             return np.array(values, dtype=float)
 
@@ -97,11 +98,11 @@ class Networks:
             np.array([fabric is not None and fabric.tcp for fabric in fabrics], dtype=bool),
         )  # fmt: skip
 
-    def take(self, entry: Integers) -> "Networks":
+    def select(self, entry: Integers) -> "Networks":
         return Networks(*(column[entry] for column in vars(self).values()))
 
-    def between(self, nodes: Floats, tuning: Tuning) -> tuple[Floats, Floats]:
-        """What an exchange over so many machines gets of each: its rate, and the latency of one hop."""
+    def exchange_rates(self, nodes: Floats, tuning: Tuning) -> tuple[Floats, Floats]:
+        """Return the rate and the hop latency of an exchange over each network."""
         rate = between_rate(
             self.wire_bytes_per_second, self.tcp, self.flow_bytes_per_second, nodes, tuning
         )
@@ -111,23 +112,23 @@ class Networks:
 
 @dataclass(frozen=True)
 class Fabric:
-    """The network of a cluster: what its ports could carry, and what an exchange over n machines gets."""
+    """The network of a cluster: the capacity of its ports and the pipe of an exchange over n machines."""
 
     name: str
     wire_bytes_per_second: float  # all ports of a machine
-    flow_bytes_per_second: float  # all flows to one neighbour, infinite where nothing caps them
-    latency_seconds: float | None  # as given; None: by protocol
+    flow_bytes_per_second: float  # all flows to one neighbor, infinite without a cap
+    latency_seconds: float | None  # from the spec; None: the protocol's default
     tcp: bool
 
     def pipe(self, nodes: int, tuning: Tuning) -> Pipe:
         count = np.array([float(max(nodes, 2))])
-        rate, hop = Networks.of([self]).between(count, tuning)
+        rate, hop = Networks.from_fabrics([self]).exchange_rates(count, tuning)
         return Pipe(float(rate[0]), float(hop[0]), self.name)
 
 
-def between_machines(network: Network) -> tuple[Fabric, tuple[Constant, ...]]:
-    """The fabric that a spec describes, and the constants behind it."""
-    link = _link(network)
+def create_fabric(network: Network) -> tuple[Fabric, tuple[Constant, ...]]:
+    """Create the fabric that a spec describes, and list the constants behind it."""
+    link = _find_link(network)
     protocol: Protocol = network.protocol or ("rdma" if link and link.protocol == "rdma" else "tcp")
     basis: Basis = "given" if link is None else "catalog"
     port = link.raw_bytes_per_second if link is not None else network.rate or 0.0
@@ -141,7 +142,7 @@ def between_machines(network: Network) -> tuple[Fabric, tuple[Constant, ...]]:
         latency_seconds=network.latency,
         tcp=protocol == "tcp",
     )
-    pipe = fabric.pipe(2, fitted())
+    pipe = fabric.pipe(2, load_tuning())
     used = [Constant("link_between", pipe.bytes_per_second, "bytes/s", basis, pipe.name)]
     used += [c.TCP_PAYLOAD, c.TCP_HOST] if fabric.tcp else [c.RDMA_SHARE]
     if capped:
@@ -151,16 +152,18 @@ def between_machines(network: Network) -> tuple[Fabric, tuple[Constant, ...]]:
     return fabric, tuple(used)
 
 
-def _link(network: Network) -> Link | None:
+def _find_link(network: Network) -> Link | None:
     if network.link is None:
         return None
     link = links().get(network.link)
     if link.kind not in ("ethernet", "infiniband"):
-        raise UserMistake(f"{network.link} joins GPUs inside a machine, not machines")
+        raise UserMistake(
+            f"{network.link} connects GPUs inside a machine; a network must be Ethernet or InfiniBand"
+        )
     return link
 
 
-RING_WORDS = {
+RING_NAMES = {
     "nvlink": "NVLink",
     "fabric": "links between the GPUs",
     "pcie": "PCIe",
@@ -171,53 +174,59 @@ RING_WORDS = {
 
 
 @dataclass(frozen=True)
-class InMachine:
-    """The links between its GPUs, and to them."""
+class MachineLinks:
+    """The links of a machine between its GPUs and from the host to its GPUs."""
 
     graph: MachineGraph
 
     @classmethod
-    def of(cls, gpu: Gpu, gpus: int, topology: str, socket_link: str | None = None) -> "InMachine":
-        """Raises where such a GPU can't be laid out so."""
-        return cls(machine_graph(topology, gpu, gpus, socket_link))
+    def from_topology(
+        cls, gpu: Gpu, gpus: int, topology: str, socket_link: str | None = None
+    ) -> "MachineLinks":
+        """Create the links, or raise an error if the topology does not support the GPU."""
+        return cls(get_preset(topology, gpu, gpus, socket_link))
 
     def pipe(self, gpus_used: int, jobs: int = 1) -> Pipe:
-        """What an exchange among so many GPUs gets: of several such jobs, the one that gets least."""
+        """Return the pipe of an exchange among some GPUs; with several such jobs, the slowest one."""
         ring = min(self._rings(gpus_used, jobs), key=ring_rate)
-        return Pipe(ring_rate(ring), ring.latency_seconds * c.HOP_FACTOR.value, _describe(ring))
+        return Pipe(
+            ring_rate(ring), ring.latency_seconds * c.HOP_FACTOR.value, _describe_ring(ring)
+        )
 
     def host_to_gpu_bytes_per_second(self, gpus_used: int, jobs: int = 1) -> float:
-        """To each, while all of them are fed."""
-        fed = [gpu for ring in self._rings(gpus_used, jobs) for gpu in ring.gpus]
-        return host_to_gpu_bytes_per_second(self.graph, fed)
+        """Return the rate to each GPU while all of them receive input."""
+        receiving = [gpu for ring in self._rings(gpus_used, jobs) for gpu in ring.gpus]
+        return host_to_gpu_bytes_per_second(self.graph, receiving)
 
     @property
     def constants(self) -> tuple[Constant, ...]:
-        """What the links stand on, where there are any."""
+        """The constants behind the links, if there are several GPUs."""
         count = len(self.graph.gpus)
         if count == 1:
             return ()
         (whole,) = self._rings(count)
-        link = Constant("link_inside", ring_rate(whole), "bytes/s", "catalog", _describe(whole))
+        link = Constant(
+            "link_inside", ring_rate(whole), "bytes/s", "catalog", _describe_ring(whole)
+        )
         staged = (c.STAGED_RATE, c.STAGED_SOCKET_SHARE) if whole.staged else ()
         return (link, c.HOP_FACTOR, *staged)
 
     def _rings(self, gpus_used: int, jobs: int = 1) -> tuple[AllReduce, ...]:
-        """Through the best of them, one for each job."""
+        """Return a ring through the best GPUs for each job."""
         if jobs > 1:
-            return side_by_side(self.graph, gpus_used, jobs)
-        if len(self.graph.gpus) > MOST_EXACT_GPUS:  # too many to try every choice: take the first
-            return (all_reduce(self.graph, self.graph.gpus[:gpus_used]),)
-        return (best_gpus(self.graph, gpus_used),)
+            return plan_concurrent_jobs(self.graph, gpus_used, jobs)
+        if len(self.graph.gpus) > MAX_EXACT_GPUS:  # too many to try every choice: use the first
+            return (estimate_all_reduce(self.graph, self.graph.gpus[:gpus_used]),)
+        return (find_best_gpus(self.graph, gpus_used),)
 
 
 def ring_rate(ring: AllReduce) -> float:
-    """What a ring gets, here and wherever else a machine's all-reduce is spoken of."""
+    """Return the rate of a ring; all reports of a machine's all-reduce use it."""
     wires, across = np.array([ring.bytes_per_second]), np.array([ring.kind == "socket"])
-    return float(inside_rate(wires, np.array([ring.staged]), across, fitted())[0])
+    return float(inside_rate(wires, np.array([ring.staged]), across, load_tuning())[0])
 
 
-def _describe(ring: AllReduce) -> str:
-    """ "4 GPUs over PCIe"."""
+def _describe_ring(ring: AllReduce) -> str:
+    """Return e.g. "4 GPUs over PCIe"."""
     staged = ", staged through host memory" if ring.staged else ""
-    return f"{len(ring.gpus)} GPUs over {RING_WORDS[ring.kind]}{staged}"
+    return f"{len(ring.gpus)} GPUs over {RING_NAMES[ring.kind]}{staged}"

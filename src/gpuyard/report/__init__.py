@@ -1,1 +1,1 @@
-"""Answers, and how they look on a terminal, to a program and on a page."""
+"""Answers to commands, and their rendering for a terminal, as JSON, and as an HTML page."""

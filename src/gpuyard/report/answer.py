@@ -1,7 +1,7 @@
-"""What a command answers: sentences, tables, charts and drawings for people, one document for programs.
+"""The answer to a command: sentences, tables, charts, and drawings for people, and a document for programs.
 
-An `Answer` says what there is and what it means. How it looks is decided in one place each, for a terminal
-(`terminal.py`), for programs (`json_text`) and on a page (`html.py`).
+An `Answer` holds content and meaning. One place each renders it for a terminal (`terminal.py`), for programs
+(`format_json`), and as a page (`html.py`).
 """
 
 import json
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from gpuyard.printable import printable_json
-from gpuyard.report.figures.frame import Option
-from gpuyard.table import Column, Table, Text, Tone, Words
+from gpuyard.printable import make_json_printable
+from gpuyard.report.figures.frame import ChartOptions
+from gpuyard.table import Column, StyledText, Table, Text, Tone
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,29 +23,29 @@ __all__ = [
     "Card",
     "CardRow",
     "Chart",
+    "ChartOptions",
     "Charts",
     "Column",
     "DefinitionList",
     "Drawing",
     "Drawings",
-    "Only",
-    "Option",
     "Part",
+    "RendererOnly",
     "Section",
     "Sentence",
+    "StyledText",
     "Table",
     "Text",
     "Tone",
-    "Words",
 ]
 ALL_BATCHES = "all"
-_CHART_HEIGHT = 340  # of a chart without its legend, in CSS pixels
+_CHART_HEIGHT = 340  # without the legend, in CSS pixels
 _BAR_HEIGHT = 36
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """One thing that is said."""
+    """A sentence or short paragraph."""
 
     text: str
     tone: Tone = "plain"
@@ -53,44 +53,44 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Bullets:
-    """Things that are said one below the other."""
+    """A bulleted list."""
 
-    items: Sequence[Words]
+    items: Sequence[StyledText]
 
 
 @dataclass(frozen=True)
 class DefinitionList:
-    """Names and what stands for them."""
+    """Names with their values."""
 
-    facts: Sequence[tuple[str, Words]]
+    facts: Sequence[tuple[str, StyledText]]
     title: str = ""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart for a page: an option for each batch size, or one for all."""
+    """A chart for a page, with ECharts options for each batch size or for all of them."""
 
     id: str
     caption: str
-    options: Mapping[str, Option]
+    options: Mapping[str, ChartOptions]
     shown: str = ALL_BATCHES
-    """The key of the option that is drawn first."""
+    """The key of the options that are drawn first."""
     wide: bool = False
 
     @property
     def heights(self) -> dict[str, int]:
-        """Pixels for each option; bars on a y axis need room for each."""
-        return {key: _height(option) for key, option in self.options.items()}
+        """The height in pixels for each key of `options`."""
+        return {key: _get_height(options) for key, options in self.options.items()}
 
     @property
     def tall(self) -> bool:
-        """Takes the height of two charts above each other."""
+        """True if the chart is as tall as two others, one above the other."""
         return self.heights[self.shown] > 1.5 * _CHART_HEIGHT
 
 
 @dataclass(frozen=True)
 class Charts:
-    """Charts beside each other, with a choice of the batch size where they have several."""
+    """Charts side by side, with a menu of batch sizes if there are several."""
 
     charts: Sequence[Chart]
     title: str = ""
@@ -101,13 +101,12 @@ class Charts:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing: SVG on a page; for a terminal lines of text of some width, or, with colours of its own,
-    what rich prints."""
+    """A drawing: SVG for a page; lines of text of a given width, or a rich renderable, for a terminal."""
 
     svg: str = ""
-    lines: Callable[[int], Sequence[Words]] | None = None
+    lines: Callable[[int], Sequence[StyledText]] | None = None
     caption: str = ""
-    drawn: "Callable[[], RenderableType] | None" = None
+    renderable: "Callable[[], RenderableType] | None" = None
 
 
 @dataclass(frozen=True)
@@ -119,39 +118,39 @@ class Drawings:
 
 @dataclass(frozen=True)
 class Card:
-    """A verdict: what it is about, the verdict in a few words, and what it rests on."""
+    """A verdict: its subject, the verdict in a few words, and the reasons."""
 
     title: str
     parts: "Sequence[Part]"
     headline: str = ""
-    sign: str = ""  # so that no reader depends on the colour
+    sign: str = ""  # for readers who cannot see the color
     badge: str = ""  # a few words in a box
-    facts: str = ""  # beside the badge
+    facts: str = ""  # next to the badge
     tone: Tone = "plain"
     anchor: str = ""
 
 
 @dataclass(frozen=True)
 class CardRow:
-    """Verdicts beside each other."""
+    """Cards side by side."""
 
     cards: Sequence[Card]
 
 
 @dataclass(frozen=True)
 class Section:
-    """Parts under one title."""
+    """Parts under a common title."""
 
     title: str
     parts: "Sequence[Part]"
     anchor: str = ""
     folded: bool = False
-    sheet: bool = False  # a page of its own on paper, to be handed on
+    sheet: bool = False  # printed on its own page, to hand out
 
 
 @dataclass(frozen=True)
-class Only:
-    """Parts for one kind of reader: a page shows charts where a terminal shows a table."""
+class RendererOnly:
+    """Parts that only one renderer shows: for example charts on a page, and a table in a terminal."""
 
     reader: Literal["terminal", "page"]
     parts: "Sequence[Part]"
@@ -169,27 +168,27 @@ Part: TypeAlias = (
     | Card
     | CardRow
     | Section
-    | Only
+    | RendererOnly
 )
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Everything that a command has to say."""
+    """The complete result of a command."""
 
     parts: Sequence[Part]
     document: Any = field(default_factory=dict)
-    """For programs: its keys are an interface, they only get more."""
-    title: str = ""  # of a page
-    verb: str = ""  # the command that answers, as in "cost"
-    meta: str = ""  # when, where, by which prices
+    """The JSON output. Its keys are an interface: keys may be added, but not renamed or removed."""
+    title: str = ""  # title of the page
+    verb: str = ""  # the command, such as "cost"
+    meta: str = ""  # date, host, and prices
 
     def charts(self) -> list[Chart]:
-        """All charts in the order of the page."""
-        return list(_charts(self.parts))
+        """Return all charts in the order of the page."""
+        return list(_iter_charts(self.parts))
 
 
-def _charts(parts: Sequence[Part]) -> Iterator[Chart]:
+def _iter_charts(parts: Sequence[Part]) -> Iterator[Chart]:
     for part in parts:
         match part:
             case Chart():
@@ -197,36 +196,36 @@ def _charts(parts: Sequence[Part]) -> Iterator[Chart]:
             case Charts():
                 yield from part.charts
             case CardRow():
-                yield from _charts(part.cards)
+                yield from _iter_charts(part.cards)
             case Card() | Section():
-                yield from _charts(part.parts)
-            case Only(reader="page"):
-                yield from _charts(part.parts)
+                yield from _iter_charts(part.parts)
+            case RendererOnly(reader="page"):
+                yield from _iter_charts(part.parts)
 
 
-def _height(option: Option) -> int:
-    if option["yAxis"]["type"] != "category":
+def _get_height(options: ChartOptions) -> int:
+    if options["yAxis"]["type"] != "category":
         return _CHART_HEIGHT
-    return 120 + _BAR_HEIGHT * max(3, len(option["yAxis"]["data"]))
+    return 120 + _BAR_HEIGHT * max(3, len(options["yAxis"]["data"]))
 
 
-def json_text(document: Any) -> str:
-    """The document as text that ends with a line feed."""
-    text = json.dumps(finite(document), indent=2, ensure_ascii=False, allow_nan=False)
-    return printable_json(text) + "\n"
+def format_json(document: Any) -> str:
+    """Format a document as JSON that ends with a line feed."""
+    text = json.dumps(replace_nonfinite(document), indent=2, ensure_ascii=False, allow_nan=False)
+    return make_json_printable(text) + "\n"
 
 
-def picked(value: object, *names: str) -> dict[str, Any]:
-    """Some of its attributes, under their own names."""
+def select_attrs(value: object, *names: str) -> dict[str, Any]:
+    """Return the named attributes as a dictionary."""
     return {name: getattr(value, name) for name in names}
 
 
-def finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become null."""
+def replace_nonfinite(value: Any) -> Any:
+    """Replace NaN and infinity by None, because JSON has neither."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: finite(one) for key, one in value.items()}
+        return {key: replace_nonfinite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(one) for one in value]
+        return [replace_nonfinite(item) for item in value]
     return value

@@ -1,7 +1,7 @@
-"""An answer as one HTML file: words first, then charts, then every number.
+"""Renders an answer as a single HTML file.
 
-Everything is inlined and a content security policy forbids the rest, so the page opens from a file and
-never touches the network. Names that strangers wrote are escaped by the template, every one of them.
+The file contains its styles, scripts, and data, and a content security policy forbids everything else. It
+opens from disk and never uses the network. The template escapes all text from outside.
 """
 
 import base64
@@ -18,47 +18,57 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from gpuyard import __version__
 from gpuyard.files import write_text
-from gpuyard.printable import printable
-from gpuyard.report.answer import Answer, Chart, Column, Only, Part, Section, Text, Words, finite
+from gpuyard.printable import make_printable
+from gpuyard.report.answer import (
+    Answer,
+    Chart,
+    Column,
+    Part,
+    RendererOnly,
+    Section,
+    StyledText,
+    Text,
+    replace_nonfinite,
+)
+from gpuyard.version import __version__
 
 _NUMBER = re.compile(r"^(?:|–|never|[±+−×-]? ?[$€]?[\d,.]*\d.{0,40})$")
 
 
 def render_page(answer: Answer) -> str:
-    """The whole page, with all that it needs inside."""
+    """Render the whole page with everything that it needs."""
     charts = answer.charts()
-    echarts, script = _asset("vendor/echarts/echarts.min.js"), _asset("static/report.js")
+    echarts, script = _read_asset("vendor/echarts/echarts.min.js"), _read_asset("static/report.js")
     page = (
         _environment()
         .get_template("answer.html.jinja")
         .render(
             answer=answer,
-            sections=list(_sections(answer.parts)),
-            charts_json=_inline_json([_chart_json(chart) for chart in charts]),
-            style=Markup(_asset("static/report.css")),  # noqa: S704 - ours, not a stranger's
+            sections=list(_iter_sections(answer.parts)),
+            charts_json=_format_inline_json([_describe_chart(chart) for chart in charts]),
+            style=Markup(_read_asset("static/report.css")),  # noqa: S704 - our own file
             echarts=Markup(echarts) if charts else "",  # noqa: S704
             script=Markup(script),  # noqa: S704
-            script_hashes=[_csp_hash(echarts), _csp_hash(script)] if charts else [],
-            echarts_version=_echarts_version(),
+            script_hashes=[_hash_script(echarts), _hash_script(script)] if charts else [],
+            echarts_version=_read_echarts_version(),
             version=__version__,
         )
     )
-    return printable(page)
+    return make_printable(page)
 
 
-def _sections(parts: Sequence[Part]) -> Iterator[Section]:
-    """What the contents name."""
+def _iter_sections(parts: Sequence[Part]) -> Iterator[Section]:
+    """Yield the sections for the table of contents."""
     for part in parts:
         if isinstance(part, Section) and part.anchor:
             yield part
-        elif isinstance(part, Only) and part.reader == "page":
-            yield from _sections(part.parts)
+        elif isinstance(part, RendererOnly) and part.reader == "page":
+            yield from _iter_sections(part.parts)
 
 
 def write_page(answer: Answer, path: Path) -> None:
-    """One file that opens from disk and loads nothing."""
+    """Write the page to a file."""
     write_text(path, render_page(answer))
 
 
@@ -71,44 +81,48 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"text": _text, "tone": _tone, "kind": lambda part: type(part).__name__}
-    environment.globals |= {"columns_of": _columns, "numeric": _numeric, "svg": Markup}
+    environment.filters |= {
+        "text": _get_text,
+        "tone": lambda styled: styled.tone if isinstance(styled, Text) else "plain",
+        "kind": lambda part: type(part).__name__,
+    }
+    environment.globals |= {
+        "column_names": _list_column_names,
+        "numeric_columns": _find_numeric_columns,
+        "svg": Markup,
+    }
     return environment
 
 
-def _text(words: Words) -> str:
-    return words.text if isinstance(words, Text) else words
+def _get_text(styled: StyledText) -> str:
+    return styled.text if isinstance(styled, Text) else styled
 
 
-def _tone(words: Words) -> str:
-    return words.tone if isinstance(words, Text) else "plain"
-
-
-def _columns(table: Any) -> list[str]:
+def _list_column_names(table: Any) -> list[str]:
     return [c.name if isinstance(c, Column) else c for c in table.columns]
 
 
-def _numeric(table: Any) -> list[bool]:
-    """Which columns hold numbers: they stand to the right."""
-    cells = zip(*([_text(cell) for cell in row] for row in table.rows), strict=True)
-    found = [any(column) and all(map(_NUMBER.match, column)) for column in cells]
-    return found or [False] * len(table.columns)
+def _find_numeric_columns(table: Any) -> list[bool]:
+    """Tell for each column whether it holds only numbers, which are aligned right."""
+    columns = zip(*([_get_text(cell) for cell in row] for row in table.rows), strict=True)
+    numeric = [any(column) and all(map(_NUMBER.match, column)) for column in columns]
+    return numeric or [False] * len(table.columns)
 
 
-def _asset(path: str) -> str:
+def _read_asset(path: str) -> str:
     return files("gpuyard.report").joinpath(path).read_text(encoding="utf-8")
 
 
-def _echarts_version() -> str:
-    return str(tomllib.loads(_asset("vendor/echarts/VERSION.toml"))["version"])
+def _read_echarts_version() -> str:
+    return str(tomllib.loads(_read_asset("vendor/echarts/VERSION.toml"))["version"])
 
 
-def _csp_hash(script: str) -> str:
+def _hash_script(script: str) -> str:
     digest = hashlib.sha256(script.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 
 
-def _chart_json(chart: Chart) -> dict[str, Any]:
+def _describe_chart(chart: Chart) -> dict[str, Any]:
     return {
         "id": chart.id,
         "shown": chart.shown,
@@ -117,9 +131,11 @@ def _chart_json(chart: Chart) -> dict[str, Any]:
     }
 
 
-def _inline_json(value: Any) -> Markup:
-    """JSON that can stand inside <script>: no name in it can close the element or open a comment."""
-    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+def _format_inline_json(value: Any) -> Markup:
+    """Format JSON for a <script> element, so that no text in it can close the element or open a comment."""
+    text = json.dumps(
+        replace_nonfinite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    )
     return Markup(  # noqa: S704
         text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     )

@@ -1,60 +1,70 @@
-"""How the workloads of a sweep scale: each line against one worker alone, and what that means in words."""
+"""Computes how the workloads of a sweep scale, compared with one worker, and describes it in words."""
 
 from collections.abc import Sequence
 from statistics import fmean
 
-from gpuyard.draw.scaling import ScalingLine, ScalingPanel, ScalingPoint, scaling_svg
+from gpuyard.draw.scaling import ScalingLine, ScalingPanel, ScalingPoint, draw_scaling_svg
 from gpuyard.measure import Measurement
 from gpuyard.specs import DEFAULT_STRATEGY
-from gpuyard.units import format_bit_rate, format_bytes, format_effective, format_seconds
+from gpuyard.units import format_bit_rate, format_bytes, format_effective_gpus, format_seconds
 
-# from the first on it scales, and below the second the added workers did less than half of their work
-_SCALES, _WORTH_ADDING = 0.8, 0.5
-
-
-def scaling_picture(measurements: Sequence[Measurement], title: str) -> str:
-    """How they scale, as SVG."""
-    return scaling_svg(scaling_panels(measurements), title, _basis(measurements))
+_MIN_SCALING_EFFICIENCY = 0.8  # a workload scales from this efficiency on
+_MIN_PARTIAL_EFFICIENCY = 0.5  # below this, added workers did less than half of their work
 
 
-def scaling_panels(measurements: Sequence[Measurement]) -> tuple[ScalingPanel, ...]:
-    """A panel a workload and precision, in the order in which they were measured."""
+def draw_scaling(measurements: Sequence[Measurement], title: str) -> str:
+    """Draw how the workloads scale, as SVG."""
+    return draw_scaling_svg(
+        build_scaling_panels(measurements), title, _describe_basis(measurements)
+    )
+
+
+def build_scaling_panels(measurements: Sequence[Measurement]) -> tuple[ScalingPanel, ...]:
+    """Build one panel per workload, precision, and device, in the order of the measurements."""
     panels: dict[str, list[Measurement]] = {}
     for m in measurements:
         device = f"synthetic {m.synthetic.gpu}" if m.synthetic else m.device
-        trained = (m.workload, m.spec.get("precision"), device)
-        panels.setdefault(", ".join(filter(None, trained)), []).append(m)
-    return tuple(_panel(title, runs) for title, runs in panels.items())
+        names = (m.workload, m.spec.get("precision"), device)
+        panels.setdefault(", ".join(filter(None, names)), []).append(m)
+    return tuple(_build_panel(title, runs) for title, runs in panels.items())
 
 
-def _panel(title: str, runs: Sequence[Measurement]) -> ScalingPanel:
+def _build_panel(title: str, runs: Sequence[Measurement]) -> ScalingPanel:
     members = "workers" if all(m.place.kind == "here" for m in runs) else "nodes"
     by_label: dict[str, list[Measurement]] = {}
     for m in runs:
-        by_label.setdefault(_label(m, m.remedy.label), []).append(m)
+        by_label.setdefault(_format_label(m, m.remedy.label), []).append(m)
     lines, left_out = [], []
-    for label, own in by_label.items():
-        alone = _alone(by_label.get(_label(own[0], "plain"), [])) or _alone(own)
+    for label, line_runs in by_label.items():
+        plain_runs = by_label.get(_format_label(line_runs[0], "plain"), [])
+        alone = _select_alone(plain_runs) or _select_alone(line_runs)
         if alone:
-            lines.append(_line(label, own, alone, members))
+            lines.append(_build_line(label, line_runs, alone, members))
         else:
             left_out.append(label)
-    return ScalingPanel(title, _weighs(runs), members, tuple(lines), _words(lines), tuple(left_out))
+    return ScalingPanel(
+        title,
+        _describe_traffic(runs),
+        members,
+        tuple(lines),
+        _describe_lines(lines),
+        tuple(left_out),
+    )
 
 
-def _label(m: Measurement, remedy: str) -> str:
+def _format_label(m: Measurement, remedy: str) -> str:
     strategy = "" if m.strategy == DEFAULT_STRATEGY else f"{m.strategy}, "
     rate = m.place.link_bytes_per_second
     link = "" if rate is None else f" at {format_bit_rate(rate)}"
-    relieved = "" if remedy == "plain" else f" with {remedy}"
-    return f"{strategy}batch {m.batch_per_worker}{link}{relieved}"
+    suffix = "" if remedy == "plain" else f" with {remedy}"
+    return f"{strategy}batch {m.batch_per_worker}{link}{suffix}"
 
 
-def _alone(runs: Sequence[Measurement]) -> list[Measurement]:
+def _select_alone(runs: Sequence[Measurement]) -> list[Measurement]:
     return [m for m in runs if m.workers == 1]
 
 
-def _line(
+def _build_line(
     label: str, runs: Sequence[Measurement], alone: Sequence[Measurement], members: str
 ) -> ScalingLine:
     rate_alone = fmean(m.samples_per_second for m in alone)
@@ -65,20 +75,20 @@ def _line(
     for workers, same in by_workers.items():
         rate = fmean(m.samples_per_second for m in same)
         points.append(ScalingPoint(workers, rate / (workers * rate_alone), rate))
-    most = points[-1]
-    done = most.workers * most.efficiency
-    work = f"{most.workers} {members} do the work of {format_effective(done)}"
-    if most.workers == 1:
-        sentence = f"was measured on one of the {members} only"
+    largest = points[-1]
+    effective = format_effective_gpus(largest.workers * largest.efficiency)
+    if largest.workers == 1:
+        sentence = f"was measured only on one of the {members}"
     else:
-        sentence = f"{_verdict(most.efficiency, by_workers[most.workers], alone)}: {work}"
+        verdict = _describe_choke(largest.efficiency, by_workers[largest.workers], alone)
+        sentence = f"{verdict}: {largest.workers} {members} do the work of {effective}"
     return ScalingLine(label, tuple(points), sentence)
 
 
-def _verdict(
+def _describe_choke(
     efficiency: float, largest: Sequence[Measurement], alone: Sequence[Measurement]
 ) -> str:
-    if efficiency >= _SCALES:
+    if efficiency >= _MIN_SCALING_EFFICIENCY:
         return "scales"
     exchange = fmean(m.step.exposed_communication_seconds for m in largest)
     slowed = fmean(m.step.compute_seconds for m in largest) - fmean(
@@ -88,21 +98,21 @@ def _verdict(
     here = largest[0].place.kind == "here"
     network = "the exchange between the workers" if here else "the network"
     waits = f"waits for {network if exchange > host else 'the host'}"
-    return waits if efficiency < _WORTH_ADDING else f"scales in part and {waits}"
+    return waits if efficiency < _MIN_PARTIAL_EFFICIENCY else f"scales in part and {waits}"
 
 
-def _words(lines: Sequence[ScalingLine]) -> tuple[str, ...]:
-    """Of several lines the one that gets least out of its workers, and the one that gets most."""
+def _describe_lines(lines: Sequence[ScalingLine]) -> tuple[str, ...]:
+    """Describe the lines with the lowest and the highest efficiency."""
     if len(lines) < 2:
         return tuple(line.sentence for line in lines)
     ordered = sorted(lines, key=lambda line: line.points[-1].efficiency)
     return tuple(f"{line.label} {line.sentence}" for line in (ordered[0], ordered[-1]))
 
 
-def _weighs(runs: Sequence[Measurement]) -> str:
-    """What is exchanged in a step, and how long one worker computes meanwhile."""
+def _describe_traffic(runs: Sequence[Measurement]) -> str:
+    """Compare the gradient bytes of a step with the compute time of one worker."""
     gradients = max((m.all_reduce_bytes or 0 for m in runs), default=0)
-    compute = [m.step.compute_seconds for m in _alone(runs) if m.remedy.plain]
+    compute = [m.step.compute_seconds for m in _select_alone(runs) if m.remedy.is_default]
     if not gradients or not compute:
         return ""
     shortest, longest = format_seconds(min(compute)), format_seconds(max(compute))
@@ -110,8 +120,8 @@ def _weighs(runs: Sequence[Measurement]) -> str:
     return f"{format_bytes(gradients)} of gradients against {span} of compute per step"
 
 
-def _basis(measurements: Sequence[Measurement]) -> str:
-    """How many runs, where, on what and when."""
+def _describe_basis(measurements: Sequence[Measurement]) -> str:
+    """Describe the number of runs, the hardware, and the date."""
     if not measurements:
         return "nothing was measured"
     runs = f"{len(measurements)} run{'s' if len(measurements) > 1 else ''}"

@@ -1,7 +1,7 @@
-"""Building Horovod 0.28.1 against a current PyTorch: as a value first, then for real.
+"""The build of Horovod 0.28.1 against a current PyTorch: a value that describes it, and the function that runs it.
 
-PyTorch's headers need C++17 and Horovod's build insists on C++14, whatever CXXFLAGS says; the last
-`-std` on a compiler's command line counts, so a wrapper adds one.
+PyTorch's headers need C++17, and Horovod's build sets C++14 regardless of CXXFLAGS. A compiler uses the last `-std`, so a
+wrapper appends one.
 """
 
 import importlib.util
@@ -15,7 +15,7 @@ from typing import Any
 
 from gpuyard.errors import GpuyardError, MissingRequirement
 from gpuyard.interpreter import module_argv
-from gpuyard.temporary import held_directory, shared_directory
+from gpuyard.temporary import shared_directory, temporary_directory
 from gpuyard.workloads.resolve import require_torch
 
 VERSION = "0.28.1"
@@ -33,7 +33,7 @@ _LAST_LINES = 25
 
 @dataclass(frozen=True)
 class HorovodBuild:
-    """The commands, their environment, and the compiler that they wrap."""
+    """The commands, their environment, and the compiler for the wrapper."""
 
     compiler: str
     commands: tuple[tuple[str, ...], ...]
@@ -44,7 +44,7 @@ class HorovodBuild:
         return f'#!/bin/sh\nexec {shlex.quote(self.compiler)} "$@" -std=gnu++17\n'
 
     def describe(self) -> dict[str, Any]:
-        """For `--dry-run` and programs."""
+        """Describe the build for `--dry-run` and programs."""
         return {
             "version": VERSION,
             "compiler": self.compiler,
@@ -59,13 +59,13 @@ def is_installed() -> bool:
 
 
 def plan_build() -> HorovodBuild:
-    """Check that PyTorch and the tools are here."""
+    """Plan the build; raise if PyTorch or a tool is missing."""
     require_torch()
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
-        raise MissingRequirement("horovod has to be compiled; install a C++ compiler, like g++")
+        raise MissingRequirement("compiling horovod needs a C++ compiler; install one, such as g++")
     if shutil.which("cmake") is None:
-        raise MissingRequirement("horovod has to be compiled; install cmake")
+        raise MissingRequirement("compiling horovod needs cmake; install it")
     pip = (*module_argv("pip"), "install")
     return HorovodBuild(
         compiler=compiler,
@@ -78,8 +78,8 @@ def plan_build() -> HorovodBuild:
 
 
 def build(plan: HorovodBuild, on_line: Callable[[str], None] = lambda _line: None) -> None:
-    """Run the commands; what they say is passed on line by line."""
-    with held_directory(shared_directory(), "horovod") as directory:
+    """Run the commands, and pass each line of their output to `on_line`."""
+    with temporary_directory(shared_directory(), "horovod") as directory:
         wrapper = directory / "c++17"
         wrapper.write_text(plan.wrapper)
         wrapper.chmod(0o700)
@@ -89,14 +89,14 @@ def build(plan: HorovodBuild, on_line: Callable[[str], None] = lambda _line: Non
     importlib.invalidate_caches()
     if not is_installed():
         raise GpuyardError(
-            "pip succeeded, but horovod can't be found; is this a virtual environment?"
+            "pip succeeded, but horovod cannot be imported; check that pip installs into this environment"
         )
 
 
 def _run(
     command: tuple[str, ...], environment: dict[str, str], on_line: Callable[[str], None]
 ) -> None:
-    last: list[str] = []
+    last_lines: list[str] = []
     with subprocess.Popen(
         command,
         env=environment,
@@ -107,11 +107,11 @@ def _run(
     ) as process:
         try:
             for line in process.stdout or ():
-                last = [*last, line.rstrip()][-_LAST_LINES:]
+                last_lines = [*last_lines, line.rstrip()][-_LAST_LINES:]
                 on_line(line.rstrip())
         except BaseException:
             process.terminate()
             raise
     if process.returncode:
-        shown = "\n".join(f"  {line}" for line in last)
-        raise GpuyardError(f"{' '.join(command[1:])} failed; its last lines:\n{shown}")
+        output = "\n".join(f"  {line}" for line in last_lines)
+        raise GpuyardError(f"{' '.join(command[1:])} failed; its last lines:\n{output}")

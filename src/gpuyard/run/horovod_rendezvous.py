@@ -1,31 +1,28 @@
-"""Where horovod's ranks meet: its own small HTTP server, and the variables that name it.
+"""Horovod's rendezvous: its own small HTTP server, and the variables that point the ranks to it.
 
-Horovod itself would listen on every interface and ask nobody for a secret; here it listens on loopback, where the kernel
-says whether it is this user who connects, or on the first node of a lab, where nobody else is.
+Horovod itself would listen on every interface without a secret. Here it listens on loopback, where the kernel tells which
+user connects, or on the first node of a lab, which only the lab can reach.
 """
 
 import contextlib
 import os
 import queue
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.loopback_port import find_client_uid
 from gpuyard.run.places.place import Place
 
 _START_SECONDS = 30.0
-_ESTABLISHED = "01"
-_LOCAL, _REMOTE, _STATE, _UID = 1, 2, 3, 7  # columns of /proc/net/tcp, see proc(5)
 
 
 @dataclass(frozen=True)
-class Seating:
-    """Who sits where: a host for each rank, and where the server is."""
+class RankLayout:
+    """The host of each rank, and the address of the server."""
 
     hosts: tuple[str, ...]
     address: str
@@ -33,17 +30,17 @@ class Seating:
     enter: Callable[[], None]
 
     def variables(self, rank: int) -> dict[str, str]:
-        """As `horovodrun --gloo` sets them; ranks of one host follow each other."""
+        """Return the variables that `horovodrun --gloo` sets; the ranks of one host are consecutive."""
         host = self.hosts[rank]
-        different = list(dict.fromkeys(self.hosts))
+        unique_hosts = list(dict.fromkeys(self.hosts))
         return {
             "HOROVOD_HOSTNAME": host,
             "HOROVOD_RANK": str(rank),
             "HOROVOD_SIZE": str(len(self.hosts)),
             "HOROVOD_LOCAL_RANK": str(rank - self.hosts.index(host)),
             "HOROVOD_LOCAL_SIZE": str(self.hosts.count(host)),
-            "HOROVOD_CROSS_RANK": str(different.index(host)),
-            "HOROVOD_CROSS_SIZE": str(len(different)),
+            "HOROVOD_CROSS_RANK": str(unique_hosts.index(host)),
+            "HOROVOD_CROSS_SIZE": str(len(unique_hosts)),
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": self.address,
             "HOROVOD_GLOO_IFACE": self.interface,
             "HOROVOD_CONTROLLER": "gloo",
@@ -55,65 +52,67 @@ class Seating:
 def horovod_rendezvous(
     place: Place, processes: int, fusion_buffer_bytes: int | None = None
 ) -> Iterator[Callable[[int], Mapping[str, str]]]:
-    """Yields what each rank's environment has beside the place's own."""
-    seating = seating_of(place, processes)
-    with _server(seating) as port:
+    """Serve the rendezvous, and yield a function that returns the additional variables of each rank."""
+    layout = create_layout(place, processes)
+    with _server(layout) as port:
         common = {"HOROVOD_GLOO_RENDEZVOUS_PORT": str(port)}
         if fusion_buffer_bytes is not None:
             common["HOROVOD_FUSION_THRESHOLD"] = str(fusion_buffer_bytes)
-        yield lambda rank: {**seating.variables(rank), **common}
+        yield lambda rank: {**layout.variables(rank), **common}
 
 
-def seating_of(place: Place, processes: int) -> Seating:
-    listening = place.listening()
-    if listening is None:
-        raise UserMistake(place.why_no_horovod or "horovod's ranks can't reach this process")
-    hosts = tuple(listening.node_addresses[seat.node] for seat in place.seats(processes))
-    return Seating(hosts, listening.address, listening.interface, listening.enter)
+def create_layout(place: Place, processes: int) -> RankLayout:
+    listen_address = place.listen_address()
+    if listen_address is None:
+        raise UserMistake(place.why_no_horovod or "horovod's ranks cannot connect to this process")
+    hosts = tuple(
+        listen_address.node_addresses[position.node] for position in place.rank_positions(processes)
+    )
+    return RankLayout(hosts, listen_address.address, listen_address.interface, listen_address.enter)
 
 
 @contextlib.contextmanager
-def _server(seating: Seating) -> Iterator[int]:
-    """In a thread of its own, which is on the node where it listens."""
+def _server(layout: RankLayout) -> Iterator[int]:
+    """Serve in a separate thread, which enters the network of the node where it listens."""
     from horovod.runner.http.http_server import (  # type: ignore[import-not-found]
         RendezvousHandler,
         RendezvousHTTPServer,
     )
 
-    class OwnUsersServer(OwnUserOnly, RendezvousHTTPServer):  # type: ignore[misc]
-        """Horovod's, for this user alone."""
+    class SameUserServer(SameUserOnly, RendezvousHTTPServer):  # type: ignore[misc]
+        """Horovod's server, restricted to this user."""
 
-    started: queue.Queue[Any] = queue.Queue()
+    results: queue.Queue[Any] = queue.Queue()
 
     def serve() -> None:
         try:
-            seating.enter()
-            server = OwnUsersServer((seating.address, 0), RendezvousHandler, 0)
+            layout.enter()
+            server = SameUserServer((layout.address, 0), RendezvousHandler, 0)
         except OSError as error:
-            started.put(error)
+            results.put(error)
             return
-        server.init(_assignments(seating.hosts))
-        started.put(server)
+        server.init(_assign_hosts(layout.hosts))
+        results.put(server)
         server.serve_forever()
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    server = started.get(timeout=_START_SECONDS)
+    server = results.get(timeout=_START_SECONDS)
     if isinstance(server, OSError):
-        raise GpuyardError(f"horovod's ranks can't meet on {seating.address}: {server.strerror}")
+        raise GpuyardError(
+            f"horovod's rendezvous cannot listen on {layout.address}: {server.strerror}"
+        )
     try:
         yield server.server_address[1]
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
-        if server.strangers:
-            sys.stderr.write(
-                "gpuyard: another user of this machine tried to join this run and was turned away\n"
-            )
+        if server.rejected:
+            sys.stderr.write("gpuyard: rejected a connection from another user to this run\n")
 
 
-def _assignments(hosts: Sequence[str]) -> Any:
+def _assign_hosts(hosts: Sequence[str]) -> Any:
     from horovod.runner.common.util.hosts import (  # type: ignore[import-not-found]
         get_host_assignments,
         parse_hosts,
@@ -123,37 +122,19 @@ def _assignments(hosts: Sequence[str]) -> Any:
     return get_host_assignments(parse_hosts(slots), len(hosts))
 
 
-class OwnUserOnly:
-    """Mixed into a `socketserver`: on loopback, another user is let go before a byte of theirs is read.
+class SameUserOnly:
+    """A `socketserver` mixin that rejects other users on loopback before it reads from them.
 
-    Elsewhere it lets everybody in: there it listens inside of a lab, where nobody else is.
+    Other addresses accept everybody: they are inside a lab, which only the lab can reach.
     """
 
-    strangers = 0
+    rejected = 0
     server_address: tuple[str, int]
 
     def verify_request(self, request: object, client_address: tuple[str, int]) -> bool:
-        """In place of the one that accepts everybody."""
         del request
         if not self.server_address[0].startswith("127."):
             return True
-        own = _uid_of(client_address, self.server_address) == os.geteuid()
-        self.strangers += not own
-        return own
-
-
-def _uid_of(end: tuple[str, int], other: tuple[str, int]) -> int | None:
-    """Whose connection it is that has this end on this machine; None: it is closed by now."""
-    wanted = (_written(end), _written(other), _ESTABLISHED)
-    # of the thread, which may be in a network namespace of its own
-    for line in Path("/proc/thread-self/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
-        columns = line.split()
-        if (columns[_LOCAL], columns[_REMOTE], columns[_STATE]) == wanted:
-            return int(columns[_UID])
-    return None
-
-
-def _written(address: tuple[str, int]) -> str:
-    """127.0.0.1:80 → 0100007F:0050, where this machine has the lowest byte of a word first."""
-    word = int.from_bytes(socket.inet_aton(address[0]), sys.byteorder)
-    return f"{word:08X}:{address[1]:04X}"
+        is_own = find_client_uid(client_address, self.server_address) == os.geteuid()
+        self.rejected += not is_own
+        return is_own

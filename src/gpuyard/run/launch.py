@@ -1,4 +1,4 @@
-"""Who starts the ranks: gpuyard itself, or torchrun, PyTorch's own launcher, as a value."""
+"""The processes that are started for the ranks, as values: the ranks themselves, or torchrun's agents."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,81 +6,86 @@ from itertools import groupby
 from typing import Literal
 
 from gpuyard.interpreter import import_path, module_argv
-from gpuyard.run.places.place import Meeting, Place, Seat
+from gpuyard.run.places.place import Place, RankPosition, RendezvousPoint
 from gpuyard.run.process import Command
 from gpuyard.run.protocol import TORCHRUN_BACKEND, RankJob
 
 Launcher = Literal["torchrun", "direct"]
 Environment = Callable[[int], Mapping[str, str]]
-"""What a rank's environment has beside what its place and its seat say."""
+"""Returns additional environment variables for a rank."""
 _AGENT = "gpuyard.run.torchrun_agent"
 
 
 @dataclass(frozen=True)
-class Crew:
-    """One process that is started and listened to: a rank, or a torchrun agent with all ranks of its node.
+class RankLaunch:
+    """A process to start: a rank, or a torchrun agent with all ranks of its node.
 
-    It reads the jobs of its ranks from stdin, one a line, and leaves when stdin ends.
+    It reads the jobs of its ranks from stdin, one per line, and exits when stdin closes.
     """
 
     jobs: tuple[RankJob, ...]
     command: Command
 
 
-def crews(
+def plan_launches(
     place: Place,
     jobs: Sequence[RankJob],
     worker: str,
     launcher: Launcher = "direct",
     environment: Environment = lambda _rank: {},
-) -> tuple[Crew, ...]:
-    """What is started for these jobs, one for each rank."""
-    seated = list(zip(place.seats(len(jobs)), jobs, strict=True))
+) -> tuple[RankLaunch, ...]:
+    """Plan the processes for these jobs, one job for each rank."""
+    ranks = list(zip(place.rank_positions(len(jobs)), jobs, strict=True))
     if launcher == "direct":
         return tuple(
-            Crew(
+            RankLaunch(
                 (job,),
                 place.command(
-                    seat.node, module_argv(worker), _variables(place, seat, job, environment)
+                    position.node,
+                    module_argv(worker),
+                    _variables(place, position, job, environment),
                 ),
             )
-            for seat, job in seated
+            for position, job in ranks
         )
-    nodes = 1 + seated[-1][0].node
-    started = []
-    for _, group in groupby(seated, lambda one: one[0].node):
-        seats, ours = zip(*group, strict=True)
-        argv = _agent_argv(place, seats[0], nodes, ours[0].directory, worker)
-        variables = _variables(place, seats[0], ours[0], environment)
-        started.append(Crew(ours, place.command(seats[0].node, argv, variables)))
-    return tuple(started)
+    nodes = 1 + ranks[-1][0].node
+    launches = []
+    for _, group in groupby(ranks, lambda rank: rank[0].node):
+        positions, node_jobs = zip(*group, strict=True)
+        first = positions[0]
+        argv = _agent_argv(place, first, nodes, node_jobs[0].directory, worker)
+        variables = _variables(place, first, node_jobs[0], environment)
+        launches.append(RankLaunch(node_jobs, place.command(first.node, argv, variables)))
+    return tuple(launches)
 
 
-def _variables(place: Place, seat: Seat, job: RankJob, environment: Environment) -> dict[str, str]:
+def _variables(
+    place: Place, position: RankPosition, job: RankJob, environment: Environment
+) -> dict[str, str]:
     threads = str(len(job.cores))
     pinned = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads} if job.cores else {}
     return {
         **import_path(),
         **pinned,
-        **seat.environment(place.meeting),
-        **environment(seat.rank),
+        **position.environment(place.rendezvous_point),
+        **environment(position.rank),
     }
 
 
 def _agent_argv(
-    place: Place, seat: Seat, nodes: int, directory: str, worker: str
+    place: Place, position: RankPosition, nodes: int, directory: str, worker: str
 ) -> tuple[str, ...]:
-    """Over several nodes there is an agent on each, and they meet through the run's own store.
+    """Build the command of a node's agent; agents on several nodes use the run's own store as rendezvous.
 
-    torchrun's own would listen on every interface; on this machine there is one agent, which needs none.
+    torchrun's own store would listen on every interface.
     """
-    agent = (*module_argv(_AGENT), directory, str(seat.local_world_size))
-    how_many = (f"--nnodes={nodes}", f"--nproc-per-node={seat.local_world_size}")
-    there = place.meeting or Meeting("127.0.0.1", 0)
+    agent = (*module_argv(_AGENT), directory, str(position.local_world_size))
+    how_many = (f"--nnodes={nodes}", f"--nproc-per-node={position.local_world_size}")
+    there = place.rendezvous_point or RendezvousPoint("127.0.0.1", 0)
     where = (
         f"--rdzv-backend={TORCHRUN_BACKEND}",
         f"--rdzv-endpoint={there.address}:{there.port}",
-        f"--rdzv-conf=rank={seat.node}",
+        f"--rdzv-conf=rank={position.node}",
         "--rdzv-id=gpuyard",
     )
     return (*agent, *how_many, *where, "--max-restarts=0", "--no-python", *module_argv(worker))

@@ -1,4 +1,4 @@
-"""The ranks of one run and the few things that they have to agree on."""
+"""The process group of a run's ranks, and the values that the ranks exchange."""
 
 import os
 import sys
@@ -16,11 +16,11 @@ from gpuyard.run.protocol import RankJob
 
 _REPEATS = 7
 _ENOUGH_SECONDS = 1.0
-MOST_TEXT_BYTES = 2**20
+MAX_TEXT_BYTES = 2**20
 
 
-def own_device(job: RankJob) -> torch.device:
-    """What this rank computes on: of its node's GPUs that with its local rank, or its cores."""
+def select_device(job: RankJob) -> torch.device:
+    """Select this rank's device: the GPU with its local rank, or the CPU."""
     if job.cores:
         torch.set_num_threads(len(job.cores))
     if job.device == "cpu":
@@ -30,20 +30,20 @@ def own_device(job: RankJob) -> torch.device:
     return device
 
 
-def meet(job: RankJob) -> Any:
-    """Let the ranks find each other: through a file where they are on one machine, else through the run's store.
+def join_group(job: RankJob) -> Any:
+    """Join the process group through a file on one machine, or through the run's store on several nodes.
 
-    Who starts them on other hosts, or in the namespaces of a lab, says which interface gloo may use; the
-    ranks of this machine alone stay on its loopback. What is returned has to be kept as long as they talk.
+    On other hosts and in labs, the environment names the interface for gloo; on this machine it is loopback.
+    Keep the returned store as long as the group exists.
     """
     if job.rendezvous is None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
         store: Any = dist.FileStore(f"{job.directory}/rendezvous", job.processes)  # type: ignore[attr-defined]
     else:
-        from gpuyard.run.store import RunStore, StoreKeeper
+        from gpuyard.run.store import RunStore, StoreServer
 
-        if job.rendezvous.keeps:
-            StoreKeeper(job.rendezvous)
+        if job.rendezvous.serves:
+            StoreServer(job.rendezvous)
         store = RunStore(job.rendezvous, job.silence_seconds)
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if job.device == "cuda" else "gloo",
@@ -56,7 +56,7 @@ def meet(job: RankJob) -> Any:
 
 
 class Peers:
-    """With one process every method is the identity, and nothing is set up."""
+    """The ranks of a run; with a single rank every method is the identity."""
 
     def __init__(self, job: RankJob) -> None:
         self.rank, self.count = job.rank, job.processes
@@ -64,81 +64,81 @@ class Peers:
         if self.count == 1:
             return
         self.backend = "nccl" if job.device == "cuda" else "gloo"
-        self._store = meet(job)
+        self._store = join_group(job)
 
     def barrier(self) -> None:
-        """Wait for all."""
+        """Wait for all ranks."""
         if self.count > 1:
-            dist.all_reduce(torch.zeros(1))  # dist.barrier() would pick a GPU's stream
+            dist.all_reduce(torch.zeros(1))  # dist.barrier() would use a GPU stream.
 
-    def agree(self, numbers: Sequence[float]) -> list[float]:
-        """What rank 0 says."""
+    def broadcast(self, numbers: Sequence[float]) -> list[float]:
+        """Return rank 0's numbers."""
         if self.count == 1:
             return list(numbers)
-        said = torch.tensor(numbers, dtype=torch.float64)
-        dist.broadcast(said, src=0)
-        return [float(number) for number in said]
+        values = torch.tensor(numbers, dtype=torch.float64)
+        dist.broadcast(values, src=0)
+        return [float(value) for value in values]
 
-    def slowest(self, seconds: Sequence[float]) -> list[float]:
-        """The largest over the ranks, one by one."""
+    def max(self, numbers: Sequence[float]) -> list[float]:
+        """Return the element-wise maximum over the ranks."""
         if self.count == 1:
-            return list(seconds)
-        most = torch.tensor(seconds, dtype=torch.float64)
-        dist.all_reduce(most, op=dist.ReduceOp.MAX)
-        return [float(number) for number in most]
+            return list(numbers)
+        values = torch.tensor(numbers, dtype=torch.float64)
+        dist.all_reduce(values, op=dist.ReduceOp.MAX)
+        return [float(value) for value in values]
 
     def mean(self, numbers: Sequence[float]) -> list[float]:
-        """The mean over the ranks, one by one."""
+        """Return the element-wise mean over the ranks."""
         if self.count == 1:
             return list(numbers)
         total = torch.tensor(numbers, dtype=torch.float64)
         dist.all_reduce(total)
         return [float(number) / self.count for number in total]
 
-    def collect(self, text: str) -> list[str]:
-        """What every rank says, by rank: as text, since an object that is unpickled runs code."""
+    def gather_text(self, text: str) -> list[str]:
+        """Return the text of every rank; unpickling objects instead could run code."""
         if self.count == 1:
             return [text]
-        said = text.encode()
+        data = text.encode()
         lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.count)]
-        dist.all_gather(lengths, torch.tensor([len(said)]))
+        dist.all_gather(lengths, torch.tensor([len(data)]))
         sizes = [int(length) for length in lengths]
-        if not 0 <= min(sizes) <= max(sizes) <= MOST_TEXT_BYTES:
+        if not 0 <= min(sizes) <= max(sizes) <= MAX_TEXT_BYTES:
             raise GpuyardError(
-                f"a rank has {max(sizes)} bytes to say, and {MOST_TEXT_BYTES} are the most"
+                f"a rank sent {max(sizes)} bytes of text; the maximum is {MAX_TEXT_BYTES}"
             )
         padded = torch.zeros(max(1, *sizes), dtype=torch.uint8)
-        padded[: len(said)] = torch.tensor(list(said), dtype=torch.uint8)
-        heard = [torch.empty_like(padded) for _ in sizes]
-        dist.all_gather(heard, padded)
+        padded[: len(data)] = torch.tensor(list(data), dtype=torch.uint8)
+        gathered = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(gathered, padded)
         return [
-            bytes(one[:size].tolist()).decode(errors="replace")
-            for one, size in zip(heard, sizes, strict=True)
+            bytes(values[:size].tolist()).decode(errors="replace")
+            for values, size in zip(gathered, sizes, strict=True)
         ]
 
     def all_reduce_seconds(self, size_bytes: int, device: torch.device) -> float | None:
-        """The median time of a bare all-reduce of so many bytes of float32."""
+        """Measure the median time of an all-reduce of float32 values of this total size."""
         if self.count == 1:
             return None
         gradients = torch.zeros(max(1, size_bytes // 4), device=device)
-        took: list[float] = []
-        for _ in range(1 + _REPEATS):  # the first sets up buffers and is not counted
+        times: list[float] = []
+        for _ in range(1 + _REPEATS):  # The first sets up buffers and is not counted.
             self.barrier()
             start = perf_counter()
             dist.all_reduce(gradients)
             synchronize(device)
-            took.extend(self.slowest([perf_counter() - start]))
-            if sum(took) > _ENOUGH_SECONDS and len(took) > 1:
+            times.extend(self.max([perf_counter() - start]))
+            if sum(times) > _ENOUGH_SECONDS and len(times) > 1:
                 break
-        return median(took[1:])
+        return median(times[1:])
 
-    def leave(self) -> None:
-        """Take the process group down in good order."""
+    def close(self) -> None:
+        """Destroy the process group."""
         if self.count > 1:
             dist.destroy_process_group()
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has done what it was told; a CPU always has."""
+    """Wait until the device has finished its queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -1,4 +1,4 @@
-"""A process in a place: first a value that says what would start, then the one function that starts it."""
+"""A process at a place: a value that describes it, and the functions that start and stop it."""
 
 import contextlib
 import os
@@ -13,17 +13,17 @@ _LEAVE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Command:
-    """What would start on a node: `argv` is run on this machine, and passes on what belongs elsewhere."""
+    """A process on a node: `argv` runs on this machine and starts the process on the node."""
 
     node: str
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What it gets beside this process's own environment."""
+    """Variables in addition to this process's own environment."""
     stop_signal: signal.Signals = signal.SIGKILL
-    """What ends it at once, and with it what it has started on the node."""
+    """The signal that stops it at once, together with the processes that it started on the node."""
 
     def describe(self) -> dict[str, Any]:
-        """For `--dry-run` and programs."""
+        """Describe the command for `--dry-run` and programs."""
         return {
             "node": self.node,
             "argv": list(self.argv),
@@ -32,7 +32,7 @@ class Command:
 
 
 def start(command: Command, stderr: IO[bytes] | int | None = None) -> subprocess.Popen[bytes]:
-    """Start it with pipes for stdin and stdout. It leads a session: Ctrl-C is for who started it."""
+    """Start a command with pipes for stdin and stdout, in a new session: Ctrl-C reaches only its parent."""
     return subprocess.Popen(
         command.argv,
         stdin=subprocess.PIPE,
@@ -43,14 +43,14 @@ def start(command: Command, stderr: IO[bytes] | int | None = None) -> subprocess
     )
 
 
-def start_apart(command: Command, *, output: int, kept: Sequence[int] = ()) -> int:
-    """Start it in a session of its own, so that it outlives whoever starts it; its pid.
+def start_detached(command: Command, *, output: int, kept: Sequence[int] = ()) -> int:
+    """Start a command in a new session, so that it outlives its parent, and return its PID.
 
-    It reads nothing and prints to `output`. Of what else is open here it gets `kept`, under the same numbers.
+    It has no stdin and writes to `output`. It inherits only the descriptors in `kept`.
     """
     for descriptor in kept:
         os.set_inheritable(descriptor, True)
-    # whoever started us may have left files and locks open, and it would hold them as long as it runs
+    # Our parent may have left files and locks open, which the process would hold as long as it runs.
     inherited = [int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2]  # noqa: PTH208
     return os.posix_spawn(
         command.argv[0],
@@ -60,7 +60,7 @@ def start_apart(command: Command, *, output: int, kept: Sequence[int] = ()) -> i
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, output, 1),
             (os.POSIX_SPAWN_DUP2, output, 2),
-            *((os.POSIX_SPAWN_CLOSE, one) for one in inherited if one not in kept),
+            *((os.POSIX_SPAWN_CLOSE, number) for number in inherited if number not in kept),
         ),
         setsid=True,
         setsigmask=(),
@@ -69,7 +69,7 @@ def start_apart(command: Command, *, output: int, kept: Sequence[int] = ()) -> i
 
 
 def stop(started: Sequence[tuple[Command, subprocess.Popen[bytes]]]) -> None:
-    """End all that still run, all at once, and wait until they have."""
+    """Stop all processes at once, and wait until they have exited."""
     for command, process in started:
         _send(process, command.stop_signal)
     for _, process in started:
@@ -80,10 +80,10 @@ def stop(started: Sequence[tuple[Command, subprocess.Popen[bytes]]]) -> None:
             process.wait(timeout=_LEAVE_SECONDS)
         if process.stdin is not None:
             with contextlib.suppress(OSError):
-                process.stdin.close()  # the ranks of an agent leave when it ends
+                process.stdin.close()  # The ranks of an agent exit when it closes.
 
 
-def _send(process: subprocess.Popen[bytes], what: signal.Signals) -> None:
+def _send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, what)  # its session leads its group
+            os.killpg(process.pid, number)  # The process leads its group.

@@ -1,4 +1,4 @@
-"""What who starts ranks and the ranks themselves have agreed on, whatever the ranks are there for."""
+"""The messages between the process that starts the ranks and the ranks themselves."""
 
 from typing import Literal
 
@@ -6,39 +6,35 @@ from pydantic import BaseModel, ConfigDict, Field
 
 RankDevice = Literal["cpu", "cuda"]
 SILENCE_SECONDS = 600.0
-"""After which ranks that say nothing are stopped."""
-LOST_PEER_STATUS = 75  # EX_TEMPFAIL: this rank is fine, another one went away
+"""Ranks that send no event for this long are stopped."""
+LOST_PEER_STATUS = 75  # EX_TEMPFAIL: this rank is fine, but it lost another one.
 JOBS_DIRECTORY = "GPUYARD_JOBS"
-"""Where the ranks of one agent find their jobs, which it has read for them, by their rank."""
-
+"""Variable with the directory in which an agent puts the jobs of its ranks."""
 RANK_PREFIX = "[rank{}]:"
-"""Before each line that a rank of an agent writes on stderr."""
-
-
-STRANGER = "gpuyard-stranger: "
-"""Before the address of somebody who knocked where the ranks meet, on a line of stderr."""
+"""Prefix of each line that a rank of an agent writes to stderr."""
+REJECTED_PEER = "gpuyard-rejected-peer: "
+"""Prefix of a line on stderr with the address of a rejected connection to the rendezvous."""
 TORCHRUN_BACKEND = "gpuyard"
-"""How the agents of torchrun meet: through the run's own store."""
+"""torchrun's rendezvous backend: the run's own store."""
 
 
 class Rendezvous(BaseModel):
-    """Where the ranks of several nodes meet, and what each has to know to be let in.
+    """The address of the run's store for ranks on several nodes, and the secret that it requires.
 
-    It is told on stdin, with the rest of the job: a command line or an environment can be seen by others.
+    It is passed on stdin with the rest of the job: other users can see a command line or an environment.
     """
 
     model_config = ConfigDict(frozen=True)
 
     address: str
     port: int
-    others: tuple[str, ...] = Field(description="nodes that have to reach it")
+    others: tuple[str, ...] = Field(description="nodes that must be able to reach it")
     secret: str = Field(repr=False)
-    keeps: bool = Field(default=False, description="this process keeps the store for all")
+    serves: bool = Field(default=False, description="whether this process serves the store for all")
 
 
 class RankJob(BaseModel):
-    """What every rank is told, whatever it is there for: which it is, what it computes on, and where it meets
-    the others."""
+    """The part of a job that all kinds of ranks share: the rank, its device, and its rendezvous."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -56,22 +52,22 @@ class _Message(BaseModel):
 
 
 class RankRefusal(_Message):
-    """A sentence for the user instead of a result."""
+    """An error message for the user instead of a result."""
 
     event: Literal["refusal"] = "refusal"
     kind: Literal["GpuyardError", "MissingRequirement", "UserMistake"]
-    sentence: str
+    message: str
 
 
 class Done(_Message):
-    """The last word of a rank that has done its work: one that ends without it was ended."""
+    """The last event of a rank that has finished its work; a rank that exits without it was stopped."""
 
     event: Literal["done"] = "done"
     rank: int
 
 
 class Failed(_Message):
-    """An agent says which of its ranks has failed first, and how; then it ends as that one did."""
+    """An agent's report of its first failed rank; the agent then exits with the same status."""
 
     event: Literal["failed"] = "failed"
     rank: int

@@ -1,6 +1,6 @@
-"""A rank process: one JSON job on stdin, or from its agent, and events on stdout, one a line.
+"""A rank process: reads one JSON job from stdin or from its agent, and writes events to stdout, one per line.
 
-When its stdin ends, who started it is gone, and so is this process.
+When its stdin closes, its parent has gone, and the process exits.
 """
 
 import fcntl
@@ -31,20 +31,20 @@ def serve(
     run: Callable[[AnyJob, Emit], None],
     at_end: Callable[[], None] | None = None,
 ) -> None:
-    """Run one job on its cores and exit; nothing of a user's code can write into the stream of events.
+    """Run one job on its cores and exit. User code cannot write to the stream of events.
 
-    From `at_end` on, an end of stdin is not taken for a death of the parent: mpiexec closes it early.
+    From `at_end` on, the end of stdin no longer means that the parent has died: mpiexec closes it early.
     """
     stdout = os.dup(1)
     os.dup2(2, 1)
-    of_agent = os.environ.pop(JOBS_DIRECTORY, None)
-    emit = _emitting(stdout, of_agent)
-    job = job_type.model_validate_json(_own_job(of_agent))
+    agent_directory = os.environ.pop(JOBS_DIRECTORY, None)
+    emit = _create_emit(stdout, agent_directory)
+    job = job_type.model_validate_json(_read_job(agent_directory))
     if job.cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, job.cores)
-    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    limit_threads(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     finished = threading.Event()
-    threading.Thread(target=_leave_with_parent, args=(job.directory, finished), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(job.directory, finished), daemon=True).start()
     status = _run_guarded(job, run, emit)
     if status == 0:
         emit(Done(rank=job.rank))
@@ -52,13 +52,13 @@ def serve(
             finished.set()
             at_end()
     sys.stderr.flush()
-    os._exit(status)  # at once: tearing torch down takes time, and peers wait for the sockets
+    os._exit(status)  # Skip the slow teardown of torch: peers wait for the sockets to close.
 
 
-def _emitting(stdout: int, of_agent: str | None) -> Emit:
-    """The ranks of an agent share its stdout, and long lines must not get into each other."""
+def _create_emit(stdout: int, agent_directory: str | None) -> Emit:
+    """Create the function that writes events; the ranks of an agent share its stdout, so it uses a lock."""
     events = os.fdopen(stdout, "wb")
-    lock = None if of_agent is None else (Path(of_agent) / "events.lock").open("wb")
+    lock = None if agent_directory is None else (Path(agent_directory) / "events.lock").open("wb")
 
     def emit(event: BaseModel) -> None:
         if lock is not None:
@@ -79,57 +79,57 @@ def _run_guarded(job: AnyJob, run: Callable[[AnyJob, Emit], None], emit: Emit) -
     except GpuyardError as error:
         kinds = (MissingRequirement, UserMistake)
         kind = next((k.__name__ for k in kinds if isinstance(error, k)), "GpuyardError")
-        emit(RankRefusal.model_validate({"kind": kind, "sentence": str(error)}))
+        emit(RankRefusal.model_validate({"kind": kind, "message": str(error)}))
         return 1
     except RuntimeError as error:
         traceback.print_exc()
-        lost = any(sign in str(error).lower() for sign in _LOST_PEER)
+        lost = any(phrase in str(error).lower() for phrase in _LOST_PEER)
         return LOST_PEER_STATUS if lost and job.processes > 1 else 1
-    except BaseException:  # noqa: BLE001  the last lines of stderr are the report
+    except BaseException:  # noqa: BLE001  The parent reports the last lines of stderr.
         traceback.print_exc()
         return 1
     return 0
 
 
-def share_cores(ranks: int) -> None:
-    """Where nobody says how many threads a rank has, the ranks of a node share its cores evenly.
+def limit_threads(ranks: int) -> None:
+    """Divide the node's cores evenly among its ranks, unless the number of threads is set.
 
-    Called before torch is imported. One rank alone takes what torch takes by itself.
+    Call this before torch is imported. A single rank keeps torch's default.
     """
     if ranks > 1:
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(usable_cores()) // ranks)))
 
 
 def job_file(directory: str, job: bytes) -> Path:
-    """Where an agent puts the job of one of its ranks."""
+    """Return the file in which an agent puts the job of one of its ranks."""
     return Path(directory) / f"rank{json.loads(job)['rank']}.job"
 
 
 def read_lines(count: int) -> list[bytes]:
-    """So many lines of stdin, after which nothing comes but its end."""
-    said = b""
-    while said.count(b"\n") < count:
-        # from the descriptor: a buffered stdin would hold a lock at exit
-        more = os.read(0, 65536)
-        if not more:
+    """Read N lines from stdin; after them only its end follows."""
+    data = b""
+    while data.count(b"\n") < count:
+        # Read the descriptor: a buffered stdin would hold a lock at exit.
+        chunk = os.read(0, 65536)
+        if not chunk:
             sys.exit("stdin ended before the last job")
-        said += more
-    return said.splitlines()
+        data += chunk
+    return data.splitlines()
 
 
-def _own_job(of_agent: str | None) -> bytes:
-    """From stdin, or, where one agent has started several ranks, from the file that it wrote for this one."""
-    if of_agent is None:
+def _read_job(agent_directory: str | None) -> bytes:
+    """Read the job from stdin, or from the file that the agent wrote for this rank."""
+    if agent_directory is None:
         return read_lines(1)[0]
-    return (Path(of_agent) / f"rank{os.environ['RANK']}.job").read_bytes()
+    return (Path(agent_directory) / f"rank{os.environ['RANK']}.job").read_bytes()
 
 
-def _leave_with_parent(directory: str, finished: threading.Event) -> None:
+def _exit_with_parent(directory: str, finished: threading.Event) -> None:
     while os.read(0, 1024):
         pass
     if finished.is_set():
         return
     shutil.rmtree(directory, ignore_errors=True)
-    if os.getpgrp() == os.getpid():  # with the children that a user's code has started
+    if os.getpgrp() == os.getpid():  # Include children that user code has started.
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

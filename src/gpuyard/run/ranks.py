@@ -1,4 +1,4 @@
-"""The rank processes of one run: started together, listened to, and never left behind."""
+"""The rank processes of one run: started together, monitored, and always stopped in the end."""
 
 import contextlib
 import json
@@ -17,40 +17,40 @@ from pydantic import ValidationError
 
 from gpuyard import errors
 from gpuyard.errors import GpuyardError
-from gpuyard.printable import printable
-from gpuyard.run.launch import Crew, Environment, Launcher, crews
+from gpuyard.printable import make_printable
+from gpuyard.run.launch import Environment, Launcher, RankLaunch, plan_launches
 from gpuyard.run.places.place import Place
 from gpuyard.run.process import Command, start, stop
 from gpuyard.run.protocol import (
     LOST_PEER_STATUS,
     RANK_PREFIX,
-    STRANGER,
+    REJECTED_PEER,
     Done,
     Failed,
     RankJob,
     RankRefusal,
     Rendezvous,
 )
-from gpuyard.temporary import held_directory, shared_directory
+from gpuyard.temporary import shared_directory, temporary_directory
 
 _LAST_LINES = 25
 _CULPRIT_SECONDS = 5.0
-_LEAVE_SECONDS = 5.0
+_EXIT_SECONDS = 5.0
 
 Event = TypeVar("Event")
 _Parse = Callable[[bytes], Event | RankRefusal]
-_Heard = queue.Queue[tuple[int, bytes | int]]
-"""The number of a crew, and an event on its stdout or, at the end, its exit status."""
+_Messages = queue.Queue[tuple[int, bytes | int]]
+"""The index of a launch, and an event from its stdout or finally its exit status."""
 
 
 @contextlib.contextmanager
 def private_directory() -> Iterator[Path]:
-    """Where the ranks of one run meet; readable by this user only."""
-    with contextlib.ExitStack() as until_end:
+    """Create a directory for the ranks of one run, which only this user can read."""
+    with contextlib.ExitStack() as stack:
         try:
-            directory = until_end.enter_context(held_directory(shared_directory(), "ranks"))
+            directory = stack.enter_context(temporary_directory(shared_directory(), "ranks"))
         except OSError as error:
-            raise _no_room(error) from error
+            raise _describe_start_failure(error) from error
         yield directory
 
 
@@ -63,140 +63,149 @@ def run_ranks(
     launcher: Launcher = "direct",
     environment: Environment = lambda _rank: {},
 ) -> Generator[Event, None, None]:
-    """Start a rank for each job in this place, and yield what rank 0 reports.
+    """Start a rank for each job at this place, and yield rank 0's events.
 
-    `worker` is the module that each runs: it gets its job as one line of JSON, leaves when stdin ends, and
-    says one event a line on stdout, which `parse` reads.
+    `worker` is the module that each rank runs. It gets its job as one line of JSON, exits when stdin closes, and prints
+    one event per line to stdout, which `parse` reads.
     """
-    told = invited(place, jobs, launcher)
-    return run_crews(crews(place, told, worker, launcher, environment), parse)
+    invited = invite_ranks(place, jobs, launcher)
+    return run_launches(plan_launches(place, invited, worker, launcher, environment), parse)
 
 
-def invited(place: Place, jobs: Sequence[RankJob], launcher: Launcher) -> list[RankJob]:
-    """Each with where the ranks meet and a secret of this run, where they are on several nodes."""
-    if place.meeting is None:
+def invite_ranks(place: Place, jobs: Sequence[RankJob], launcher: Launcher) -> list[RankJob]:
+    """Add the rendezvous and a new secret to the jobs if the ranks are on several nodes."""
+    if place.rendezvous_point is None:
         return list(jobs)
-    point = Rendezvous(
-        address=place.meeting.address,
-        port=place.meeting.port,
+    rendezvous = Rendezvous(
+        address=place.rendezvous_point.address,
+        port=place.rendezvous_point.port,
         others=place.node_addresses[1:],
         secret=secrets.token_hex(32),
     )
-    # of torchrun's, the first agent keeps it
-    first = point.model_copy(update={"keeps": launcher == "direct"})
-    return [job.model_copy(update={"rendezvous": point if job.rank else first}) for job in jobs]
+    # With torchrun, the first agent serves the store.
+    first = rendezvous.model_copy(update={"serves": launcher == "direct"})
+    return [
+        job.model_copy(update={"rendezvous": rendezvous if job.rank else first}) for job in jobs
+    ]
 
 
-def run_crews(started: Sequence[Crew], parse: _Parse[Event]) -> Generator[Event, None, None]:
-    """Start these processes and yield what rank 0 reports; when this ends, in whatever way, so have they."""
-    heard: _Heard = queue.Queue()
+def run_launches(
+    launches: Sequence[RankLaunch], parse: _Parse[Event]
+) -> Generator[Event, None, None]:
+    """Start these processes and yield rank 0's events; stop all of them when this generator ends for any reason."""
+    messages: _Messages = queue.Queue()
     processes: list[tuple[Command, subprocess.Popen[bytes]]] = []
-    listeners: list[threading.Thread] = []
+    readers: list[threading.Thread] = []
     try:
-        for number, crew in enumerate(started):
+        for index, launch in enumerate(launches):
             try:
-                with _stderr_file(crew).open("wb") as stderr:
-                    process = start(crew.command, stderr)
+                with _stderr_file(launch).open("wb") as stderr:
+                    process = start(launch.command, stderr)
             except OSError as error:
-                raise _no_room(error) from error
-            processes.append((crew.command, process))
+                raise _describe_start_failure(error) from error
+            processes.append((launch.command, process))
             stdin, stdout = process.stdin, process.stdout
             if stdin is None or stdout is None:
-                raise RuntimeError("a process is started with pipes")
-            with contextlib.suppress(BrokenPipeError):  # it died at once; its stderr says why
-                stdin.write(b"".join(job.model_dump_json().encode() + b"\n" for job in crew.jobs))
+                raise RuntimeError("the process has no pipes")
+            with contextlib.suppress(BrokenPipeError):  # It died at once; its stderr has the cause.
+                stdin.write(b"".join(job.model_dump_json().encode() + b"\n" for job in launch.jobs))
                 stdin.flush()
-            listener = threading.Thread(
-                target=_listen, args=(number, crew, process, stdout, heard), daemon=True
+            reader = threading.Thread(
+                target=_read_events, args=(index, launch, process, stdout, messages), daemon=True
             )
-            listener.start()
-            listeners.append(listener)
-        yield from _Listening(started, heard, parse).events()
+            reader.start()
+            readers.append(reader)
+        yield from _Monitor(launches, messages, parse).events()
     finally:
         stop(processes)
-        for listener in listeners:
-            listener.join(_LEAVE_SECONDS)
-        _tell_of_strangers(started)
+        for reader in readers:
+            reader.join(_EXIT_SECONDS)
+        _warn_of_rejected_peers(launches)
 
 
-def _tell_of_strangers(started: Sequence[Crew]) -> None:
-    """The first crew keeps the store of those that run on several nodes."""
-    told = [line for line in _stderr_lines(started[0]) if line.startswith(STRANGER)]
-    for line in dict.fromkeys(told):
+def _warn_of_rejected_peers(launches: Sequence[RankLaunch]) -> None:
+    """Warn of connections that the store rejected; the first launch serves it."""
+    lines = [line for line in _stderr_lines(launches[0]) if line.startswith(REJECTED_PEER)]
+    for line in dict.fromkeys(lines):
         logging.getLogger("gpuyard").warning(
-            "gpuyard: a stranger at %s tried to join this run and was turned away: it did not know the "
-            "run's secret",
-            printable(line.removeprefix(STRANGER)),
+            "gpuyard: rejected a connection from %s to this run: it did not know the run's secret",
+            make_printable(line.removeprefix(REJECTED_PEER)),
         )
 
 
-def _listen(
-    number: int, crew: Crew, process: subprocess.Popen[bytes], stdout: IO[bytes], heard: _Heard
+def _read_events(
+    index: int,
+    launch: RankLaunch,
+    process: subprocess.Popen[bytes],
+    stdout: IO[bytes],
+    messages: _Messages,
 ) -> None:
     with stdout:
         for line in stdout:
             if _is_event(line):
-                heard.put((number, line))
-            else:  # ssh, srun or mpiexec says something of its own, or a host's banner does
-                with contextlib.suppress(OSError), _stderr_file(crew).open("ab") as stderr:
+                messages.put((index, line))
+            else:  # ssh, srun, or mpiexec printed a message, or a host its banner.
+                with contextlib.suppress(OSError), _stderr_file(launch).open("ab") as stderr:
                     stderr.write(line)
-    heard.put((number, process.wait()))
+    messages.put((index, process.wait()))
 
 
 def _is_event(line: bytes) -> bool:
     if not line.startswith(b"{"):
         return False
     try:
-        said = json.loads(line)
+        document = json.loads(line)
     except ValueError:
         return False
-    return isinstance(said, dict) and "event" in said
+    return isinstance(document, dict) and "event" in document
 
 
-class _Listening(Generic[Event]):
-    """What all crews of one run say, in the order in which it is heard."""
+class _Monitor(Generic[Event]):
+    """Receives the messages of all launches of one run."""
 
-    def __init__(self, started: Sequence[Crew], heard: _Heard, parse: _Parse[Event]) -> None:
-        self._started, self._heard, self._parse = started, heard, parse
+    def __init__(
+        self, launches: Sequence[RankLaunch], messages: _Messages, parse: _Parse[Event]
+    ) -> None:
+        self._launches, self._messages, self._parse = launches, messages, parse
         self._failed: dict[int, Failed] = {}
         self._done: set[int] = set()
-        self._running = set(range(len(started)))
+        self._running = set(range(len(launches)))
 
     def events(self) -> Generator[Event, None, None]:
-        silence_seconds = self._started[0].jobs[0].silence_seconds
+        silence_seconds = self._launches[0].jobs[0].silence_seconds
         while self._running:
             try:
-                number, said = self._next(silence_seconds)
+                index, message = self._next(silence_seconds)
             except queue.Empty:
                 raise GpuyardError(
-                    f"no rank has made progress for {silence_seconds:.0f} s, so the run was "
-                    f"stopped; rank 0 last wrote:\n{_last_lines(self._started[0], 0)}"
+                    f"the run was stopped because no rank made progress for {silence_seconds:.0f} s; "
+                    f"the last lines of rank 0:\n{_last_lines(self._launches[0], 0)}"
                 ) from None
-            if not isinstance(said, int):
-                yield said
-            elif said != 0 or self._ended_early(number):
-                raise self._died(number, said)
+            if not isinstance(message, int):
+                yield message
+            elif message != 0 or self._list_unfinished(index):
+                raise self._describe_failure(index, message)
 
-    def _next(self, most_seconds: float) -> tuple[int, Event | int]:
-        """The number of a crew, and its next event or its exit status; raises what it refuses."""
-        deadline = time.monotonic() + most_seconds
+    def _next(self, timeout_seconds: float) -> tuple[int, Event | int]:
+        """Return the index of a launch and its next event or its exit status; raise if a rank refused its job."""
+        deadline = time.monotonic() + timeout_seconds
         while True:
-            number, said = self._heard.get(timeout=max(0.0, deadline - time.monotonic()))
-            if isinstance(said, int):
-                self._running.remove(number)
-                return number, said
-            event = self._read(said)
+            index, message = self._messages.get(timeout=max(0.0, deadline - time.monotonic()))
+            if isinstance(message, int):
+                self._running.remove(index)
+                return index, message
+            event = self._parse_event(message)
             if isinstance(event, RankRefusal):
                 kind: type[GpuyardError] = getattr(errors, event.kind)
-                raise kind(event.sentence)
+                raise kind(event.message)
             if isinstance(event, Failed):
-                self._failed[number] = event  # its agent ends as soon as all its words are written
+                self._failed[index] = event  # Its agent exits once all its output is written.
             elif isinstance(event, Done):
                 self._done.add(event.rank)
             else:
-                return number, event
+                return index, event
 
-    def _read(self, line: bytes) -> Event | RankRefusal | Failed | Done:
+    def _parse_event(self, line: bytes) -> Event | RankRefusal | Failed | Done:
         for kind in (Failed, Done):
             with contextlib.suppress(ValidationError):
                 return kind.model_validate_json(line)
@@ -204,73 +213,75 @@ class _Listening(Generic[Event]):
             return self._parse(line)
         except ValidationError as invalid:
             raise GpuyardError(
-                f"a rank sent a message that this gpuyard can't read ({invalid.errors()[0]['msg']}); "
-                "is another version of gpuyard installed on its host?"
+                f"a rank sent a message that this gpuyard cannot read ({invalid.errors()[0]['msg']}); "
+                "check that its host has the same version of gpuyard"
             ) from invalid
 
-    def _died(self, number: int, status: int) -> GpuyardError:
-        """The rank that failed first is the one to show; the others only lost their peer."""
-        culprit = self._fault(number, status)
+    def _describe_failure(self, index: int, status: int) -> GpuyardError:
+        """Describe the rank that failed first; the others only lost their peer."""
+        culprit = self._find_fault(index, status)
         deadline = time.monotonic() + _CULPRIT_SECONDS
         while culprit.status == LOST_PEER_STATUS and self._running:
             try:
-                other, said = self._next(deadline - time.monotonic())
+                other, message = self._next(deadline - time.monotonic())
             except queue.Empty:
                 break
-            if isinstance(said, int) and (said != 0 or self._ended_early(other)):
-                fault = self._fault(other, said)
+            if isinstance(message, int) and (message != 0 or self._list_unfinished(other)):
+                fault = self._find_fault(other, message)
                 if fault.status != LOST_PEER_STATUS:
-                    number, culprit = other, fault
-        crew = self._started[number]
+                    index, culprit = other, fault
+        launch = self._launches[index]
         return GpuyardError(
-            f"rank {culprit.rank} of {crew.jobs[0].processes} {_how(culprit.status)}; "
-            f"its last lines:\n{_last_lines(crew, culprit.rank)}"
+            f"rank {culprit.rank} of {launch.jobs[0].processes} {_describe_status(culprit.status)}; "
+            f"its last lines:\n{_last_lines(launch, culprit.rank)}"
         )
 
-    def _fault(self, number: int, status: int) -> Failed:
-        """As an agent has said, else of the one rank that the crew is."""
-        rank = (self._ended_early(number) or [self._started[number].jobs[0].rank])[0]
-        return self._failed.get(number, Failed(rank=rank, status=status))
+    def _find_fault(self, index: int, status: int) -> Failed:
+        """Return the failure that an agent reported, or that of the launch's only rank."""
+        rank = (self._list_unfinished(index) or [self._launches[index].jobs[0].rank])[0]
+        return self._failed.get(index, Failed(rank=rank, status=status))
 
-    def _ended_early(self, number: int) -> list[int]:
-        """The ranks of a crew that have not said that they are done."""
-        return [job.rank for job in self._started[number].jobs if job.rank not in self._done]
+    def _list_unfinished(self, index: int) -> list[int]:
+        """List the ranks of a launch that have not reported that they are done."""
+        return [job.rank for job in self._launches[index].jobs if job.rank not in self._done]
 
 
-def _how(status: int) -> str:
+def _describe_status(status: int) -> str:
     if status == LOST_PEER_STATUS:
-        return "has lost its connection to another rank, which said nothing (is its host still up?)"
+        return (
+            "lost its connection to another rank, which reported nothing; check that its host is up"
+        )
     if status == 0:
-        return "ended before its work was done (does the model's code call exit?)"
+        return "exited before its work was done; check whether the model's code calls exit()"
     if status > 0:
-        return f"ended with status {status}"
+        return f"exited with status {status}"
     name = signal.Signals(-status).name
-    return f"was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+    return f"was killed by {name}" + (" (possibly out of memory)" if name == "SIGKILL" else "")
 
 
-def _no_room(error: OSError) -> GpuyardError:
+def _describe_start_failure(error: OSError) -> GpuyardError:
     return GpuyardError(
-        f"the ranks can't be started: {error.strerror}; they need a little disk space in "
+        f"the ranks cannot be started: {error.strerror}; they need some disk space in "
         f"{shared_directory()}, or in another directory that TMPDIR names"
     )
 
 
-def _stderr_file(crew: Crew) -> Path:
-    return Path(crew.jobs[0].directory) / f"rank{crew.jobs[0].rank}.stderr"
+def _stderr_file(launch: RankLaunch) -> Path:
+    return Path(launch.jobs[0].directory) / f"rank{launch.jobs[0].rank}.stderr"
 
 
-def _stderr_lines(crew: Crew) -> list[str]:
+def _stderr_lines(launch: RankLaunch) -> list[str]:
     try:
-        text = _stderr_file(crew).read_text(encoding="utf-8", errors="replace")
+        text = _stderr_file(launch).read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
     return [line for line in text.splitlines() if line.strip()]
 
 
-def _last_lines(crew: Crew, rank: int) -> str:
-    lines = [line for line in _stderr_lines(crew) if not line.startswith(STRANGER)]
+def _last_lines(launch: RankLaunch, rank: int) -> str:
+    lines = [line for line in _stderr_lines(launch) if not line.startswith(REJECTED_PEER)]
     prefix = RANK_PREFIX.format(rank)
     own = [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
-    # an agent's own words only where its rank has none
-    shown = (own or lines)[-_LAST_LINES:]
-    return "\n".join(f"  {line}" for line in shown) or "  (nothing)"
+    # Show the agent's own output only if its rank printed nothing.
+    last = (own or lines)[-_LAST_LINES:]
+    return "\n".join(f"  {line}" for line in last) or "  (nothing)"

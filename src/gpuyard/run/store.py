@@ -1,8 +1,7 @@
-"""Where the ranks of several nodes find each other: a few keys and values, kept by one process of the run.
+"""The key-value store through which ranks on several nodes find each other, served by one process of the run.
 
-torch's own store listens on every interface and obeys whoever connects. This one listens on the address of the
-first node alone and answers only those that know the run's secret. It is used while ranks find each other; what
-they exchange afterwards goes straight from rank to rank.
+torch's own store listens on every interface and accepts everybody. This one listens only on the first node's address and
+requires the run's secret. Ranks use it only to find each other; they then communicate directly.
 """
 
 import base64
@@ -21,16 +20,16 @@ from typing import Any
 import torch.distributed as dist
 
 from gpuyard.errors import GpuyardError
-from gpuyard.run.channel import HANDSHAKE_SECONDS, Channel, NotOfThisRun, admit, join
-from gpuyard.run.protocol import STRANGER, Rendezvous
+from gpuyard.run.channel import HANDSHAKE_SECONDS, AuthError, Channel, accept_peer, join_peer
+from gpuyard.run.protocol import REJECTED_PEER, Rendezvous
 
-_MOST_KNOCKING = 64
-_MOST_TOLD = 20  # strangers, by their address
-_LOOK_SECONDS = (0.002, 0.05)
+_MAX_HANDSHAKES = 64
+_MAX_REPORTED = 20  # rejected addresses
+_MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.002, 0.05
 
 
-class StoreKeeper(socketserver.ThreadingTCPServer):
-    """Keeps the store from a thread of this process, as long as this process lives."""
+class StoreServer(socketserver.ThreadingTCPServer):
+    """Serves the store from a thread of this process."""
 
     daemon_threads = True
     block_on_close = False
@@ -41,64 +40,63 @@ class StoreKeeper(socketserver.ThreadingTCPServer):
         self._secret = rendezvous.secret
         self._values: dict[str, bytes] = {}
         self._lock = threading.Lock()
-        self._doorway = threading.BoundedSemaphore(_MOST_KNOCKING)
-        self._strangers: set[str] = set()
+        self._handshakes = threading.BoundedSemaphore(_MAX_HANDSHAKES)
+        self._rejected: set[str] = set()
         self._listen(rendezvous)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def _listen(self, rendezvous: Rendezvous) -> None:
-        fault: OSError | None = None
-        for family, address in addresses(rendezvous):
+        reason: str | None = "it has no address"
+        for family, address in list_addresses(rendezvous):
             self.address_family = family
             try:
                 super().__init__(address, socketserver.BaseRequestHandler)
             except OSError as error:
-                fault = error
+                reason = error.strerror
             else:
                 return
-        why = fault.strerror if fault else "it has no address"
         raise GpuyardError(
-            f"the ranks can't meet at port {rendezvous.port} of {rendezvous.address}: {why}; is that "
-            "an address of the first host itself?"
+            f"the rendezvous cannot listen at port {rendezvous.port} of {rendezvous.address}: {reason}; "
+            "check that this is an address of the first host"
         )
 
     def close(self) -> None:
-        """For a process that goes on without it; it is done with when its process ends."""
+        """Stop serving, in a process that continues without the store."""
         self.shutdown()
         self.server_close()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002
-        """Only so many may stand in the doorway at once: strangers that wait there can't take all threads."""
-        return self._doorway.acquire(blocking=False)
+        """Limit the number of handshakes, so that unauthenticated peers cannot use up all threads."""
+        return self._handshakes.acquire(blocking=False)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         try:
-            channel = admit(request, self._secret)
-        except NotOfThisRun:
-            self._tell_of(client_address[0])
+            channel = accept_peer(request, self._secret)
+        except AuthError:
+            self._report_rejected(client_address[0])
             return
         finally:
-            self._doorway.release()
-        with contextlib.suppress(OSError):  # its process has ended
+            self._handshakes.release()
+        with contextlib.suppress(OSError):  # The peer has exited.
             while True:
                 channel.send(self._answer(channel.receive()))
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing that comes over a connection ends up as a traceback."""
+        """Print no traceback for a failed connection."""
 
-    def _tell_of(self, address: str) -> None:
+    def _report_rejected(self, address: str) -> None:
         with self._lock:
-            if address in self._strangers or len(self._strangers) == _MOST_TOLD:
+            if address in self._rejected or len(self._rejected) == _MAX_REPORTED:
                 return
-            self._strangers.add(address)
-        sys.stderr.write(f"{STRANGER}{address}\n")
+            self._rejected.add(address)
+        sys.stderr.write(f"{REJECTED_PEER}{address}\n")
         sys.stderr.flush()
 
-    def _answer(self, question: bytes) -> bytes:
-        do, keys, value, expected = json.loads(question)
+    def _answer(self, request: bytes) -> bytes:
+        operation, keys, value, expected = json.loads(request)
         with self._lock:
-            answer: Callable[..., Any] = getattr(self, f"_do_{do}")
-            return json.dumps(answer(keys, value, expected)).encode()
+            perform: Callable[..., Any] = getattr(self, f"_do_{operation}")
+            return json.dumps(perform(keys, value, expected)).encode()
 
     def _do_set(self, keys: list[str], value: str, _expected: None) -> None:
         self._values[keys[0]] = base64.b64decode(value)
@@ -112,10 +110,10 @@ class StoreKeeper(socketserver.ThreadingTCPServer):
         return total
 
     def _do_swap(self, keys: list[str], value: str, expected: str) -> str:
-        now = self._values.get(keys[0])
-        if (now is None and not expected) or now == base64.b64decode(expected):
-            self._values[keys[0]] = now = base64.b64decode(value)
-        return expected if now is None else base64.b64encode(now).decode()
+        current = self._values.get(keys[0])
+        if (current is None and not expected) or current == base64.b64decode(expected):
+            self._values[keys[0]] = current = base64.b64decode(value)
+        return expected if current is None else base64.b64encode(current).decode()
 
     def _do_check(self, keys: list[str], *_: None) -> bool:
         return all(key in self._values for key in keys)
@@ -128,122 +126,125 @@ class StoreKeeper(socketserver.ThreadingTCPServer):
 
 
 class RunStore(dist.Store):  # type: ignore[name-defined, misc]
-    """The store as torch sees it, from any process of the run."""
+    """The client of the store, with torch's interface."""
 
     def __init__(self, rendezvous: Rendezvous, seconds: float) -> None:
         super().__init__()
         self.set_timeout(timedelta(seconds=seconds))
-        self._channel = _reach(rendezvous, seconds)
+        self._channel = _connect(rendezvous, seconds)
         self._lock = threading.Lock()
 
     def set(self, key: str, value: str | bytes) -> None:
-        self._ask("set", [key], _text(value))
+        self._request("set", [key], _encode(value))
 
     def get(self, key: str) -> bytes:
         self.wait([key])
-        return base64.b64decode(self._ask("get", [key]))
+        return base64.b64decode(self._request("get", [key]))
 
     def add(self, key: str, amount: int) -> int:
-        return int(self._ask("add", [key], amount))
+        return int(self._request("add", [key], amount))
 
     def compare_set(self, key: str, expected: str | bytes, desired: str | bytes) -> bytes:
-        return base64.b64decode(self._ask("swap", [key], _text(desired), _text(expected)))
+        return base64.b64decode(self._request("swap", [key], _encode(desired), _encode(expected)))
 
     def check(self, keys: list[str]) -> bool:
-        return bool(self._ask("check", list(keys)))
+        return bool(self._request("check", list(keys)))
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
         seconds = (timeout or self.timeout).total_seconds()
         deadline = time.monotonic() + seconds
-        pause, longest = _LOOK_SECONDS
+        pause = _MIN_POLL_SECONDS
         while not self.check(keys):
             if time.monotonic() > deadline:
                 raise dist.DistStoreError(f"timed out after {seconds:g} s waiting for {keys[0]}")
             time.sleep(pause)
-            pause = min(2 * pause, longest)
+            pause = min(2 * pause, _MAX_POLL_SECONDS)
 
     def delete_key(self, key: str) -> bool:
-        return bool(self._ask("delete", [key]))
+        return bool(self._request("delete", [key]))
 
     def num_keys(self) -> int:
-        return int(self._ask("count", []))
+        return int(self._request("count", []))
 
     def close(self) -> None:
-        """For a process that goes on without it."""
+        """Close the connection, in a process that continues without the store."""
         self._channel.close()
 
     def clone(self) -> "RunStore":
         return self
 
-    def _ask(self, do: str, keys: list[str], value: Any = None, expected: Any = None) -> Any:
+    def _request(
+        self, operation: str, keys: list[str], value: Any = None, expected: Any = None
+    ) -> Any:
         with self._lock:
             try:
-                self._channel.send(json.dumps([do, keys, value, expected]).encode())
+                self._channel.send(json.dumps([operation, keys, value, expected]).encode())
                 return json.loads(self._channel.receive())
             except OSError as error:
-                raise dist.DistStoreError(f"the run's store has gone: {error}") from error
+                raise dist.DistStoreError(f"the run's store is unreachable: {error}") from error
 
 
-def _text(value: str | bytes) -> str:
+def _encode(value: str | bytes) -> str:
     return base64.b64encode(value.encode() if isinstance(value, str) else value).decode()
 
 
-def _reach(rendezvous: Rendezvous, seconds: float) -> Channel:
-    """Its keeper may start later than this process."""
+def _connect(rendezvous: Rendezvous, seconds: float) -> Channel:
+    """Connect to the server, which may start later than this process."""
     deadline = time.monotonic() + seconds
-    pause, longest = _LOOK_SECONDS
+    pause = _MIN_POLL_SECONDS
     while True:
-        why = "it has no address"
-        for _, address in addresses(rendezvous):
+        reason = "it has no address"
+        for _, address in list_addresses(rendezvous):
             try:
                 connection = socket.create_connection(address[:2], timeout=HANDSHAKE_SECONDS)
             except OSError as error:
-                why = str(error)
+                reason = str(error)
                 continue
             try:
-                return join(connection, rendezvous.secret)
+                return join_peer(connection, rendezvous.secret)
             except OSError as error:
                 connection.close()
-                why = str(error)
+                reason = str(error)
         if time.monotonic() > deadline:
             raise GpuyardError(
-                f"{rendezvous.address} can't be reached at port {rendezvous.port}, where the ranks meet, "
-                f"from {socket.gethostname()}: {why}; is that its name there too, and is the port open "
-                "between the hosts?"
+                f"the rendezvous at port {rendezvous.port} of {rendezvous.address} is unreachable from "
+                f"{socket.gethostname()}: {reason}; check that this name resolves there and that the port is open "
+                "between the hosts"
             )
         time.sleep(pause)
-        pause = min(2 * pause, 10 * longest)
+        pause = min(2 * pause, 10 * _MAX_POLL_SECONDS)
 
 
-def addresses(rendezvous: Rendezvous) -> Iterator[tuple[socket.AddressFamily, Any]]:
-    """Where the store is, the likeliest first, as seen from any of the nodes.
+def list_addresses(rendezvous: Rendezvous) -> Iterator[tuple[socket.AddressFamily, Any]]:
+    """List the possible addresses of the store as seen from any node, most likely first.
 
-    The first node often has its own name for its loopback, and behind a network translation its public address
-    is none of its own. Then it listens where it reaches the others from, and its own ranks look there, too.
+    The first node's own name often resolves to its loopback, and behind NAT its public address is not its own. It then
+    listens at the address from which it reaches the other nodes, and its own ranks connect there as well.
     """
-    named = _resolved(rendezvous.address, rendezvous.port)
-    reachable = [one for one in named if not _is_loopback(one[1][0])]
+    resolved = _resolve(rendezvous.address, rendezvous.port)
+    reachable = [address for address in resolved if not _is_loopback(address[1][0])]
     yield from reachable
     for other in rendezvous.others:
-        for family, address in _resolved(other, rendezvous.port):
-            source = _source_towards(family, address)
+        for family, address in _resolve(other, rendezvous.port):
+            source = _find_source(family, address)
             if source is not None and not _is_loopback(source):
                 yield family, (source, rendezvous.port)
-    yield from (one for one in named if one not in reachable)
+    yield from (address for address in resolved if address not in reachable)
 
 
-def _resolved(name: str, port: int) -> Sequence[tuple[socket.AddressFamily, Any]]:
+def _resolve(name: str, port: int) -> Sequence[tuple[socket.AddressFamily, Any]]:
     try:
-        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        results = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except OSError:
         return ()
-    return [(family, address) for family, _, _, _, address in found]
+    return [(family, address) for family, _, _, _, address in results]
 
 
-def _source_towards(family: socket.AddressFamily, address: Any) -> str | None:
+def _find_source(family: socket.AddressFamily, address: Any) -> str | None:
+    """Find the local address for connections to this address."""
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(address)  # of a datagram socket: nothing is sent
+            probe.connect(address)  # A datagram socket sends nothing here.
         except OSError:
             return None
         return str(probe.getsockname()[0])

@@ -1,6 +1,6 @@
-"""How the agents of torchrun meet: through the run's own store, and on one machine without any.
+"""The rendezvous of torchrun's agents: the run's own store, or none on a single machine.
 
-torchrun's own ways either listen on every interface, or keep pickled state where others may write.
+torchrun's own backends either listen on every interface or keep pickled state where others may write.
 """
 
 from typing import Any
@@ -14,21 +14,21 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 from gpuyard.run.protocol import TORCHRUN_BACKEND, Rendezvous
-from gpuyard.run.store import RunStore, StoreKeeper
+from gpuyard.run.store import RunStore, StoreServer
 
 
 class AgentRendezvous(RendezvousHandler):
-    """Who is which is known beforehand, so agents only wait for each other."""
+    """A rendezvous with fixed ranks: agents only wait for each other."""
 
     def __init__(
         self,
-        asked: RendezvousParameters,
+        parameters: RendezvousParameters,
         rendezvous: Rendezvous | None,
         *,
-        keeps: bool,
+        serves: bool,
         seconds: float,
     ) -> None:
-        self._asked, self._rendezvous, self._keeps = asked, rendezvous, keeps
+        self._parameters, self._rendezvous, self._serves = parameters, rendezvous, serves
         self._seconds = seconds
         self._store: Any = None
 
@@ -41,13 +41,13 @@ class AgentRendezvous(RendezvousHandler):
             self._store = dist.HashStore()  # type: ignore[attr-defined]
         else:
             address, port = self._rendezvous.address, self._rendezvous.port
-            if self._keeps:
-                StoreKeeper(self._rendezvous)
+            if self._serves:
+                StoreServer(self._rendezvous)
             self._store = RunStore(self._rendezvous, self._seconds)
         return RendezvousInfo(
             dist.PrefixStore("agents", self._store),  # type: ignore[attr-defined]
-            int(self._asked.config["rank"]),
-            self._asked.max_nodes,
+            int(self._parameters.config["rank"]),
+            self._parameters.max_nodes,
             RendezvousStoreInfo(address, port),
         )
 
@@ -55,13 +55,13 @@ class AgentRendezvous(RendezvousHandler):
         return False
 
     def set_closed(self) -> None:
-        """There is no second round."""
+        """Do nothing: there is no second round."""
 
     def num_nodes_waiting(self) -> int:
         return 0
 
     def get_run_id(self) -> str:
-        return str(self._asked.run_id)
+        return str(self._parameters.run_id)
 
     def shutdown(self) -> bool:
         return True

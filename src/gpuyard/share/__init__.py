@@ -1,5 +1,5 @@
-"""Leases on the GPUs of one server: who holds which, who waits, who did; nobody can be booked on another's.
+"""Leases on the GPUs of one server: who holds which GPU, who waits, and who used them before.
 
-`broker.Broker` has every operation. It is used directly by whoever owns the store, and by everybody else through
-`service`, which runs as the store's owner and is told by the kernel who calls.
+`broker.Broker` has every operation. The owner of the store uses it directly; everyone else calls `service`, which runs
+as the owner and learns from the kernel who calls. `client.Client` declares the operations that both can use.
 """

@@ -1,4 +1,4 @@
-"""A lease that lives with the shell that asks: a small process holds it, and ends when the shell does."""
+"""A lease for the calling shell: a small background process holds it, and ends when the shell does."""
 
 import contextlib
 import json
@@ -11,21 +11,26 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from gpuyard.errors import GpuyardError
-from gpuyard.share.launcher import cut_again, leased_environment, reserved_sentence
-from gpuyard.share.service.desk import Desk, open_desk
-from gpuyard.share.store.clock import Clock
-from gpuyard.share.store.lease import Lease, LeaseRequest
-from gpuyard.share.turns.queue import Turn
-from gpuyard.share.turns.waiting import wait_for_lease
-from gpuyard.share.watch import processes
+from gpuyard.share.client import Client, open_client
+from gpuyard.share.clock import Clock
+from gpuyard.share.launcher import (
+    describe_new_end,
+    describe_reserved_end,
+    leased_environment,
+    refresh_end,
+    stop_lease_processes,
+    wait_for_lease,
+)
+from gpuyard.share.models import Lease, LeaseRequest, QueueStatus
+from gpuyard.share.processes import LEASE_VARIABLE
 
-_LOOK_SECONDS = 60.0
+_CHECK_SECONDS = 60.0
 
 
 def export_lease(
-    request: LeaseRequest, wait_seconds: float | None, tell: Callable[[Turn], None]
+    request: LeaseRequest, wait_seconds: float | None, report: Callable[[QueueStatus], None]
 ) -> dict[str, str] | int:
-    """The variables to set in the shell; where there are none, the holder has said why, and this is the exit status."""
+    """Return the variables to set in the shell, or the exit status if the holder failed and reported the reason."""
     shell = os.getppid()
     readable, writable = os.pipe()
     holder = os.fork()
@@ -33,12 +38,12 @@ def export_lease(
         os.close(readable)
         status = 1
         try:
-            status = _hold(request, wait_seconds, tell, shell, writable)
+            status = _hold(request, wait_seconds, report, shell, writable)
         except GpuyardError as error:
             sys.stderr.write(f"gpuyard: {error}\n")
             status = error.exit_status
         except KeyboardInterrupt:
-            sys.stderr.write("gpuyard: stopped waiting; the place in the queue is given up\n")
+            sys.stderr.write("gpuyard: stopped waiting and left the queue\n")
             status = 130
         finally:
             with contextlib.suppress(OSError):
@@ -47,14 +52,14 @@ def export_lease(
             os._exit(status)
     os.close(writable)
     with os.fdopen(readable, "rb") as pipe:
-        answer = json.loads(_read(pipe, holder) or b"1")
+        answer = json.loads(_read_all(pipe, holder) or b"1")
     if not isinstance(answer, dict):
         return int(answer)
     return {str(name): str(value) for name, value in answer.items()}
 
 
-def _read(pipe: BinaryIO, holder: int) -> bytes:
-    """To its end; Ctrl-C is for the holder, which gives up its place and says so."""
+def _read_all(pipe: BinaryIO, holder: int) -> bytes:
+    """Read to the end; pass Ctrl-C on to the holder, which leaves the queue and reports it."""
     while True:
         try:
             return pipe.read()
@@ -63,14 +68,17 @@ def _read(pipe: BinaryIO, holder: int) -> bytes:
                 os.kill(holder, signal.SIGINT)
 
 
-def script(variables: dict[str, str]) -> str:
-    """For `eval`."""
+def format_exports(variables: dict[str, str]) -> str:
+    """Return a script for `eval` that sets variables."""
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
-def refused_script(status: int) -> tuple[bool, str]:
-    """For `eval` where there is no lease, and whether it hides all GPUs: what the shell holds already stays."""
-    hides = not os.environ.get(processes.VARIABLE)
+def format_refusal(status: int) -> tuple[bool, str]:
+    """Return whether to hide all GPUs, and a script for `eval` that sets the exit status of a failed lease.
+
+    A shell that already has a lease keeps its GPUs.
+    """
+    hides = not os.environ.get(LEASE_VARIABLE)
     # no device has this number; HIP reads the same variable
     hide = "export CUDA_VISIBLE_DEVICES=-1\n" if hides else ""
     return hides, f"{hide}(exit {status})\n"
@@ -79,55 +87,53 @@ def refused_script(status: int) -> tuple[bool, str]:
 def _hold(
     request: LeaseRequest,
     wait_seconds: float | None,
-    tell: Callable[[Turn], None],
+    report: Callable[[QueueStatus], None],
     shell: int,
     writable: int,
 ) -> int:
-    handle = os.pidfd_open(shell)
-    desk = open_desk()
-    lease, lock = wait_for_lease(desk, request, wait_seconds, tell)
-    if desk.config.isolation:
-        desk.enclose(lease.id, shell)
-    if reserved := reserved_sentence(lease):
+    shell_handle = os.pidfd_open(shell)
+    client = open_client()
+    lease, lock = wait_for_lease(client, request, wait_seconds, report)
+    if client.config.isolation:
+        client.enclose(lease.id, shell)
+    if reserved := describe_reserved_end(lease):
         sys.stderr.write(f"gpuyard: {reserved}\n")
-    os.setsid()  # Ctrl-C in the shell is not meant for the lease
-    # whoever reads a pipe waits for its end; a terminal is only written to if there is something to say
+    os.setsid()  # Ctrl-C in the shell must not reach the holder
+    # the reader of a pipe waits for its end, so only a terminal stays open for later messages
     terminal = os.dup(2) if os.isatty(2) else None
-    os.write(writable, json.dumps(leased_environment(lease, desk.config)).encode())
-    nothing = os.open(os.devnull, os.O_RDWR)
+    os.write(writable, json.dumps(leased_environment(lease, client.config)).encode())
+    null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
-        os.dup2(nothing, stream)
-    os.close(writable)  # the command that was asked can end now
-    _wait(desk, lease, lock, handle, terminal)
+        os.dup2(null, stream)
+    os.close(writable)  # the `gpuyard lease --export` command can exit now
+    _wait(client, lease, lock, shell_handle, terminal)
     os.close(lock)
     with contextlib.suppress(GpuyardError):
-        desk.finish(lease.id, childless=False)
+        client.finish(lease.id, childless=False)
     os._exit(0)
 
 
-def _wait(desk: Desk, lease: Lease, lock: int, shell: int, terminal: int | None) -> None:
-    """Until the shell has ended or the time is over; what the shell started on the lease ends with the time."""
+def _wait(client: Client, lease: Lease, lock: int, shell: int, terminal: int | None) -> None:
+    """Wait until the shell or the lease ends; stop the processes of a lease that ends first."""
     clock = Clock()
-    watched = select.poll()
-    watched.register(shell, select.POLLIN)
+    poll = select.poll()
+    poll.register(shell, select.POLLIN)
     while True:
-        left = _LOOK_SECONDS
-        before, lease = lease, cut_again(lease, lock)
+        remaining = _CHECK_SECONDS
+        before, lease = lease, refresh_end(lease, lock)
         if lease.until_boot != before.until_boot:
-            _tell(terminal, reserved_sentence(lease) or f"lease {lease.id} has no end any more")
+            _print(terminal, describe_new_end(lease))
         if lease.until_boot is not None:
-            left = min(left, lease.until_boot - clock.boot())
-        if left <= 0:
-            _tell(terminal, f"the time of lease {lease.id} is over; what runs on it is ended")
-            status = os.fstat(lock)
-            marks = processes.Marks(lease.id, os.getuid(), (status.st_dev, status.st_ino))
-            processes.stop([marks], desk.config.grace_seconds)
+            remaining = min(remaining, lease.until_boot - clock.boot())
+        if remaining <= 0:
+            _print(terminal, f"the time of lease {lease.id} is over; gpuyard stops its processes")
+            stop_lease_processes(lease.id, lock, client.config.grace_seconds)
             return
-        if watched.poll(left * 1000):
+        if poll.poll(remaining * 1000):
             return
 
 
-def _tell(terminal: int | None, sentence: str) -> None:
+def _print(terminal: int | None, sentence: str) -> None:
     if terminal is not None:
-        with contextlib.suppress(OSError):  # it may be closed by now
+        with contextlib.suppress(OSError):  # the terminal may be closed
             os.write(terminal, f"\r\ngpuyard: {sentence}\r\n".encode())

@@ -1,7 +1,7 @@
-"""The nouns as pydantic models: YAML in, errors with line numbers out, JSON Schema.
+"""Pydantic models of all spec files, read from YAML with line numbers in every error.
 
-What every command needs is here; plans, offers, sites, studies and sweeps are in their own files,
-so that a prediction does not build them.
+This module exports the models that every command needs. Plans, offers, sites, studies, and sweeps are imported from
+their own modules, so that a prediction does not build them.
 """
 
 from gpuyard.specs.base import KnownNames, Spec

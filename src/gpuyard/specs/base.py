@@ -1,4 +1,4 @@
-"""What all specs have in common: strict keys, quantities with their units, and names that the catalog knows."""
+"""Shared parts of all specs: strict keys, quantities with units, and names that must be in the catalog."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -19,27 +19,29 @@ from pydantic_core.core_schema import ValidationInfo
 
 from gpuyard import units
 from gpuyard.errors import BadQuantity, UserMistake, describe_unknown
-from gpuyard.printable import control_character
+from gpuyard.printable import find_control_character
 
-_SHORT = re.compile(r"(?:(\d{1,12})\s*[x×]\s*)?(?:(\d{1,12})\s*[x×]\s*)?([^@\s]+)(?:\s*@\s*(.+))?")
+_SHORT_FORM = re.compile(
+    r"(?:(\d{1,12})\s*[x×]\s*)?(?:(\d{1,12})\s*[x×]\s*)?([^@\s]+)(?:\s*@\s*(.+))?"
+)
 _RAILS = re.compile(r"^(\d{1,3})\s*[x×]\s*(.+)$")
 _BARE_PREFIX = re.compile(r"^[\d.]+\s*[kMGT]$")
-_NO_SECOND = re.compile(r"^[\d.]+\s*[kMGT]bit$")
+_MISSING_PER_SECOND = re.compile(r"^[\d.]+\s*[kMGT]bit$")
 
 
 @dataclass(frozen=True)
 class ShortCluster:
-    """How many of what, and what joins them; which of both the numbers count depends on the name."""
+    """A cluster in short form, like `2x4xrtx-3090@10G`; the name decides whether counts are machines or GPUs."""
 
     counts: tuple[int, ...]
-    name: str  # of a GPU, or of a machine
+    name: str  # a GPU or a machine
     network: str | None
 
     @classmethod
-    def of(cls, text: str) -> "ShortCluster | None":
-        """None for what is not written like this."""
-        # stripped first: spaces at the end took a pattern the square of their number
-        match = _SHORT.fullmatch(text.strip())
+    def parse(cls, text: str) -> "ShortCluster | None":
+        """Parse the short form; return None if the text does not have it."""
+        # stripped first, because trailing spaces make the match take quadratic time
+        match = _SHORT_FORM.fullmatch(text.strip())
         if match is None:
             return None
         counts = tuple(int(count) for count in match.groups()[:2] if count is not None)
@@ -47,7 +49,7 @@ class ShortCluster:
 
     @property
     def rails(self) -> int:
-        """Ports of each machine: `@8xinfiniband-ndr`."""
+        """The number of network ports per machine, as in `@8xinfiniband-ndr`."""
         match = _RAILS.match(self.network or "")
         return int(match[1]) if match else 1
 
@@ -57,26 +59,26 @@ class ShortCluster:
         match = _RAILS.match(self.network or "")
         return match[2] if match else self.network or ""
 
-    def rate(self) -> str:
-        """ "10G" → "10G bit/s", as rates of networks are said. Raises where it is none."""
-        written = self.link
-        for shape, rest in ((_BARE_PREFIX, "bit/s"), (_NO_SECOND, "/s")):
-            if shape.match(written):
-                written += rest
+    def complete_rate(self) -> str:
+        """Add the unit that network rates leave out: "10G" → "10Gbit/s". Raise UserMistake if it is not a rate."""
+        rate = self.link
+        for pattern, suffix in ((_BARE_PREFIX, "bit/s"), (_MISSING_PER_SECOND, "/s")):
+            if pattern.match(rate):
+                rate += suffix
         try:
-            units.parse_rate(written)
+            units.parse_rate(rate)
         except UserMistake as mistake:
-            said = str(mistake)
-            joined = " Or" if said.endswith("?") else ", or"
-            raise UserMistake(f"{said}{joined} name a link: @ethernet-10g") from None
-        return written
+            message = str(mistake)
+            conjunction = " Or" if message.endswith("?") else ", or"
+            raise UserMistake(f"{message}{conjunction} name a link: @ethernet-10g") from None
+        return rate
 
 
 class Spec(BaseModel):
-    """Immutable, and strict about its keys: a misspelt key is a mistake, not a comment."""
+    """Base of all specs: immutable, and strict about keys, so that a misspelled key is an error."""
 
     model_config = ConfigDict(
-        defer_build=True,  # a command uses few of them, and each takes milliseconds
+        defer_build=True,  # building a model takes milliseconds, and a command uses few of them
         extra="forbid",
         frozen=True,
         str_strip_whitespace=True,
@@ -84,62 +86,65 @@ class Spec(BaseModel):
     )
 
 
-def _one_line(most: int) -> tuple[AfterValidator, WithJsonSchema]:
-    """Text that strangers write and terminals, pages and other people's tables show."""
+def _single_line(max_length: int) -> tuple[AfterValidator, WithJsonSchema]:
+    """Restrict text that strangers write and that terminals, pages, and tables show."""
 
     def validate(text: str) -> str:
         if not text:
-            raise ValueError("can't be empty")
-        if len(text) > most:
-            raise ValueError(f"takes at most {most} characters, got {len(text):,}")
-        if (control := control_character(text)) is not None:
-            raise ValueError(f"can't have control characters, got {control}")
+            raise ValueError("cannot be empty")
+        if len(text) > max_length:
+            raise ValueError(f"must have at most {max_length} characters, got {len(text):,}")
+        if (control := find_control_character(text)) is not None:
+            raise ValueError(f"cannot contain control characters, got {control}")
         return text
 
     return AfterValidator(validate), WithJsonSchema(
-        {"type": "string", "minLength": 1, "maxLength": most}
+        {"type": "string", "minLength": 1, "maxLength": max_length}
     )
 
 
-Name = Annotated[str, *_one_line(200)]
-Line = Annotated[str, *_one_line(4096)]
-"""Where a path may stand."""
+Name = Annotated[str, *_single_line(200)]
+Line = Annotated[str, *_single_line(4096)]
+"""One line of text that may be a path."""
 
 KnownNames = Mapping[str, frozenset[str]]
-"""Kind of name ("GPU", "link") → the names that exist; handed to validation as its context."""
+"""The existing names of each kind ("GPU", "link"), passed to validation as its context."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """How a field's figure is shown to people, with its unit."""
+    """The function that formats a field's value with its unit."""
 
-    show: Callable[[float], str]
+    format: Callable[[float], str]
 
 
 def quantity(
     parse: Callable[[str | float], float],
     description: str,
     example: str,
-    show: Callable[[float], str],
+    format: Callable[[float], str],
     types: str | tuple[str, ...] = ("string", "number"),
 ) -> tuple[BeforeValidator, WithJsonSchema, Unit]:
-    """What makes a float a field that people write with a unit."""
+    """Return the annotations of a float field that people write with a unit."""
 
     def validate(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            why = f"expected {description}, like {example!r}"
-            raise PydanticCustomError("bad_quantity", "{why}", {"why": why})
+            raise _custom_error("bad_quantity", f"expected {description}, like {example!r}")
         try:
             return parse(value)
         except BadQuantity as mistake:
-            # the sentence is passed as a value: it may hold braces, which the template must not read
-            raise PydanticCustomError("bad_quantity", "{why}", {"why": str(mistake)}) from None
+            raise _custom_error("bad_quantity", str(mistake)) from None
 
     schema: Any = {"type": types, "description": description, "examples": [example]}
-    return BeforeValidator(validate), WithJsonSchema(schema), Unit(show)
+    return BeforeValidator(validate), WithJsonSchema(schema), Unit(format)
 
 
-def _usd_per(unit: str) -> Callable[[float], str]:
+def _custom_error(kind: str, message: str) -> PydanticCustomError:
+    # passed as a value, because the template must not interpret braces in the message
+    return PydanticCustomError(kind, "{message}", {"message": message})
+
+
+def _format_usd_per(unit: str) -> Callable[[float], str]:
     return lambda usd: f"{units.format_usd(usd)}/{unit}"
 
 
@@ -157,107 +162,117 @@ Years = Annotated[
     float,
     *quantity(units.parse_years, "a duration with its unit", "3 years", units.format_duration),
 ]
-Moment = Annotated[
+ShortDuration = Annotated[
     float,
-    *quantity(units.parse_moment, "a duration with its unit", "30 us", units.format_duration),
+    *quantity(
+        units.parse_short_duration, "a duration with its unit", "30 us", units.format_duration
+    ),
 ]
 Duration = Annotated[Seconds, PlainSerializer(lambda seconds: f"{seconds!r} s", when_used="json")]
-"""Written as it is read: with its unit."""
+"""A duration that is also written with its unit."""
 Usd = Annotated[float, *quantity(units.parse_usd, "US dollars", "$8000", units.format_usd)]
 UsdPerHour = Annotated[
-    float, *quantity(units.parse_usd_per_hour, "US dollars an hour", "$1.50/h", _usd_per("h"))
+    float,
+    *quantity(units.parse_usd_per_hour, "US dollars per hour", "$1.50/h", _format_usd_per("h")),
 ]
 UsdPerKwh = Annotated[
     float,
-    *quantity(units.parse_usd_per_kwh, "US dollars a kilowatt-hour", "$0.12/kWh", _usd_per("kWh")),
+    *quantity(
+        units.parse_usd_per_kwh,
+        "US dollars per kilowatt-hour",
+        "$0.12/kWh",
+        _format_usd_per("kWh"),
+    ),
 ]
 UsdPerKwMonth = Annotated[
     float,
     *quantity(
         units.parse_usd_per_kw_month,
-        "US dollars a kilowatt and month",
+        "US dollars per kilowatt and month",
         "$184/kW/month",
-        _usd_per("kW/month"),
+        _format_usd_per("kW/month"),
     ),
 ]
 Watts = Annotated[
     float, *quantity(units.parse_watts, "a power with its unit", "20 kW", units.format_watts)
 ]
-Share = Annotated[float, *quantity(units.parse_share, "a share", "30 %", units.format_share)]
-MOST_LISTED = 1000
-"""Lists are combined with each other: each is kept short enough for that."""
+Share = Annotated[float, *quantity(units.parse_share, "a share", "30%", units.format_share)]
+MAX_LISTED = 1000
+"""Largest number of items in a list, because lists are combined with each other."""
 Count = Annotated[int, Field(gt=0, le=1_000_000_000)]
-Counts = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_LISTED)]
+Counts = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MAX_LISTED)]
 
 
-def known_name(kind: str) -> Callable[[str, ValidationInfo], str]:
-    """A validator: the name is one that the catalog has."""
+def check_known_name(kind: str) -> Callable[[str, ValidationInfo], str]:
+    """Return a validator that accepts only names of this kind in the catalog."""
 
     def validate(name: str, info: ValidationInfo) -> str:
         names: KnownNames = info.context or {}
-        known = names.get(kind)
-        if known is not None and name not in known:
-            sentence = describe_unknown(kind, name, known, instead=kind_of(name, names))
-            raise PydanticCustomError("unknown_name", "{why}", {"why": sentence})
+        valid = names.get(kind)
+        if valid is not None and name not in valid:
+            message = describe_unknown(kind, name, valid, actual_kind=find_kind(name, names))
+            raise _custom_error("unknown_name", message)
         return name
 
     return validate
 
 
-def kind_of(name: str, names: KnownNames) -> str:
-    """What the catalog has under this name, if anything."""
+def find_kind(name: str, names: KnownNames) -> str:
+    """Return the kind of thing that has this name in the catalog, or an empty string."""
     return next((kind for kind in names if name in names[kind]), "")
 
 
-InstanceName = Annotated[Name, AfterValidator(known_name("instance"))]
-GpuName = Annotated[Name, AfterValidator(known_name("GPU"))]
-LinkName = Annotated[Name, AfterValidator(known_name("link"))]
-CloudName = Annotated[Name, AfterValidator(known_name("cloud"))]
-MachineName = Annotated[Name, AfterValidator(known_name("machine"))]
-Country = Annotated[str, Field(pattern=r"^[A-Z]{2}$", description="two letters, as in ISO 3166")]
+InstanceName = Annotated[Name, AfterValidator(check_known_name("instance"))]
+GpuName = Annotated[Name, AfterValidator(check_known_name("GPU"))]
+LinkName = Annotated[Name, AfterValidator(check_known_name("link"))]
+CloudName = Annotated[Name, AfterValidator(check_known_name("cloud"))]
+MachineName = Annotated[Name, AfterValidator(check_known_name("machine"))]
+Country = Annotated[
+    str, Field(pattern=r"^[A-Z]{2}$", description="a two-letter country code (ISO 3166), like DE")
+]
 Region = Annotated[
     Name,
-    AfterValidator(known_name("region")),
+    AfterValidator(check_known_name("region")),
     Field(
-        description="with an electricity price of its own, as `gpuyard catalog electricity` names it"
+        description="region with its own electricity price, as named by `gpuyard catalog electricity`"
     ),
 ]
+_FILE_SUFFIXES = (".yaml", ".yml")
 
 
-def _known_model(name: str, info: ValidationInfo) -> str:
-    # "module:factory" is code of the user's; only a plain name is a catalog name
-    return name if ":" in name else known_name("model")(name, info)
+def _check_model(name: str, info: ValidationInfo) -> str:
+    # "module:factory" is the user's code; only a name without a colon is in the catalog
+    return name if ":" in name else check_known_name("model")(name, info)
 
 
-def _known_or_file(kind: str) -> Callable[[str, ValidationInfo], str]:
-    """A name of the catalog, or a file beside the spec, which is read later."""
-
-    def validate(name: str, info: ValidationInfo) -> str:
-        return name if name.endswith((".yaml", ".yml")) else known_name(kind)(name, info)
-
-    return validate
+def _check_workload(name: str, info: ValidationInfo) -> str:
+    """Accept a catalog model, or a file next to the spec, which is read later."""
+    return name if name.endswith(_FILE_SUFFIXES) else check_known_name("model")(name, info)
 
 
-def _known_cluster(name: str, info: ValidationInfo) -> str:
-    """A file beside the spec, or what a command line takes: a machine, several, or GPUs."""
+def _check_cluster(name: str, info: ValidationInfo) -> str:
+    """Accept a file next to the spec, or a short form: a machine, several machines, or GPUs."""
     names: KnownNames = info.context or {}
-    known = names.get("machine", frozenset()) | names.get("GPU", frozenset())
-    short = ShortCluster.of(name)
-    if name.endswith((".yaml", ".yml")) or short is None or not known or short.name in known:
+    valid = names.get("machine", frozenset()) | names.get("GPU", frozenset())
+    short = ShortCluster.parse(name)
+    if name.endswith(_FILE_SUFFIXES) or short is None or not valid or short.name in valid:
         return name
-    why = describe_unknown("machine or GPU", short.name, known, instead=kind_of(short.name, names))
-    raise PydanticCustomError("unknown_name", "{why}", {"why": why})
+    actual_kind = find_kind(short.name, names)
+    raise _custom_error(
+        "unknown_name",
+        describe_unknown("machine or GPU", short.name, valid, actual_kind=actual_kind),
+    )
 
 
-def _site_file(name: str) -> str:
-    if not name.endswith((".yaml", ".yml")):
+def _check_site_file(name: str) -> str:
+    if not name.endswith(_FILE_SUFFIXES):
         raise ValueError(
             f"{name!r} is not a site file; name a *.site.yaml, or describe the site here"
         )
     return name
 
 
-SiteReference = Annotated[Line, AfterValidator(_site_file)]
-WorkloadReference = Annotated[Line, AfterValidator(_known_or_file("model"))]
-ClusterReference = Annotated[Line, AfterValidator(_known_cluster)]
-ModelName = Annotated[Line, AfterValidator(_known_model)]
+SiteReference = Annotated[Line, AfterValidator(_check_site_file)]
+WorkloadReference = Annotated[Line, AfterValidator(_check_workload)]
+ClusterReference = Annotated[Line, AfterValidator(_check_cluster)]
+ModelName = Annotated[Line, AfterValidator(_check_model)]

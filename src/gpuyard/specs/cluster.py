@@ -4,7 +4,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from gpuyard.specs.base import BytesPerSecond, GpuName, LinkName, MachineName, Moment, Name, Spec
+from gpuyard.specs.base import (
+    BytesPerSecond,
+    GpuName,
+    LinkName,
+    MachineName,
+    Name,
+    ShortDuration,
+    Spec,
+)
 
 Topology = Literal[
     "workstation",
@@ -23,7 +31,7 @@ Protocol = Literal["tcp", "rdma"]
 
 
 class MachineSpec(Spec):
-    """One host: which GPUs, how many, and how they hang together."""
+    """A machine: its GPUs, how many it has, and how they are connected."""
 
     gpu: GpuName
     gpus: Annotated[
@@ -32,30 +40,34 @@ class MachineSpec(Spec):
     topology: Topology = "workstation"
     socket_link: Annotated[
         LinkName | None,
-        Field(description="between the CPUs; that of the GPU's years if left out"),
+        Field(
+            description="link between the CPUs; default: the usual one when the GPU was released"
+        ),
     ] = None
     cores: Annotated[
-        int | None, Field(gt=0, le=4096, description="CPU cores of one machine, for input workers")
+        int | None, Field(gt=0, le=4096, description="CPU cores per machine, for input workers")
     ] = None
     peer_to_peer: Annotated[
         bool,
         Field(
-            description="false: GPUs can't reach each other's memory (NCCL_P2P_DISABLE=1, many virtual machines), so "
-            "that all goes through the host's"
+            description="false: GPUs cannot access each other's memory (NCCL_P2P_DISABLE=1, many virtual machines), "
+            "so transfers go through host memory"
         ),
     ] = True
 
 
 class Network(Spec):
-    """The fabric between machines: a catalog link, or a rate."""
+    """The fabric between machines, as a catalog link or a rate."""
 
     link: LinkName | None = None
-    rate: Annotated[BytesPerSecond | None, Field(description="of one port, one direction")] = None
-    latency: Moment | None = None
-    rails: Annotated[int, Field(gt=0, le=1000, description="ports of this link a machine")] = 1
+    rate: Annotated[
+        BytesPerSecond | None, Field(description="rate of one port in one direction")
+    ] = None
+    latency: ShortDuration | None = None
+    rails: Annotated[int, Field(gt=0, le=1000, description="ports of this link per machine")] = 1
     protocol: Protocol | None = None
     per_flow: Annotated[
-        BytesPerSecond | None, Field(description="cap on one TCP flow, as public clouds have")
+        BytesPerSecond | None, Field(description="limit per TCP flow, as in public clouds")
     ] = None
     flows: Annotated[
         int, Field(gt=0, le=1_000_000, description="flows opened between two machines")
@@ -63,42 +75,46 @@ class Network(Spec):
     oversubscription: Annotated[float, Field(ge=1, le=1000)] = 1.0
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> "Network":
+    def _check_link_or_rate(self) -> "Network":
         if (self.link is None) == (self.rate is None):
-            raise ValueError("a network has either 'link' or 'rate'")
+            raise ValueError("a network needs either 'link' or 'rate'")
         return self
 
 
 class Storage(Spec):
-    """Where the samples are read from; shared by all nodes. A room is designed with its servers and
-    the network to them."""
+    """The storage that all nodes read samples from. `gpuyard facility` places its servers and network."""
 
     read: Annotated[
-        BytesPerSecond | None, Field(description="of all nodes together; no limit if left out")
+        BytesPerSecond | None,
+        Field(description="read rate of all nodes together; default: no limit"),
     ] = None
     servers: Annotated[
-        int | None, Field(ge=0, le=10_000, description="one for ten nodes if left out; 0: none")
+        int | None,
+        Field(ge=0, le=10_000, description="storage servers; default: one per ten nodes"),
     ] = None
     link: Annotated[
-        LinkName | None, Field(description="of the storage network; by 'read' if left out")
+        LinkName | None,
+        Field(description="link of the storage network; default: fast enough for 'read'"),
     ] = None
-    ports: Annotated[int, Field(gt=0, le=16, description="of each machine on that network")] = 1
+    ports: Annotated[
+        int, Field(gt=0, le=16, description="ports per machine on the storage network")
+    ] = 1
 
 
-def named_or_described(value: Any) -> str:
-    # told apart by hand, so that a mistake inside is reported once and not for both readings
+def get_reference_tag(value: Any) -> str:
+    """Return which member of a union to validate, so that a mistake is reported once and not for both members."""
     return "named" if isinstance(value, str) else "described"
 
 
 class Cluster(Spec):
-    """Machines of one kind and what joins them."""
+    """Machines of one kind and the network between them."""
 
     name: Name
     nodes: Annotated[int, Field(gt=0, le=100_000)] = 1
     machine: Annotated[
         Annotated[MachineSpec, Tag("described")] | Annotated[MachineName, Tag("named")],
-        Discriminator(named_or_described),
-        Field(description="a catalog machine, or its GPUs and topology"),
+        Discriminator(get_reference_tag),
+        Field(description="catalog machine, or its GPUs and topology"),
     ]
     network: Network | None = None
     nodes_per_rack: Annotated[
@@ -106,21 +122,23 @@ class Cluster(Spec):
         Field(
             gt=0,
             le=1000,
-            description="machines at one switch: jobs are kept in one rack where they can be, and there the network is "
-            "not oversubscribed",
+            description="machines per switch: jobs stay in one rack if they fit, and within a rack the network is not "
+            "oversubscribed",
         ),
     ] = None
     storage: Storage | None = None
     management_ports: Annotated[
         int,
         Field(
-            ge=0, le=8, description="of each machine on the management network; 0: there is none"
+            ge=0,
+            le=8,
+            description="ports per machine on the management network; 0: no such network",
         ),
     ] = 2
 
     @model_validator(mode="after")
-    def _network_between_nodes(self) -> "Cluster":
-        # a named machine brings the network cards that the catalog knows
+    def _check_network(self) -> "Cluster":
+        # a catalog machine comes with network cards
         if self.nodes > 1 and self.network is None and not isinstance(self.machine, str):
             raise ValueError("a cluster of more than one node needs a 'network'")
         return self

@@ -1,4 +1,4 @@
-"""A deployment: which cluster, on whose machines, with which roles."""
+"""The spec of a deployment: a cluster, the machines for it, and their roles."""
 
 import re
 from typing import Annotated, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from gpuyard.specs.base import ClusterReference, Spec
-from gpuyard.specs.cluster import Cluster, named_or_described
+from gpuyard.specs.cluster import Cluster, get_reference_tag
 from gpuyard.specs.targets.clouds import AwsTarget, GcpTarget, LambdaTarget, OpenstackTarget
 from gpuyard.specs.targets.testbeds import GpulabTarget, VirtualWallTarget
 
@@ -21,10 +21,10 @@ RoleName = Literal[
     "monitoring",
     "firewall",
 ]
-"""In the order in which they are applied."""
+"""The roles, in the order in which they are applied."""
 FrameworkName = Literal["pytorch", "tensorflow", "mxnet"]
 ROLES: tuple[RoleName, ...] = ("base", "shared-storage", "training")
-"""Of a deployment that names none."""
+"""The default roles."""
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _PUBLIC_KEY = re.compile(
@@ -33,52 +33,52 @@ _PUBLIC_KEY = re.compile(
 _PATH = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 
 
-def _plain_name(name: str) -> str:
+def _check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError("expected up to 32 small letters, digits and hyphens")
+        raise ValueError("expected up to 32 lowercase letters, digits, and hyphens")
     return name
 
 
-def _user_name(name: str) -> str:
+def _check_user_name(name: str) -> str:
     if not USER.fullmatch(name):
-        raise ValueError("expected the name of a user: small letters, digits, '_' and '-'")
+        raise ValueError("expected a user name: lowercase letters, digits, '_', and '-'")
     return name
 
 
-def _plain_path(path: str) -> str:
+def _check_path(path: str) -> str:
     if not _PATH.fullmatch(path) or "/.." in path or len(path) > 200:
-        raise ValueError("expected an absolute path of letters, digits, '.', '_' and '-'")
+        raise ValueError("expected an absolute path of letters, digits, '.', '_', and '-'")
     return path
 
 
-def _public_key(line: str) -> str:
+def _check_public_key(line: str) -> str:
     if not _PUBLIC_KEY.fullmatch(line):
         raise ValueError("expected the line of a public key, like ssh-ed25519 AAAA… name")
     return line
 
 
-PublicKey = Annotated[str, AfterValidator(_public_key)]
-DeploymentName = Annotated[str, AfterValidator(_plain_name)]
-UserName = Annotated[str, AfterValidator(_user_name)]
-AbsolutePath = Annotated[str, AfterValidator(_plain_path)]
+PublicKey = Annotated[str, AfterValidator(_check_public_key)]
+DeploymentName = Annotated[str, AfterValidator(_check_name)]
+UserName = Annotated[str, AfterValidator(_check_user_name)]
+AbsolutePath = Annotated[str, AfterValidator(_check_path)]
 
 
 class LabTarget(Spec):
-    """Machines on this host: each a network namespace and a Debian of its own."""
+    """Machines on this host: each has its own network namespace and its own Debian."""
 
     kind: Literal["lab"]
     release: Annotated[
         str | None,
         Field(
             pattern=r"^[a-z]{2,20}$",
-            description="of Debian or Ubuntu on its machines, like `trixie`, which this host's package mirror has "
-            "(default: this host's own)",
+            description="the Debian or Ubuntu release of its machines, like `trixie`, that this host's package mirror has; "
+            "default: this host's release",
         ),
     ] = None
 
 
 class SshMachine(Spec):
-    """One that you have."""
+    """A machine that you have."""
 
     name: DeploymentName
     address: Annotated[
@@ -88,18 +88,18 @@ class SshMachine(Spec):
             description="a host name or an IP address",
         ),
     ]
-    user: Annotated[
-        str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$", description="the name of a user")
-    ] = "root"
+    user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$", description="a user name")] = (
+        "root"
+    )
     port: Annotated[int, Field(gt=0, le=65535)] = 22
     through_head: Annotated[
         bool,
-        Field(description="its address is an inside one: ssh goes by way of the first machine"),
+        Field(description="the address is internal: ssh connects through the first machine"),
     ] = False
 
 
 class SshTarget(Spec):
-    """Machines that you have, reached over ssh with your own key; `up` makes none and `down` removes none."""
+    """Machines that you have, reached over ssh with your own key; `up` creates none and `down` removes none."""
 
     kind: Literal["ssh"]
     machines: Annotated[tuple[SshMachine, ...], Field(min_length=1, max_length=1000)]
@@ -119,86 +119,89 @@ Target = Annotated[
 
 
 class User(Spec):
-    """Somebody with an account on every machine."""
+    """A person with an account on every machine."""
 
-    name: Annotated[
-        str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$", description="the name of a user")
-    ]
+    name: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$", description="a user name")]
     keys: Annotated[
         tuple[PublicKey, ...],
-        Field(min_length=1, description="public keys by which ssh lets this user in"),
+        Field(min_length=1, description="public keys that this user logs in with over ssh"),
     ]
 
 
 class Deployment(Spec):
-    """What `gpuyard deploy` takes as a file, `NAME.deployment.yaml`."""
+    """The file that `gpuyard deploy` reads, `NAME.deployment.yaml`."""
 
     name: DeploymentName
     cluster: Annotated[
         Annotated[Cluster, Tag("described")] | Annotated[ClusterReference, Tag("named")],
-        Discriminator(named_or_described),
+        Discriminator(get_reference_tag),
         Field(
-            description="a cluster file beside this one, its keys here, or like 2x4xrtx-3090@10G"
+            description="cluster file next to this one, the cluster's keys, or a short form like 2x4xrtx-3090@10G"
         ),
     ]
     target: Annotated[
-        Target, Field(description="where its machines are: `kind: lab`, `ssh`, `lambda`, …")
+        Target, Field(description="source of the machines: `kind: lab`, `ssh`, `lambda`, …")
     ]
     head: Annotated[
-        tuple[RoleName, ...], Field(description="roles of the first machine, which is the head")
+        tuple[RoleName, ...], Field(description="roles of the first machine, the head")
     ] = ROLES
-    workers: Annotated[tuple[RoleName, ...], Field(description="roles of the others")] = ROLES
+    workers: Annotated[tuple[RoleName, ...], Field(description="roles of the other machines")] = (
+        ROLES
+    )
     shared: Annotated[
-        AbsolutePath, Field(description="where every machine sees the shared storage")
+        AbsolutePath, Field(description="mount point of the shared storage on every machine")
     ] = "/shared"
     users: Annotated[
         tuple[User, ...],
-        Field(description="people with an account on every machine; several share a JupyterHub"),
+        Field(
+            description="people with an account on every machine; two or more share a JupyterHub"
+        ),
     ] = ()
     environment: Annotated[
         AbsolutePath | None,
         Field(
-            description="a Python environment with gpuyard that every machine has already; else one is installed"
+            description="Python environment with gpuyard that every machine already has; default: install one"
         ),
     ] = None
 
     framework: Annotated[
-        FrameworkName, Field(description="what the role training installs besides gpuyard")
+        FrameworkName,
+        Field(description="framework that the role `training` installs with gpuyard"),
     ] = "pytorch"
     horovod: Annotated[
-        bool, Field(description="the role training builds Horovod against PyTorch, too")
+        bool, Field(description="the role `training` also builds Horovod against PyTorch")
     ] = False
     docker_users: Annotated[
         tuple[UserName, ...],
         Field(
             max_length=1000,
-            description="who may use Docker, which is as much as being root, where the role containers is",
+            description="users who may use Docker, and so act as root, on machines with the role `containers`",
         ),
     ] = ()
 
     @model_validator(mode="after")
-    def _horovod_has_its_framework(self) -> "Deployment":
+    def _check_horovod(self) -> "Deployment":
         if self.horovod and self.framework != "pytorch":
-            raise ValueError(
-                f"horovod is built against pytorch here, and framework is {self.framework}"
-            )
+            raise ValueError(f"horovod needs framework pytorch, got {self.framework}")
         return self
 
     @model_validator(mode="after")
-    def _every_machine_is_there(self) -> "Deployment":
+    def _check_machine_count(self) -> "Deployment":
         if isinstance(self.target, SshTarget) and isinstance(self.cluster, Cluster):
-            there, wanted = len(self.target.machines), self.cluster.nodes
-            if there != wanted:
-                raise ValueError(f"the cluster has {wanted} nodes, and the target {there} machines")
+            machines, nodes = len(self.target.machines), self.cluster.nodes
+            if machines != nodes:
+                raise ValueError(
+                    f"the cluster has {nodes} nodes, but the target {machines} machines"
+                )
         return self
 
     @model_validator(mode="after")
-    def _everything_is_where_it_can_be(self) -> "Deployment":
+    def _check_roles_and_users(self) -> "Deployment":
         if "jupyter" in self.workers:
-            raise ValueError("workers: jupyter is a role of the head alone")
+            raise ValueError("workers: only the head can have the role jupyter")
         names = [user.name for user in self.users]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"users: {twice[0]!r} is there twice")
+        if duplicates := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"users: duplicate user {duplicates[0]!r}")
         if "root" in names:
-            raise ValueError("users: root is on every machine already")
+            raise ValueError("users: root already exists on every machine")
         return self

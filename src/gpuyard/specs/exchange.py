@@ -1,4 +1,4 @@
-"""How gradients are exchanged: by which strategy, how often, how many bits of them, and in which packs."""
+"""The options of a gradient exchange: strategy, frequency, compression, and bucket size."""
 
 from typing import Annotated, Any, Literal
 
@@ -13,17 +13,17 @@ _Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class ExchangeOptions(Spec):
-    """What a training script may choose about its exchange; the defaults are the frameworks'."""
+    """The options of a gradient exchange; the defaults are those of the frameworks."""
 
     compress: Annotated[
         str | None,
         Field(
             pattern=r"^(fp16|bf16|powersgd:[1-9][0-9]{0,5})$",
-            description="what is sent instead of fp32 gradients: fp16, bf16 or powersgd:RANK",
+            description="the format that replaces fp32 gradients: fp16, bf16, or powersgd:RANK",
             examples=["powersgd:2"],
         ),
     ] = None
-    accumulate: Annotated[_Count, Field(description="backward passes for one exchange")] = 1
+    accumulate: Annotated[_Count, Field(description="backward passes per exchange")] = 1
     bucket_mb: Annotated[
         float | None,
         Field(
@@ -31,10 +31,10 @@ class ExchangeOptions(Spec):
         ),
     ] = None
     local_sgd: Annotated[
-        _Count, Field(description="updates by each worker alone between two averagings")
+        _Count, Field(description="local updates by each worker between two averagings")
     ] = 1
     hierarchical: Annotated[
-        bool, Field(description="inside each machine first, then between the machines")
+        bool, Field(description="reduce inside each machine first, then between machines")
     ] = False
     bucket: Annotated[
         Bytes | None,
@@ -42,50 +42,54 @@ class ExchangeOptions(Spec):
     ] = None
 
     @model_validator(mode="after")
-    def _one_size(self) -> "ExchangeOptions":
-        """However its size was written, a bucket is kept as `bucket_mb`."""
+    def _convert_bucket(self) -> "ExchangeOptions":
+        """Keep the bucket size as `bucket_mb`, whichever key set it."""
         if self.bucket is not None:
             if self.bucket_mb is not None:
-                raise ValueError("'bucket' and 'bucket_mb' say the same: leave out one of the two")
+                raise ValueError(
+                    "'bucket' and 'bucket_mb' set the same size: leave out one of them"
+                )
             self.__dict__.update(bucket_mb=self.bucket / _MEBIBYTE, bucket=None)
         return self
 
     @model_validator(mode="after")
-    def _go_together(self) -> "ExchangeOptions":
+    def _check_combination(self) -> "ExchangeOptions":
         if self.local_sgd > 1 and self.bucket_mb is not None:
-            raise ValueError("local SGD has no buckets: leave out one of the two")
+            raise ValueError("local SGD has no buckets: leave out one of them")
         if self.local_sgd > 1 and self.powersgd_rank is not None:
             raise ValueError(
-                "PowerSGD compresses gradients, and local SGD averages parameters: "
-                "take fp16 or bf16 with it"
+                "PowerSGD compresses gradients, but local SGD averages parameters: "
+                "use fp16 or bf16 with it"
             )
         return self
 
     @model_serializer(mode="wrap")
-    def _as_stored(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # records of runs never had it, and an older gpuyard must read them
+    def _leave_out_default(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # the results store finds earlier runs by this text: an option at its default must not change it
         return {
-            name: value for name, value in usual(self).items() if name != "hierarchical" or value
+            name: value
+            for name, value in serialize(self).items()
+            if name != "hierarchical" or value
         }
 
     @property
     def bucket_bytes(self) -> float | None:
-        """None: the framework's own."""
+        """The bucket size, or None for the framework's default."""
         return None if self.bucket_mb is None else self.bucket_mb * _MEBIBYTE
 
     @property
-    def chosen(self) -> frozenset[str]:
-        """The keys that are not as usual."""
+    def non_default_keys(self) -> frozenset[str]:
+        """The keys whose values differ from the defaults."""
         return frozenset(name for name, value in self if value != getattr(DEFAULT_EXCHANGE, name))
 
     @property
-    def plain(self) -> bool:
-        """Nothing is chosen."""
+    def is_default(self) -> bool:
+        """True if every option has its default value."""
         return self == DEFAULT_EXCHANGE
 
     @property
     def period(self) -> int:
-        """Batches from one exchange to the next."""
+        """The number of batches from one exchange to the next."""
         return self.accumulate * self.local_sgd
 
     @property
@@ -94,28 +98,28 @@ class ExchangeOptions(Spec):
         return int(rank) if kind == "powersgd" else None
 
     @property
-    def half(self) -> Literal["fp16", "bf16"] | None:
-        """The 16-bit format that is sent, if one is."""
+    def half_precision(self) -> Literal["fp16", "bf16"] | None:
+        """The 16-bit format of the gradients on the network, if any."""
         match self.compress:
             case "fp16" | "bf16" as half:
                 return half
         return None
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """What is not as usual, for titles."""
-        said = (
+    def descriptions(self) -> tuple[str, ...]:
+        """Descriptions of the options that differ from the defaults, for titles."""
+        options = (
             (self.accumulate > 1, f"exchange every {self.accumulate} passes"),
             (self.local_sgd > 1, f"local SGD of {self.local_sgd}"),
             (self.compress is not None, str(self.compress)),
             (self.bucket_mb is not None, f"buckets of {self.bucket_mb or 0:g} MiB"),
             (self.hierarchical, "hierarchical"),
         )
-        return tuple(words for chosen, words in said if chosen)
+        return tuple(description for active, description in options if active)
 
     @property
     def label(self) -> str:
-        """For tables: "plain", or what is done."""
+        """A short label for tables: "plain", or the options that differ from the defaults."""
         parts = [
             self.compress or "",
             f"accumulate {self.accumulate}" if self.accumulate > 1 else "",

@@ -1,4 +1,4 @@
-"""Offers: how to get the same work done (by the hour, by the year, on spot, owned) and the prices."""
+"""The spec of offers: ways to get the same work done (on demand, reserved, spot, owned) and their prices."""
 
 import datetime
 from typing import Annotated, ClassVar, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from gpuyard.specs.base import (
-    MOST_LISTED,
+    MAX_LISTED,
     Bytes,
     Country,
     InstanceName,
@@ -26,14 +26,14 @@ Load = Literal["steady", "working-hours", "spiky"]
 
 
 class KeptData(Spec):
-    """Data that lies in the cloud."""
+    """Data that is stored in the cloud."""
 
     size: Bytes
     price_per_gb_month: Usd
 
 
 class MovedData(Spec):
-    """Data that is taken out of the cloud."""
+    """Data that is downloaded from the cloud."""
 
     size_per_month: Bytes
     price_per_gb: Usd
@@ -41,21 +41,22 @@ class MovedData(Spec):
 
 
 class OfferSpec(Spec):
-    """What all offers have."""
+    """The keys that all offers have."""
 
     name: Name
     speed: Annotated[
-        float, Field(gt=0, le=1e6, description="work per hour, relative to the hours of the file")
+        float, Field(gt=0, le=1e6, description="work per hour, relative to `hours_per_year`")
     ] = 1.0
     date: Annotated[
-        datetime.date | None, Field(description="of the price; a catalog instance brings its own")
+        datetime.date | None,
+        Field(description="date of the price; a catalog instance has its own"),
     ] = None
 
 
-class _Rented(OfferSpec):
+class _RentedOffer(OfferSpec):
     count: Annotated[int, Field(gt=0, le=1_000_000, description="instances rented together")] = 1
     instance: Annotated[
-        InstanceName | None, Field(description="a row of `gpuyard catalog prices`, for its price")
+        InstanceName | None, Field(description="row of `gpuyard catalog prices`, for its price")
     ] = None
     storage: KeptData | None = None
     egress: MovedData | None = None
@@ -63,105 +64,130 @@ class _Rented(OfferSpec):
     price_key: ClassVar[str] = "price"
 
     @model_validator(mode="after")
-    def _has_a_price(self) -> "_Rented":
+    def _check_price(self) -> "_RentedOffer":
         if (getattr(self, self.price_key) is None) == (self.instance is None):
-            raise ValueError(f"this offer has either {self.price_key!r} or 'instance'")
+            raise ValueError(f"this offer needs either {self.price_key!r} or 'instance'")
         return self
 
 
-class OnDemandOffer(_Rented):
-    """By the hour, when it is used."""
+class OnDemandOffer(_RentedOffer):
+    """An offer by the hour, paid while it is used."""
 
     kind: Literal["on-demand"]
-    price: Annotated[UsdPerHour | None, Field(description="of one instance")] = None
-    increment: Annotated[Increment, Field(description="what each run is rounded up to")] = "second"
-    minimum: Annotated[Seconds, Field(description="least that is billed for each run")] = 0.0
-    discount: Annotated[Share, Field(description="on everything, or on what is committed")] = 0.0
+    price: Annotated[UsdPerHour | None, Field(description="price of one instance")] = None
+    increment: Annotated[
+        Increment, Field(description="billing increment; each run is rounded up to it")
+    ] = "second"
+    minimum: Annotated[Seconds, Field(description="shortest time billed for each run")] = 0.0
+    discount: Annotated[
+        Share, Field(description="discount on all hours, or on the committed hours only")
+    ] = 0.0
     committed_hours_per_year: Annotated[
-        float | None, Field(ge=0, le=8784, description="paid with the discount, even when idle")
+        float | None,
+        Field(ge=0, le=8784, description="hours paid at the discounted price, even when idle"),
     ] = None
 
 
-class ReservedOffer(_Rented):
-    """By the year, paid even when idle."""
+class ReservedOffer(_RentedOffer):
+    """An offer by the year, paid even when idle."""
 
     price_key = "price_per_year"
     kind: Literal["reserved"]
-    price_per_year: Annotated[Usd | None, Field(description="of one instance")] = None
+    price_per_year: Annotated[Usd | None, Field(description="price of one instance")] = None
     discount: Annotated[
-        Share, Field(description="off the price of `instance` on demand, for all hours of a year")
+        Share,
+        Field(description="discount on the on-demand price of `instance`, for all hours of a year"),
     ] = 0.0
     term: Annotated[Seconds, Field(gt=0)] = 365.25 * 86400
     upfront: Annotated[Share, Field(description="share of a term that is paid at its start")] = 0.0
     rest: Annotated[
         Literal["pay", "resell"] | None,
-        Field(description="what happens to a term that runs past the horizon"),
+        Field(description="treatment of a term that continues past the horizon"),
     ] = None
-    resale: Annotated[Share, Field(description="of the unused part, where it is resold")] = 0.0
+    resale: Annotated[
+        Share, Field(description="resale value of the unused part, as a share of its price")
+    ] = 0.0
 
 
-class SpotOffer(_Rented):
-    """By the hour, and it can be taken away."""
+class SpotOffer(_RentedOffer):
+    """An offer by the hour that can be interrupted."""
 
     kind: Literal["spot"]
-    price: Annotated[UsdPerHour | None, Field(description="of one instance")] = None
-    interruptions_per_hour: Annotated[float, Field(ge=0, le=60, description="of one instance")]
-    checkpoint: Annotated[Seconds, Field(description="time to write one")] = 60.0
-    restart: Annotated[Seconds, Field(description="until the work goes on")] = 600.0
+    price: Annotated[UsdPerHour | None, Field(description="price of one instance")] = None
+    interruptions_per_hour: Annotated[
+        float, Field(ge=0, le=60, description="interruptions of one instance per hour")
+    ]
+    checkpoint: Annotated[Seconds, Field(description="time to write a checkpoint")] = 60.0
+    restart: Annotated[Seconds, Field(description="time until the work continues")] = 600.0
     checkpoint_every: Annotated[
-        Seconds | None, Field(gt=0, description="without it, Daly's optimum")
+        Seconds | None, Field(gt=0, description="checkpoint interval; default: Daly's optimum")
     ] = None
 
 
 class OwnedOffer(OfferSpec):
-    """Bought, and run at home or in a colocation. What is not given costs nothing."""
+    """Bought hardware, on premises or in a colocation. Costs that are left out are zero."""
 
     kind: Literal["own"]
     hardware: Usd
-    spares: Annotated[Share, Field(description="of the hardware, bought with it")] = 0.0
+    spares: Annotated[
+        Share, Field(description="spare parts bought with it, as a share of the hardware's price")
+    ] = 0.0
     installation: Usd = 0.0
-    network: Annotated[Usd, Field(description="switches and cables, once")] = 0.0
-    power: Annotated[Watts, Field(description="under load")] = 0.0
+    network: Annotated[Usd, Field(description="one-time price of switches and cables")] = 0.0
+    power: Annotated[Watts, Field(description="power under load")] = 0.0
     idle_power: Watts = 0.0
     pue: Annotated[float, Field(ge=1, le=5)] = 1.0
     electricity: UsdPerKwh = 0.0
     country: Annotated[
-        Country | None, Field(description="whose electricity price counts; two letters, like DE")
+        Country | None, Field(description="country for the electricity price, like DE")
     ] = None
-    colocation_per_year: Annotated[Usd, Field(description="by rack")] = 0.0
-    colocation: Annotated[UsdPerKwMonth, Field(description="by kW; electricity on top")] = 0.0
+    colocation_per_year: Annotated[Usd, Field(description="colocation price by rack")] = 0.0
+    colocation: Annotated[
+        UsdPerKwMonth, Field(description="colocation price by kW, without electricity")
+    ] = 0.0
     uplink_per_month: Usd = 0.0
-    support_per_year: Annotated[Share, Field(description="of the hardware's price")] = 0.0
+    support_per_year: Annotated[
+        Share, Field(description="support contract, as a share of the hardware's price")
+    ] = 0.0
     staff_hours_per_month: Annotated[float, Field(ge=0, le=1e6)] = 0.0
     staff: UsdPerHour = 0.0
-    gpus: Annotated[int, Field(ge=0, le=1_000_000, description="that can fail")] = 0
+    gpus: Annotated[int, Field(ge=0, le=1_000_000, description="GPUs that can fail")] = 0
     gpu_hours_per_failure: Annotated[float, Field(gt=0, le=1e12)] = 54 * 24 * 16_384 / 419
     price_per_failure: Usd = 0.0
-    financed: Annotated[Share, Field(description="of what is paid once")] = 0.0
-    interest: Annotated[Share, Field(description="a year")] = 0.0
+    financed: Annotated[
+        Share, Field(description="share of the one-time payments that a loan covers")
+    ] = 0.0
+    interest: Annotated[Share, Field(description="interest per year")] = 0.0
     loan: Annotated[Seconds, Field(gt=0)] = 3 * 365.25 * 86400
-    value_kept_per_year: Annotated[Share, Field(description="of its resale value")] = 0.0
+    value_kept_per_year: Annotated[
+        Share, Field(description="share of the resale value that remains after a year")
+    ] = 0.0
     depreciation: Annotated[
-        Seconds, Field(description="instead: the time in which its value falls evenly to nothing")
+        Seconds,
+        Field(description="alternative: time in which the value falls evenly to zero"),
     ] = 0.0
 
 
 class Offers(Spec):
-    """The work, for how long, and the offers for it."""
+    """The amount of work, the time it is needed for, and the offers to compare."""
 
     name: Name
     hours_per_year: Annotated[
-        float, Field(gt=0, le=8766, description="hours of work a year, at speed 1")
+        float, Field(gt=0, le=8766, description="hours of work per year, at speed 1")
     ] = 2000.0
     load: Annotated[
         Load,
-        Field(description="when the work comes; what is owned or reserved is enough for the busiest hour"),
+        Field(description="shape of the load; owned and reserved capacity is sized for the busiest hour"),
     ] = "steady"  # fmt: skip
-    horizon: Annotated[Seconds, Field(description="how long it is needed")] = 3 * 365.25 * 86400
+    horizon: Annotated[Seconds, Field(description="time for which the capacity is needed")] = (
+        3 * 365.25 * 86400
+    )
     run: Annotated[
-        Seconds | None, Field(gt=0, description="how long one training run takes, at speed 1")
+        Seconds | None, Field(gt=0, description="duration of one training run, at speed 1")
     ] = None
-    discount_rate: Annotated[Share, Field(description="a year, for the present value")] = 0.0
+    discount_rate: Annotated[
+        Share, Field(description="discount rate per year, for the present value")
+    ] = 0.0
     offers: Annotated[
         tuple[
             Annotated[
@@ -170,11 +196,11 @@ class Offers(Spec):
             ],
             ...,
         ],
-        Field(min_length=1, max_length=MOST_LISTED),
+        Field(min_length=1, max_length=MAX_LISTED),
     ]
 
     @model_validator(mode="after")
-    def _names_differ(self) -> "Offers":
+    def _check_names(self) -> "Offers":
         names = [offer.name for offer in self.offers]
         for name in names:
             if names.count(name) > 1:

@@ -1,4 +1,4 @@
-"""JSON Schema of every spec, for editors and for programs that write specs."""
+"""JSON Schemas of all specs, for editors and for programs that write specs."""
 
 import json
 
@@ -28,7 +28,7 @@ SPECS: dict[str, type[Spec]] = {
 
 
 def json_schema(name: str) -> str:
-    """The schema as text, the same bytes every time."""
+    """Return the schema as text, identical every time."""
     if name not in SPECS:
         raise UnknownName("spec", name, SPECS)
     schema = SPECS[name].model_json_schema()

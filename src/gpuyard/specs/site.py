@@ -1,4 +1,4 @@
-"""A site: where a cluster would stand, and what that room has to offer."""
+"""The spec of a site: the room for a cluster, with its power, cooling, racks, and prices."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from gpuyard.specs.base import (
-    MOST_LISTED,
+    MAX_LISTED,
     Country,
     Name,
     Region,
@@ -14,7 +14,7 @@ from gpuyard.specs.base import (
     Spec,
     Unit,
     Usd,
-    known_name,
+    check_known_name,
     quantity,
 )
 from gpuyard.units import Dimension, parse_positive
@@ -23,7 +23,7 @@ from gpuyard.units import Dimension, parse_positive
 def _positive(
     name: str, example: str, factors: Mapping[str, float]
 ) -> tuple[BeforeValidator, WithJsonSchema, Unit]:
-    """A quantity that can't be zero and never goes without its unit."""
+    """Return the annotations of a quantity that must be above zero and have a unit."""
     dimension = Dimension(name, example, dict(factors))
 
     def parse(value: str | float) -> float:
@@ -32,10 +32,10 @@ def _positive(
 
     base = next(unit for unit, factor in factors.items() if factor == 1)
 
-    def show(value: float) -> str:
+    def format(value: float) -> str:
         return f"${value:g}{base}" if base.startswith("/") else f"{value:g} {base}"
 
-    return quantity(parse, name, example, show, types="string")
+    return quantity(parse, name, example, format, types="string")
 
 
 Volts = Annotated[float, *_positive("a voltage", "208 V", {"V": 1.0, "kV": 1e3})]
@@ -44,7 +44,7 @@ Watts = Annotated[float, *_positive("a power", "17 kW", {"W": 1.0, "kW": 1e3, "M
 Kilograms = Annotated[
     float, *_positive("a weight", "1000 kg", {"kg": 1.0, "t": 1e3, "lb": 0.45359237})
 ]
-Metres = Annotated[
+Meters = Annotated[
     float, *_positive("a length", "1200 mm", {"m": 1.0, "mm": 1e-3, "cm": 1e-2, "ft": 0.3048})
 ]
 FloorLoad = Annotated[
@@ -55,63 +55,68 @@ TemperatureRise = Annotated[
     float,
     *_positive("a temperature difference", "12 K", {"K": 1.0, "C": 1.0, "°C": 1.0, "F": 5 / 9}),
 ]
-UsdPerKwh = Annotated[float, *_positive("a price of energy", "$0.12/kWh", {"/kWh": 1.0})]
-UsdPerKwMonth = Annotated[
-    float, *_positive("a price of power", "$184/kW/month", {"/kW/month": 1.0})
-]
-UsdPerKw = Annotated[float, *_positive("a price of capacity", "$11000/kW", {"/kW": 1.0})]
-PduName = Annotated[Name, AfterValidator(known_name("PDU"))]
-ReceptacleName = Annotated[Name, AfterValidator(known_name("plug"))]
+UsdPerKwh = Annotated[float, *_positive("an energy price", "$0.12/kWh", {"/kWh": 1.0})]
+UsdPerKwMonth = Annotated[float, *_positive("a power price", "$184/kW/month", {"/kW/month": 1.0})]
+UsdPerKw = Annotated[float, *_positive("a capacity price", "$11000/kW", {"/kW": 1.0})]
+PduName = Annotated[Name, AfterValidator(check_known_name("PDU"))]
+ReceptacleName = Annotated[Name, AfterValidator(check_known_name("plug"))]
 SiteKind = Literal["office", "room", "colocation"]
 Cooling = Literal["air", "rear-door", "liquid"]
 
 
 class Circuit(Spec):
-    """Circuits of one kind: each ends in one receptacle behind a breaker of its own."""
+    """Circuits of one kind, each with its own breaker and one receptacle."""
 
-    voltage: Annotated[Volts, Field(description="between lines where there are three phases")]
-    amps: Annotated[Amps, Field(description="of the breaker")]
+    voltage: Annotated[Volts, Field(description="voltage, with three phases between lines")]
+    amps: Annotated[Amps, Field(description="rating of the breaker")]
     phases: Literal[1, 3] = 1
     receptacle: ReceptacleName
     count: Annotated[
         int | None,
-        Field(gt=0, le=1_000_000, description="how many there are; as many as needed if left out"),
+        Field(gt=0, le=1_000_000, description="number of circuits; default: as many as needed"),
     ] = None
-    feed: Annotated[Literal["A", "B"] | None, Field(description="both if left out")] = None
+    feed: Annotated[
+        Literal["A", "B"] | None, Field(description="feed of the circuits; default: both")
+    ] = None
 
 
 class RackLimits(Spec):
-    """What one rack holds."""
+    """The limits of one rack."""
 
     units: Annotated[int, Field(gt=0, le=60)] = 42
-    depth: Annotated[Metres, Field(description="of the largest device")] = 1.0
+    depth: Annotated[Meters, Field(description="depth of the largest device")] = 1.0
     weight: Kilograms = 1000.0
     power: Watts | None = None
     count: Annotated[
-        int | None, Field(gt=0, le=1_000_000, description="racks that there is room for")
+        int | None, Field(gt=0, le=1_000_000, description="largest number of racks in the room")
     ] = None
     per_row: Annotated[int, Field(gt=0, le=100)] = 12
 
 
 class Site(Spec):
-    """A place with power, cooling and floor."""
+    """A room with its power, cooling, and floor."""
 
     name: Name
     kind: SiteKind
     country: Country = "US"
     region: Region | None = None
     continuous_load: Annotated[
-        Share | None, Field(gt=0, description="of a breaker, for hours on end")
+        Share | None,
+        Field(gt=0, description="share of a breaker's rating that may be used for hours"),
     ] = None
-    feeds: Annotated[Literal[1, 2], Field(description="2: A and B, each carries everything")] = 1
-    circuits: Annotated[tuple[Circuit, ...], Field(min_length=1, max_length=MOST_LISTED)]
+    feeds: Annotated[
+        Literal[1, 2], Field(description="power feeds; 2: A and B, each carries the whole load")
+    ] = 1
+    circuits: Annotated[tuple[Circuit, ...], Field(min_length=1, max_length=MAX_LISTED)]
     pdu: PduName | None = None
     rack: RackLimits = RackLimits()
     cooling: Cooling = "air"
     cooling_power: Watts | None = None
     temperature_rise: TemperatureRise = 12.0
     floor_load: FloorLoad | None = None
-    cable_limit: Annotated[Metres | None, Field(description="the longest network cable")] = None
+    cable_limit: Annotated[
+        Meters | None, Field(description="length of the longest network cable")
+    ] = None
     pue: Annotated[float | None, Field(ge=1, le=5)] = None
     tariff: UsdPerKwh | None = None
     colocation_rate: UsdPerKwMonth | None = None
@@ -119,18 +124,18 @@ class Site(Spec):
     rack_price: Usd | None = None
 
     @model_validator(mode="after")
-    def _region_in_country(self) -> "Site":
+    def _check_region(self) -> "Site":
         if self.region is not None and not self.region.startswith(f"{self.country}-"):
             raise ValueError(f"region {self.region} is not in country {self.country}")
         return self
 
     @property
     def place(self) -> str | None:
-        """Whose electricity price holds; None where the file does not say where the site is."""
+        """The region or country for the electricity price, or None if the file does not name one."""
         return self.region or (self.country if "country" in self.model_fields_set else None)
 
     @model_validator(mode="after")
-    def _both_feeds_have_circuits(self) -> "Site":
+    def _check_feeds(self) -> "Site":
         feeds = {circuit.feed for circuit in self.circuits}
         if self.feeds == 2 and None not in feeds and feeds != {"A", "B"}:
             raise ValueError("with two feeds, circuits are needed on feed A and on feed B")

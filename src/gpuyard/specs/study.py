@@ -1,4 +1,4 @@
-"""A study: workloads, what to measure here, the clusters to predict for, and the prices."""
+"""The spec of a study: workloads, measurements on this machine, clusters to predict, and prices."""
 
 import datetime
 from typing import Annotated, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from gpuyard.specs.base import (
-    MOST_LISTED,
+    MAX_LISTED,
     ClusterReference,
     Count,
     Country,
@@ -23,11 +23,11 @@ from gpuyard.specs.base import (
     WorkloadReference,
     Years,
 )
-from gpuyard.specs.cluster import Cluster, named_or_described
+from gpuyard.specs.cluster import Cluster, get_reference_tag
 from gpuyard.specs.exchange import DEFAULT_EXCHANGE, ExchangeOptions, StrategyName
 
 MeasuredStrategy = Literal["ddp", "dataparallel", "horovod"]
-"""A parameter server is predicted, not measured."""
+"""The strategies that gpuyard can measure; a parameter server is only predicted."""
 
 
 class MeasureHere(Spec):
@@ -37,36 +37,36 @@ class MeasureHere(Spec):
     batch: Counts = (10, 50, 200)
     strategy: MeasuredStrategy = "ddp"
     time_per_point: Annotated[
-        Seconds, Field(gt=0, description="how long each combination is timed, after warm-up")
+        Seconds, Field(gt=0, description="measuring time of each combination, after warm-up")
     ] = 3.0
 
 
 class StudyWorkload(Spec):
-    """One workload of the study, and its own batch sizes where they differ from the study's."""
+    """A workload of the study, and its batch sizes if they differ from the study's."""
 
     workload: Annotated[
         WorkloadReference,
-        Field(description="a workload file next to the study, or a catalog model"),
+        Field(description="workload file next to the study, or a catalog model"),
     ]
     batch: Counts | None = None
 
 
 class StudyCluster(Spec):
-    """A cluster that you don't own (yet), and how many of its GPUs to try."""
+    """A cluster to predict, and the numbers of GPUs to compare."""
 
     cluster: Annotated[
         Annotated[Cluster, Tag("described")] | Annotated[ClusterReference, Tag("named")],
-        Discriminator(named_or_described),
+        Discriminator(get_reference_tag),
         Field(
-            description="a cluster file next to the study, a catalog machine, or the cluster itself"
+            description="cluster file next to the study, a catalog machine, or the cluster itself"
         ),
     ]
     gpus: Annotated[
         Counts | None,
-        Field(description="how many to try; by default twice as many each time, up to all of them"),
+        Field(description="numbers of GPUs; default: doubling, up to all of them"),
     ] = None
     batch: Annotated[
-        Count | None, Field(description="batch size per GPU there; the workload's own by default")
+        Count | None, Field(description="batch size per GPU; default: the workload's")
     ] = None
     strategy: StrategyName = "ddp"
     exchange: ExchangeOptions = DEFAULT_EXCHANGE
@@ -78,24 +78,28 @@ class RentOrBuy(Spec):
     rent: UsdPerHour
     buy: Usd
     speed_lead: Annotated[
-        Share, Field(description="how much faster the bought machine is than the rented one")
+        Share, Field(description="speed advantage of the bought machine over the rented one")
     ] = 0.0
     hours_per_year: Annotated[float, Field(gt=0, le=8784)] = 2000.0
     horizon: Annotated[Years, Field(description="planning horizon")] = 3 * 365.25 * 86400
-    power: Annotated[Watts, Field(description="of the bought machine under load")] = 0.0
+    power: Annotated[Watts, Field(description="power of the bought machine under load")] = 0.0
     electricity: UsdPerKwh = 0.0
     country: Annotated[
-        Country | None, Field(description="whose electricity price counts; two letters, like DE")
+        Country | None, Field(description="country for the electricity price, like DE")
     ] = None
     pue: Annotated[float, Field(ge=1, le=5)] = 1.0
     colocation_per_year: Usd = 0.0
-    value_kept_per_year: Annotated[Share, Field(description="share of the resale value")] = 0.0
-    discount_rate: Annotated[Share, Field(description="per year, for today's money")] = 0.0
-    date: Annotated[datetime.date | None, Field(description="of the prices")] = None
+    value_kept_per_year: Annotated[
+        Share, Field(description="share of the resale value that remains after a year")
+    ] = 0.0
+    discount_rate: Annotated[
+        Share, Field(description="discount rate per year, for the present value")
+    ] = 0.0
+    date: Annotated[datetime.date | None, Field(description="date of the prices")] = None
 
 
 class Study(Spec):
-    """The whole row: describe, measure, predict, decide."""
+    """A study from description and measurement to prediction and decision."""
 
     name: Name
     workloads: Annotated[
@@ -103,16 +107,16 @@ class Study(Spec):
             Annotated[
                 Annotated[StudyWorkload, Tag("described")]
                 | Annotated[WorkloadReference, Tag("named")],
-                Discriminator(named_or_described),
+                Discriminator(get_reference_tag),
             ],
             ...,
         ],
-        Field(min_length=1, max_length=MOST_LISTED),
+        Field(min_length=1, max_length=MAX_LISTED),
     ]
     measure: MeasureHere | None = MeasureHere()
-    clusters: Annotated[tuple[StudyCluster, ...], Field(max_length=MOST_LISTED)] = ()
+    clusters: Annotated[tuple[StudyCluster, ...], Field(max_length=MAX_LISTED)] = ()
     epoch_batches: Annotated[
-        Counts, Field(description="batch sizes of the chart of time per epoch")
+        Counts, Field(description="batch sizes in the chart of time per epoch")
     ] = (10, 20, 30, 50, 70, 100, 150, 200, 300, 400, 500, 600)
     cost: RentOrBuy | None = None
-    plan: Annotated[Line | None, Field(description="a plan file next to the study")] = None
+    plan: Annotated[Line | None, Field(description="plan file next to the study")] = None

@@ -1,11 +1,11 @@
-"""A sweep: every combination of workers, batch, strategy, link and remedy, some times over."""
+"""The spec of a sweep: all combinations of workers, batch, strategy, link, and remedy, with repeats."""
 
 from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
 from gpuyard.specs.base import (
-    MOST_LISTED,
+    MAX_LISTED,
     BytesPerSecond,
     Counts,
     GpuName,
@@ -14,15 +14,17 @@ from gpuyard.specs.base import (
     Spec,
     WorkloadReference,
 )
-from gpuyard.specs.cluster import named_or_described
+from gpuyard.specs.cluster import get_reference_tag
 from gpuyard.specs.exchange import DEFAULT_EXCHANGE, ExchangeOptions
 from gpuyard.specs.study import MeasuredStrategy
 
 
 class SweepLink(Spec):
-    """The links of a lab that is made for the sweep."""
+    """The links of a lab that gpuyard creates for the sweep."""
 
-    rate: Annotated[BytesPerSecond, Field(description="of each node's link, each direction")]
+    rate: Annotated[
+        BytesPerSecond, Field(description="rate of each node's link, in each direction")
+    ]
     dilation: Annotated[
         float,
         Field(
@@ -34,16 +36,16 @@ class SweepLink(Spec):
 
 
 class SweepWorkload(Spec):
-    """One workload, and its own batch sizes where they differ from the sweep's."""
+    """A workload, and its batch sizes if they differ from the sweep's."""
 
     workload: Annotated[
-        WorkloadReference, Field(description="a workload file beside the sweep, or a catalog model")
+        WorkloadReference, Field(description="workload file next to the sweep, or a catalog model")
     ]
     batch: Counts | None = None
 
 
 class SweepFile(Spec):
-    """What to measure, and how often."""
+    """The combinations to measure, and the number of repeats."""
 
     name: Name
     workloads: Annotated[
@@ -51,41 +53,45 @@ class SweepFile(Spec):
             Annotated[
                 Annotated[SweepWorkload, Tag("described")]
                 | Annotated[WorkloadReference, Tag("named")],
-                Discriminator(named_or_described),
+                Discriminator(get_reference_tag),
             ],
             ...,
         ],
-        Field(min_length=1, max_length=MOST_LISTED),
+        Field(min_length=1, max_length=MAX_LISTED),
     ]
-    nodes: Annotated[Counts, Field(description="worker counts; in a lab one a node")] = (1, 2)
-    batch: Annotated[Counts | None, Field(description="of one worker")] = None
+    nodes: Annotated[Counts, Field(description="numbers of workers; in a lab, one per node")] = (
+        1,
+        2,
+    )
+    batch: Annotated[Counts | None, Field(description="batch sizes per worker")] = None
     strategy: Annotated[
-        tuple[MeasuredStrategy, ...], Field(min_length=1, max_length=MOST_LISTED)
+        tuple[MeasuredStrategy, ...], Field(min_length=1, max_length=MAX_LISTED)
     ] = ("ddp",)
     link: Annotated[
         tuple[
             Annotated[
                 Annotated[SweepLink, Tag("described")] | Annotated[BytesPerSecond, Tag("named")],
-                Discriminator(named_or_described),
+                Discriminator(get_reference_tag),
             ],
             ...,
         ],
-        Field(max_length=MOST_LISTED, description="a lab for each; none: this machine as it is"),
+        Field(max_length=MAX_LISTED, description="links, each in its own lab; default: no lab"),
     ] = ()
-    remedy: Annotated[tuple[ExchangeOptions, ...], Field(min_length=1, max_length=MOST_LISTED)] = (
+    remedy: Annotated[tuple[ExchangeOptions, ...], Field(min_length=1, max_length=MAX_LISTED)] = (
         DEFAULT_EXCHANGE,
     )
     gpu: Annotated[
-        GpuName | None, Field(description="a catalog GPU whose time is slept instead of computing")
+        GpuName | None,
+        Field(description="catalog GPU whose compute time each step sleeps instead of computing"),
     ] = None
     repeats: Annotated[int, Field(ge=1, le=100)] = 1
     time_per_point: Annotated[Seconds, Field(gt=0)] = 3.0
     attempts: Annotated[
-        int, Field(ge=1, le=20, description="tries of a point whose runs are not credible")
+        int, Field(ge=1, le=20, description="attempts at a point whose runs are not valid")
     ] = 2
 
     def links(self) -> tuple[SweepLink | None, ...]:
-        """Each as a link; none is this machine."""
+        """Return the links of the labs, or None for this machine without a lab."""
         if not self.link:
             return (None,)
         return tuple(

@@ -1,6 +1,6 @@
-"""The main job: describe, measure here, predict elsewhere, price, and say what to do."""
+"""A study measures workloads here, predicts them on other clusters, prices them, and recommends what to do."""
 
-from gpuyard.study.result import StudyResult, study_result_from_json
+from gpuyard.study.result import StudyResult, parse_study_result
 from gpuyard.study.run import run_study
 
-__all__ = ["StudyResult", "run_study", "study_result_from_json"]
+__all__ = ["StudyResult", "parse_study_result", "run_study"]

@@ -1,9 +1,9 @@
-"""Renting against buying in a study: when it is even, the whole horizon month by month, and which input decides."""
+"""Compares renting with buying in a study: the break-even, the payments by month, and the decisive inputs."""
 
 import datetime
 import math
 
-from gpuyard.catalog.electricity import counted_tariff
+from gpuyard.catalog.electricity import price_electricity
 from gpuyard.economics.billing import HOURS_PER_YEAR
 from gpuyard.economics.ownership import Owned
 from gpuyard.economics.rent_or_own import (
@@ -21,28 +21,28 @@ from gpuyard.study.result import CostResult, HorizonResult
 SWING = 0.2
 
 
-def cost_result(cost: RentOrBuy) -> CostResult:
-    """With the break-even as priced, and for as much work as the slower machine does."""
-    plain = break_even(cost.rent, cost.buy, cost.hours_per_year)
-    led = break_even(cost.rent, cost.buy, cost.hours_per_year, cost.speed_lead)
+def build_cost_result(cost: RentOrBuy) -> CostResult:
+    """Calculate the break-even at the full price, and at the price less the speed lead."""
+    full_price = break_even(cost.rent, cost.buy, cost.hours_per_year)
+    comparable = break_even(cost.rent, cost.buy, cost.hours_per_year, cost.speed_lead)
     return CostResult(
         rent_usd_per_hour=cost.rent,
         buy_usd=cost.buy,
         speed_lead=cost.speed_lead,
-        comparable_buy_usd=led.comparable_buy_usd,
+        comparable_buy_usd=comparable.comparable_buy_usd,
         hours_per_year=cost.hours_per_year,
-        break_even_hours=led.break_even_hours,
-        break_even_years=led.break_even_years,
-        undiscounted_break_even_hours=plain.break_even_hours,
-        undiscounted_break_even_years=plain.break_even_years,
-        horizon=over_horizon(cost),
+        break_even_hours=comparable.break_even_hours,
+        break_even_years=comparable.break_even_years,
+        undiscounted_break_even_hours=full_price.break_even_hours,
+        undiscounted_break_even_years=full_price.break_even_years,
+        horizon=compare_over_horizon(cost),
     )
 
 
-def over_horizon(cost: RentOrBuy) -> HorizonResult:
-    """All payments of renting and owning, with every input moved to both sides in turn."""
-    asked = ("'power'", "'electricity' or 'country'")
-    usd_per_kwh, electricity = counted_tariff(cost.power, cost.electricity, cost.country, asked)
+def compare_over_horizon(cost: RentOrBuy) -> HorizonResult:
+    """Calculate all payments of renting and owning, and how much each input changes the result."""
+    keys = ("'power'", "'electricity' or 'country'")
+    usd_per_kwh, electricity = price_electricity(cost.power, cost.electricity, cost.country, keys)
     case = RentOrOwn(
         Owned(
             hardware_usd=cost.buy,

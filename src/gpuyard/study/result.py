@@ -1,4 +1,4 @@
-"""What a study found: the document behind report.html, written as study.json."""
+"""The result of a study: the document behind report.html, written as study.json."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -14,7 +14,7 @@ Basis = Literal["measured", "fitted", "predicted"]
 
 @dataclass(frozen=True)
 class ChokeFinding:
-    """What one workload waits for on one platform, at the largest number of GPUs tried that fits."""
+    """The bottleneck of one workload on one platform, at the largest number of GPUs that fits."""
 
     platform: str
     basis: Basis
@@ -24,16 +24,16 @@ class ChokeFinding:
     sentence: str
     remedies: tuple[Remedy, ...]
     knee: Knee | None = None  # None: one GPU was tried
-    fits: bool = True  # False: into the memory of no number of GPUs tried
-    doubt: str | None = None  # why what it stands on is not credible
+    fits: bool = True  # False: it does not fit into memory with any number of GPUs that was tried
+    doubt: str | None = None  # why its measurements are doubtful
 
     @property
     def past_knee(self) -> bool:
         return self.knee is not None and self.knee.is_past(self.gpus)
 
     @property
-    def tells(self) -> bool:
-        """Whether it says something about adding GPUs that a verdict can stand on."""
+    def is_conclusive(self) -> bool:
+        """True if it is evidence for or against adding GPUs."""
         return self.gpus > 1 and self.fits and self.doubt is None
 
 
@@ -62,7 +62,7 @@ class MeasuredPoint:
     compute_seconds: float
     exposed_communication_seconds: float
     input_seconds: float
-    doubt: str | None = None  # why it is not credible
+    doubt: str | None = None  # why it is doubtful
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class PlatformCurve:
     """Predictions for one platform."""
 
     platform: str
-    basis: str  # what compute stands on
+    basis: str  # the source of the compute time
     here: bool  # this machine, predicted from its own one-worker runs
     predictions: tuple[Prediction, ...]
     constants: tuple[Constant, ...]
@@ -89,7 +89,7 @@ class EpochTime:
 
 @dataclass(frozen=True)
 class WorkloadResult:
-    """All about one workload."""
+    """The result for one workload."""
 
     name: str
     model: str
@@ -99,33 +99,33 @@ class WorkloadResult:
     precision: str
     samples_per_epoch: int
     samples_note: str  # where the number of samples comes from
-    data_source: str  # what the measured runs were fed with
+    data_source: str  # the data of the measured runs
     verdict: StudyVerdict
     measured: tuple[MeasuredPoint, ...]
     curves: tuple[PlatformCurve, ...]
     epoch_times: tuple[EpochTime, ...]
     batch_per_gpu: int | None = None  # the workload's own
-    # that the two fastest clusters may be the other way round, and which run would tell; None: they can't
+    # a sentence if the intervals of the two fastest clusters overlap, with the run that would decide
     open_choice: str | None = None
 
 
 @dataclass(frozen=True)
 class HorizonResult:
-    """Renting and owning month by month, and which input decides."""
+    """The payments of renting and owning by month, and how much each input matters."""
 
     price_date: str  # ISO 8601
     saving_usd: float  # of owning, in today's money
     rented_cash_by_month: tuple[float, ...]
     owned_cash_by_month: tuple[float, ...]  # for as much work as is rented
     break_even_months: float | None  # None: never
-    swing: float  # by which each input was moved
+    swing: float  # share by which each input was changed
     tornado: tuple[TornadoBar, ...]
-    electricity: str = ""  # whose price counts, or that none does
+    electricity: str = ""  # the source of its price
 
 
 @dataclass(frozen=True)
 class CostResult:
-    """Renting against buying."""
+    """The comparison of renting and buying."""
 
     rent_usd_per_hour: float
     buy_usd: float
@@ -149,15 +149,15 @@ class StudyResult:
     host: str
     workloads: tuple[WorkloadResult, ...]
     cost: CostResult | None
-    notes: tuple[str, ...]  # what a reader must know: synthetic data, what was not measured
+    notes: tuple[str, ...]  # caveats, such as synthetic data or runs that were not measured
     plan: PlanResult | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def study_result_from_json(text: str) -> StudyResult:
-    """Read a study.json back. Raises pydantic's ValidationError where it is something else."""
+def parse_study_result(text: str) -> StudyResult:
+    """Parse a study.json; raise pydantic's ValidationError if it is not one."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(StudyResult).validate_json(text)

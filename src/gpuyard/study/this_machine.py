@@ -1,4 +1,4 @@
-"""This machine as the predictor sees it: a compute line and a link, both from its own measurements."""
+"""Fits the predictor's model of this machine, a compute line and a link, to its own measurements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,13 +6,13 @@ from statistics import median
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.measure import Measurement
-from gpuyard.measure.calibration import hardware_of
+from gpuyard.measure.calibration import identify_hardware
 from gpuyard.predict import (
     CPU_VARIATION,
+    GLOO_HOP,
+    GLOO_LINK,
     GLOO_OVERLAP,
     GPU_VARIATION,
-    HOP_HERE,
-    LINK_HERE,
     Calibration,
     ComputeLine,
     Constant,
@@ -31,11 +31,11 @@ THIS_MACHINE = "this machine"
 
 @dataclass(frozen=True)
 class ThisMachine:
-    """What the one-worker runs and the bare all-reduces of one workload say about this machine."""
+    """The model of this machine for one workload, fitted to one-worker runs and bare all-reduces."""
 
     scenario: PlatformScenario
     placements: tuple[Placement, ...]
-    doubt: str | None  # of the runs that the compute line stands on, where none is credible
+    doubt: str | None  # set if all runs behind the compute line are doubtful
 
 
 def fit_this_machine(
@@ -45,12 +45,16 @@ def fit_this_machine(
     measurements: Sequence[Measurement],
     calibration: Calibration | None = None,
 ) -> ThisMachine:
-    """Fit t(b) to the fewest workers measured, and the link to the bare all-reduces, to credible runs
-    where there are any; what a calibration knows of this hardware stands in for what would be assumed."""
-    entry = calibration.of(hardware_of(measurements[0])) if calibration else None
-    own = {constant.name: constant for constant in measured_constants(entry)} if entry else {}
+    """Fit t(b) to the runs with the fewest workers, and the link to the bare all-reduces.
+
+    Doubtful runs are used only if there are no others. A calibration of this hardware replaces assumed constants.
+    """
+    entry = calibration.find_entry(identify_hardware(measurements[0])) if calibration else None
+    calibrated = (
+        {constant.name: constant for constant in measured_constants(entry)} if entry else {}
+    )
     fewest = min(m.workers for m in measurements)
-    alone = credible_first([m for m in measurements if m.workers == fewest])
+    alone = prefer_valid([m for m in measurements if m.workers == fewest])
     doubt = alone[0].doubt
     points = [
         (float(m.batch_per_worker), m.step.compute_seconds + m.step.input_seconds) for m in alone
@@ -63,8 +67,11 @@ def fit_this_machine(
         f"beyond {most} as if the machine had more of the same"
     )
     line = ComputeLine(fixed, per_sample, "measured here", source)
-    # the two were fitted together, so a calibrated link is only taken with its own latency
-    link, hop = own.get("link_inside") or _link(measurements), own.get("hop_latency") or HOP_HERE
+    # a calibrated link is only used with its own latency, as the two were fitted together
+    link, hop = (
+        calibrated.get("link_inside") or _fit_link(measurements),
+        calibrated.get("hop_latency") or GLOO_HOP,
+    )
     on_cpu = measurements[0].device == "cpu"
     workers = sorted({m.workers for m in measurements} | {1, 2, 4, 8})
     platform = Platform(
@@ -73,12 +80,12 @@ def fit_this_machine(
         gpus_per_node=max(*workers, most),
         inside=lambda _: Pipe(link.value, hop.value, "measured"),
         between=None,
-        host_to_gpu_bytes_per_second=None,  # already inside the measured steps
+        host_to_gpu_bytes_per_second=None,  # already part of the measured steps
         storage_bytes_per_second=None,
         memory_bytes=None,
         constants=(link, hop),
         link_basis="measured link" if link.basis == "measured" else "assumed link",
-        own=tuple(own.values()),
+        measured=tuple(calibrated.values()),
     )
     scenario = PlatformScenario(
         workload,
@@ -86,9 +93,9 @@ def fit_this_machine(
         platform,
         line,
         strategy,
-        variation=platform.constant(CPU_VARIATION if on_cpu else GPU_VARIATION),
+        variation=platform.resolve_constant(CPU_VARIATION if on_cpu else GPU_VARIATION),
     )
-    overlap = platform.constant(GLOO_OVERLAP) if on_cpu else scenario.overlaps[0]
+    overlap = platform.resolve_constant(GLOO_OVERLAP) if on_cpu else scenario.overlaps[0]
     return ThisMachine(
         replace(scenario, overlap=overlap),
         tuple(Placement(count, 1, count) for count in workers),
@@ -96,21 +103,25 @@ def fit_this_machine(
     )
 
 
-def credible_first(measurements: Sequence[Measurement]) -> Sequence[Measurement]:
-    """The credible ones; where there are none, all."""
+def prefer_valid(measurements: Sequence[Measurement]) -> Sequence[Measurement]:
+    """Return the valid measurements, or all if none is valid."""
     return [m for m in measurements if m.doubt is None] or measurements
 
 
-def _link(measurements: Sequence[Measurement]) -> Constant:
-    """The rate that makes the ring formula give the measured all-reduce."""
+def _fit_link(measurements: Sequence[Measurement]) -> Constant:
+    """Calculate the rate at which the ring formula gives the measured all-reduce times."""
     exchanged = [m for m in measurements if m.all_reduce_bytes and m.all_reduce_seconds]
     rates = [
         2 * (m.workers - 1) / m.workers * m.all_reduce_bytes / m.all_reduce_seconds
-        for m in credible_first(exchanged)
+        for m in prefer_valid(exchanged)
         if m.all_reduce_bytes and m.all_reduce_seconds
     ]
     if rates:
         return Constant(
-            "link_here", median(rates), "bytes/s", "measured", f"{len(rates)} bare all-reduces here"
+            "link_here",
+            median(rates),
+            "bytes/s",
+            "measured",
+            f"{len(rates)} bare all-reduces here",
         )
-    return LINK_HERE
+    return GLOO_LINK

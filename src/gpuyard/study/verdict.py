@@ -1,4 +1,4 @@
-"""From chokes on several platforms to one answer in words."""
+"""Combines the chokes on several platforms into one verdict for a workload."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from gpuyard.predict import Choke, Prediction, Remedy
 from gpuyard.predict.explain.knee import Knee
 from gpuyard.study.result import Basis, ChokeFinding, StudyVerdict
 from gpuyard.study.this_machine import THIS_MACHINE
-from gpuyard.units import format_bytes, format_effective, format_seconds, format_share
+from gpuyard.units import format_bytes, format_effective_gpus, format_seconds, format_share
 
 _HEADLINES: dict[Choke, str] = {
     "network": "NETWORK CHOKE: speed up the exchange before adding GPUs",
@@ -18,7 +18,7 @@ _HEADLINES: dict[Choke, str] = {
     "host": "HOST CHOKE: relieve the host before adding GPUs",
     "none": "NO SINGLE CHOKE: adding GPUs still helps",
 }
-_PAST_THE_KNEE: dict[Choke, str] = {
+_HEADLINES_PAST_KNEE: dict[Choke, str] = {
     "network": "NETWORK CHOKE: don't add GPUs",
     "none": "NO SINGLE CHOKE: don't add GPUs",
 }
@@ -30,12 +30,12 @@ _WAITS_FOR: dict[Choke, str] = {
     "host": "the host, whose cores and memory the workers share",
     "none": "nothing in particular",
 }
-_MOST_REMEDIES = 4
+_MAX_REMEDIES = 4
 
 
 @dataclass(frozen=True)
-class Alone:
-    """One worker by itself at the same batch, measured or from the fitted line."""
+class SingleWorker:
+    """The speed of one worker at the same batch, measured or from the fitted line."""
 
     samples_per_second: float
     compute_seconds: float
@@ -55,19 +55,19 @@ class _Evidence:
     exposed_seconds: float
     gradient_bytes: float
     knee: Knee
-    knee_words: str
+    knee_sentence: str
     doubt: str | None = None
 
 
-def predicted_finding(
+def build_predicted_finding(
     platform: str,
     largest: Prediction,
     remedies: Sequence[Remedy],
     knee: Knee,
     gradient_bytes: float,
 ) -> ChokeFinding:
-    """What the largest predicted configuration that fits waits for."""
-    choke = _predicted_choke(largest, knee)
+    """Describe the bottleneck of the largest predicted configuration that fits."""
+    choke = _find_predicted_choke(largest, knee)
     evidence = _Evidence(
         members=f"{largest.gpus} GPUs",
         count=largest.gpus,
@@ -79,15 +79,15 @@ def predicted_finding(
         exposed_seconds=largest.step.exposed_communication_seconds,
         gradient_bytes=gradient_bytes,
         knee=knee,
-        knee_words=knee.sentence,
+        knee_sentence=knee.sentence,
     )
-    return _finding(platform, "predicted", f"On {platform}", evidence, remedies)
+    return _build_finding(platform, "predicted", f"On {platform}", evidence, remedies)
 
 
-def unfit_finding(
+def build_unfit_finding(
     platform: str, largest: Prediction, remedies: Sequence[Remedy], lacking: str
 ) -> ChokeFinding:
-    """That nothing of what was tried fits, and with what it would."""
+    """Report that no configuration fits into memory, and what would make it fit."""
     return ChokeFinding(
         platform=platform,
         basis="predicted",
@@ -95,13 +95,13 @@ def unfit_finding(
         gpus=largest.gpus,
         scaling_efficiency=largest.scaling_efficiency,
         sentence=f"On {platform}, it does not fit: {lacking}.",
-        remedies=tuple(remedies[:_MOST_REMEDIES]),
+        remedies=tuple(remedies[:_MAX_REMEDIES]),
         fits=False,
     )
 
 
-def _predicted_choke(largest: Prediction, knee: Knee) -> Choke:
-    """As predicted; but past the knee it is not the GPUs, as the added ones bring too little."""
+def _find_predicted_choke(largest: Prediction, knee: Knee) -> Choke:
+    """Return the predicted choke; past the knee it is never the GPUs, as added ones gain too little."""
     if largest.choke != "gpu" or not knee.is_past(largest.gpus):
         return largest.choke
     step = largest.step
@@ -110,18 +110,18 @@ def _predicted_choke(largest: Prediction, knee: Knee) -> Choke:
     return "network" if largest.nodes > 1 else "pcie"
 
 
-def measured_finding(
+def build_measured_finding(
     largest: Measurement,
-    alone: Alone,
+    alone: SingleWorker,
     remedies: Sequence[Remedy],
     knee: Knee,
     gradient_bytes: float,
     *,
     doubt: str | None = None,
 ) -> ChokeFinding:
-    """What the measured run with the most workers waits for: the part that weighs most.
+    """Describe the bottleneck of the measured run with the most workers: its largest part.
 
-    What compute takes longer than with one worker is not arithmetic: the workers hold each other up.
+    Compute time beyond that of one worker counts as waiting for the host, as the workers share its resources.
     """
     step = largest.step
     slowed = max(0.0, step.compute_seconds - alone.compute_seconds)
@@ -132,7 +132,7 @@ def measured_finding(
     }
     efficiency = largest.samples_per_second / (largest.workers * alone.samples_per_second)
     if knee.is_past(largest.workers):
-        weights.pop("gpu")  # whatever it waits for, the added workers have brought too little
+        weights.pop("gpu")  # the added workers gained too little
     choke = max(weights, key=lambda part: weights[part])
     evidence = _Evidence(
         members=f"{largest.workers} workers",
@@ -145,21 +145,23 @@ def measured_finding(
         exposed_seconds=step.exposed_communication_seconds,
         gradient_bytes=gradient_bytes,
         knee=knee,
-        knee_words=_measured_knee(knee),
+        knee_sentence=_describe_measured_knee(knee),
         doubt=doubt,
     )
-    return _finding(THIS_MACHINE, "measured", f"Measured on {THIS_MACHINE}", evidence, remedies)
+    return _build_finding(
+        THIS_MACHINE, "measured", f"Measured on {THIS_MACHINE}", evidence, remedies
+    )
 
 
-def _measured_knee(knee: Knee) -> str:
+def _describe_measured_knee(knee: Knee) -> str:
     if knee.beyond is None:
         return ""
-    past = "one worker" if knee.gpus == 1 else f"{knee.gpus} workers"
-    share = f"{format_share(knee.beyond)} of what one does alone" if knee.beyond > 0 else "nothing"
-    return f"Past {past}, an added one brought {share}."
+    workers = "one worker" if knee.gpus == 1 else f"{knee.gpus} workers"
+    share = f"{format_share(knee.beyond)} of one worker's speed" if knee.beyond > 0 else "nothing"
+    return f"Past {workers}, each additional one added {share}."
 
 
-def _finding(
+def _build_finding(
     platform: str, basis: Basis, place: str, evidence: _Evidence, remedies: Sequence[Remedy]
 ) -> ChokeFinding:
     return ChokeFinding(
@@ -168,76 +170,77 @@ def _finding(
         choke=evidence.choke,
         gpus=evidence.count,
         scaling_efficiency=evidence.efficiency,
-        sentence=_sentence(place, evidence),
+        sentence=_describe_evidence(place, evidence),
         remedies=tuple(
             remedy
             for remedy in remedies
             if evidence.choke in ("gpu", "none") or not remedy.adds_gpus
-        )[:_MOST_REMEDIES],
+        )[:_MAX_REMEDIES],
         knee=evidence.knee if evidence.count > 1 else None,
         doubt=evidence.doubt,
     )
 
 
-def _sentence(place: str, e: _Evidence) -> str:
+def _describe_evidence(place: str, e: _Evidence) -> str:
     if e.count == 1:
-        return f"{place}, only one GPU was tried, which says nothing about adding more."
+        return f"{place}, only one GPU was tried, which shows nothing about adding more."
     work = e.count * e.efficiency
     return (
-        f"{place}, {e.members} do the work of {format_effective(work)} "
+        f"{place}, {e.members} do the work of {format_effective_gpus(work)} "
         f"({format_share(e.efficiency)} efficiency): of a step of {format_seconds(e.step_seconds)}, "
         f"{format_seconds(e.compute_seconds)} is arithmetic and {format_seconds(e.exposed_seconds)} "
         f"is waiting for {format_bytes(e.gradient_bytes)} of gradients. "
-        f"It waits mostly for {e.waits_for}." + (f" {e.knee_words}" if e.knee_words else "")
+        f"It waits mostly for {e.waits_for}." + (f" {e.knee_sentence}" if e.knee_sentence else "")
     )
 
 
 def judge(findings: Sequence[ChokeFinding]) -> StudyVerdict:
-    """One choke for the workload: the one on most platforms; where they tie, the more cautious.
+    """Choose one choke for the workload: that of most platforms, or the more cautious one if they tie.
 
-    What does not fit and what is doubtful has no vote.
+    Platforms that it does not fit and doubtful findings do not count.
     """
-    telling = [finding for finding in findings if finding.tells]
-    if not telling:
-        return _no_evidence(findings)
-    votes = Counter(_family(finding.choke) for finding in telling)
+    conclusive = [finding for finding in findings if finding.is_conclusive]
+    if not conclusive:
+        return _judge_without_evidence(findings)
+    votes = Counter(_merge_links(finding.choke) for finding in conclusive)
     order: list[Choke] = ["network", "storage", "host", "none", "gpu"]
     choke = max(votes, key=lambda c: (votes[c], -order.index(c)))
-    agreeing = [f for f in telling if _family(f.choke) == choke]
-    past = any(f.past_knee for f in agreeing)
-    leading = next(f for f in agreeing if f.past_knee == past)
-    headline = (past and _PAST_THE_KNEE.get(choke)) or _HEADLINES[choke]
-    sentence = " ".join([leading.sentence, *_elsewhere(findings, choke)])
+    agreeing = [f for f in conclusive if _merge_links(f.choke) == choke]
+    past_knee = any(f.past_knee for f in agreeing)
+    leading = next(f for f in agreeing if f.past_knee == past_knee)
+    headline = (past_knee and _HEADLINES_PAST_KNEE.get(choke)) or _HEADLINES[choke]
+    sentence = " ".join([leading.sentence, *_describe_exceptions(findings, choke)])
     return StudyVerdict(choke, headline, sentence, tuple(findings))
 
 
-def _elsewhere(findings: Sequence[ChokeFinding], choke: Choke) -> Iterator[str]:
-    """Where it is different, and what was not counted."""
-    others = [f for f in findings if f.tells and _family(f.choke) != choke]
+def _describe_exceptions(findings: Sequence[ChokeFinding], choke: Choke) -> Iterator[str]:
+    """Describe platforms with another choke, and findings that were not counted."""
+    others = [f for f in findings if f.is_conclusive and _merge_links(f.choke) != choke]
     if others:
         differing = "; ".join(f"{f.platform} waits for {_WAITS_FOR[f.choke]}" for f in others)
-        yield f"Not everywhere, though: {differing}."
+        yield f"Other platforms differ: {differing}."
     if unfit := [f.platform for f in findings if not f.fits]:
         yield f"It does not fit on {', '.join(unfit)}."
     for finding in findings:
         if finding.doubt is not None:
-            yield f"What was measured on {finding.platform} is not counted: {finding.doubt}."
+            yield f"Doubtful runs on {finding.platform} do not count: {finding.doubt}."
 
 
-def _no_evidence(findings: Sequence[ChokeFinding]) -> StudyVerdict:
+def _judge_without_evidence(findings: Sequence[ChokeFinding]) -> StudyVerdict:
     unfit = [finding for finding in findings if not finding.fits]
     doubtful = [finding for finding in findings if finding.doubt is not None]
     if unfit:
         headline = "DOES NOT FIT: use a smaller batch or GPUs with more memory"
     elif doubtful:
-        headline = "NO CREDIBLE EVIDENCE: measure again when the machine is quiet"
+        headline = "NO VALID EVIDENCE: measure again when the machine is quiet"
     else:
         headline = "NO EVIDENCE: try more than one GPU"
-    said = [finding.sentence for finding in (unfit or doubtful or findings)[:1]]
-    said += _elsewhere([f for f in findings if f not in unfit[:1]], "none")
-    sentence = " ".join(said) or "Nothing was measured or predicted."
+    sentences = [finding.sentence for finding in (unfit or doubtful or findings)[:1]]
+    sentences += _describe_exceptions([f for f in findings if f not in unfit[:1]], "none")
+    sentence = " ".join(sentences) or "Nothing was measured or predicted."
     return StudyVerdict("none", headline, sentence, tuple(findings))
 
 
-def _family(choke: Choke) -> Choke:
+def _merge_links(choke: Choke) -> Choke:
+    """Count links inside a machine as part of the network."""
     return "network" if choke == "pcie" else choke

@@ -1,4 +1,4 @@
-"""One workload's part of a study: what was measured, what is predicted, and the verdict."""
+"""One workload's part of a study: its measurements, predictions, and verdict."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from gpuyard.predict import (
     Placement,
     PlatformScenario,
     Prediction,
+    create_scenario,
     predict,
-    scenario_of,
 )
 from gpuyard.predict.explain.knee import find_knee
-from gpuyard.predict.explain.remedies import relieve, relieve_with_knees
-from gpuyard.predict.explain.why import memory_shortage
-from gpuyard.predict.stacks.next_run import next_run
+from gpuyard.predict.explain.next_run import find_next_run
+from gpuyard.predict.explain.remedies import find_remedies, find_remedies_and_knees
+from gpuyard.predict.explain.why import describe_memory_shortage
 from gpuyard.specs import Cluster, StrategyName, Workload
 from gpuyard.specs.study import StudyCluster
 from gpuyard.study.result import (
@@ -35,30 +35,30 @@ from gpuyard.study.result import (
 )
 from gpuyard.study.this_machine import THIS_MACHINE, ThisMachine, fit_this_machine
 from gpuyard.study.verdict import (
-    Alone,
+    SingleWorker,
+    build_measured_finding,
+    build_predicted_finding,
+    build_unfit_finding,
     judge,
-    measured_finding,
-    predicted_finding,
-    unfit_finding,
 )
-from gpuyard.units import counted, format_per_second
+from gpuyard.units import format_count, format_per_second
 
 ASSUMED_SAMPLES = 10_000
 
 
 @dataclass(frozen=True)
 class StudyCase:
-    """One workload, and what the study wants to know about it."""
+    """One workload with its batches and strategy."""
 
     workload: Workload
     profile: ModelProfile
-    batches: tuple[int, ...]  # measured here
+    batches: tuple[int, ...]  # to measure here
     epoch_batches: tuple[int, ...]
-    strategy: StrategyName  # of the runs here
+    strategy: StrategyName  # for the runs here
 
     @property
     def batch(self) -> int:
-        """The batch of the finding here: the workload's own, or the nearest that is measured."""
+        """The batch of the finding on this machine: the measured one nearest to the workload's own."""
         return min(self.batches, key=lambda batch: abs(batch - self.workload.batch_per_gpu))
 
     @property
@@ -67,72 +67,67 @@ class StudyCase:
 
 
 @dataclass(frozen=True)
-class OtherCluster:
-    """A cluster that is not here, and what was predicted for it."""
+class PredictedCluster:
+    """Another cluster and its predictions."""
 
     scenario: PlatformScenario
     predicted: ClusterPrediction
 
     @property
     def largest(self) -> Prediction:
-        """The most GPUs that were asked about and that it fits into, if it does anywhere."""
-        made = self.predicted.predictions
-        fitting = [p for p in made if p.fits is not False]
-        return max(fitting or made, key=lambda p: p.gpus)
+        """The prediction with the most GPUs that fits into memory, or with the most if none fits."""
+        predictions = self.predicted.predictions
+        fitting = [p for p in predictions if p.fits is not False]
+        return max(fitting or predictions, key=lambda p: p.gpus)
 
 
-def predict_elsewhere(
+def predict_on_cluster(
     case: StudyCase,
     cluster: Cluster,
-    asked: StudyCluster,
+    entry: StudyCluster,
     calibration: Calibration | None = None,
     stored: StoredRuns | None = None,
-) -> OtherCluster:
-    """Predict the scaling on a cluster that is not here, at its own batch or the workload's."""
+) -> PredictedCluster:
+    """Predict the scaling on another cluster, at its own batch or the workload's."""
     workload = case.workload
     if stored is not None:
-        workload = stored.added_to(workload, case.profile, asked.strategy)
-    scenario = scenario_of(
+        workload = stored.add_figures(workload, case.profile, entry.strategy)
+    scenario = create_scenario(
         workload,
         case.profile,
         cluster,
-        strategy=asked.strategy,
-        exchange=asked.exchange,
+        strategy=entry.strategy,
+        exchange=entry.exchange,
         calibration=calibration,
     )
-    placements = scenario.platform.placements(asked.gpus or scenario.usual_counts())
-    batches = () if asked.batch is None else (asked.batch,)
-    return OtherCluster(scenario, predict(scenario, placements, batches))
+    placements = scenario.platform.placements(entry.gpus or scenario.default_gpu_counts())
+    batches = () if entry.batch is None else (entry.batch,)
+    return PredictedCluster(scenario, predict(scenario, placements, batches))
 
 
-def assemble(
+def assemble_result(
     case: StudyCase,
     measurements: Sequence[Measurement],
-    elsewhere: Sequence[OtherCluster],
+    clusters: Sequence[PredictedCluster],
     calibration: Calibration | None = None,
 ) -> WorkloadResult:
-    """Put the evidence together and judge it."""
+    """Combine measurements and predictions into one result with a verdict."""
     findings: list[ChokeFinding] = []
     curves: list[PlatformCurve] = []
     epochs: list[EpochTime] = []
     if measurements:
         strategy = STRATEGIES[case.strategy]
-        ran = _as_it_ran(case.workload, measurements)
-        here = fit_this_machine(ran, case.profile, strategy, measurements, calibration)
+        workload = _set_precision(case.workload, measurements)
+        here = fit_this_machine(workload, case.profile, strategy, measurements, calibration)
         batches = sorted({case.batch, case.workload.batch_per_gpu})
-        made = predict(here.scenario, here.placements, batches)
-        curves.append(
-            PlatformCurve(THIS_MACHINE, made.compute_basis, True, made.predictions, made.constants)
-        )
-        findings.append(_finding_here(case, measurements, here, made.predictions))
-        epochs += _epochs_here(case, measurements, here)
-    for other in elsewhere:
-        made = other.predicted
-        curves.append(
-            PlatformCurve(made.cluster, made.compute_basis, False, made.predictions, made.constants)
-        )
-        findings.append(_finding_elsewhere(case, other))
-        epochs += _epochs_elsewhere(case, other)
+        predicted = predict(here.scenario, here.placements, batches)
+        curves.append(_build_curve(THIS_MACHINE, predicted, here=True))
+        findings.append(_build_finding_here(case, measurements, here, predicted.predictions))
+        epochs += _list_epochs_here(case, measurements, here)
+    for cluster in clusters:
+        curves.append(_build_curve(cluster.predicted.cluster, cluster.predicted, here=False))
+        findings.append(_build_cluster_finding(case, cluster))
+        epochs += _list_cluster_epochs(case, cluster)
     workload, profile = case.workload, case.profile
     return WorkloadResult(
         name=workload.name,
@@ -151,93 +146,110 @@ def assemble(
         if measurements
         else "nothing was measured",
         verdict=judge(findings),
-        measured=tuple(_point(m, measurements) for m in measurements),
+        measured=tuple(_build_point(m, measurements) for m in measurements),
         curves=tuple(curves),
         epoch_times=tuple(epochs),
         batch_per_gpu=workload.batch_per_gpu,
-        open_choice=_open_choice(elsewhere),
+        open_choice=_describe_open_choice(clusters),
     )
 
 
-def _open_choice(elsewhere: Sequence[OtherCluster]) -> str | None:
-    """Where the two clusters that are predicted fastest may be the other way round: that, and the run that would
-    tell most. None: the fastest is the fastest at either end."""
-    fitting = [other for other in elsewhere if other.largest.fits is not False]
-    ranked = sorted(fitting, key=lambda other: -other.largest.samples_per_second)[:2]
+def _build_curve(platform: str, predicted: ClusterPrediction, *, here: bool) -> PlatformCurve:
+    return PlatformCurve(
+        platform, predicted.compute_basis, here, predicted.predictions, predicted.constants
+    )
+
+
+def _describe_open_choice(clusters: Sequence[PredictedCluster]) -> str | None:
+    """If the intervals of the two fastest clusters overlap, say so, and name the run that would decide."""
+    fitting = [cluster for cluster in clusters if cluster.largest.fits is not False]
+    ranked = sorted(fitting, key=lambda cluster: -cluster.largest.samples_per_second)[:2]
     if len(ranked) < 2 or ranked[0].largest.low > ranked[1].largest.high:
         return None
-    said = " and ".join(
-        f"{other.predicted.cluster} with {counted(p.gpus, 'GPU')} "
+    described = " and ".join(
+        f"{cluster.predicted.cluster} with {format_count(p.gpus, 'GPU')} "
         f"({format_per_second(p.low)} – {format_per_second(p.high)} samples/s)"
-        for other in ranked
-        for p in [other.largest]
+        for cluster in ranked
+        for p in [cluster.largest]
     )
-    runs = [(other, next_run(other.scenario, other.largest)) for other in ranked]
-    told = [(other, run) for other, run in runs if run is not None]
-    sentence = f"Which is faster is open: {said} overlap."
-    if not told:
+    sentence = f"Which is faster is uncertain, because the intervals of {described} overlap."
+    candidates = [
+        (cluster, run)
+        for cluster in ranked
+        if (run := find_next_run(cluster.scenario, cluster.largest)) is not None
+    ]
+    if not candidates:
         return sentence
-    other, run = max(told, key=lambda one: one[1].width_now - one[1].width_after)
-    return f"{sentence} One run would tell most: on {other.predicted.cluster}, {run.words}."
+    cluster, run = max(candidates, key=lambda pair: pair[1].width_now - pair[1].width_after)
+    return f"{sentence} The most useful run: on {cluster.predicted.cluster}, {run.description}."
 
 
-def _as_it_ran(workload: Workload, measurements: Sequence[Measurement]) -> Workload:
-    """Where a workload leaves the precision open, its runs say which it was."""
+def _set_precision(workload: Workload, measurements: Sequence[Measurement]) -> Workload:
+    """Set the precision that the runs used if the workload leaves it open."""
     precision = workload.precision or measurements[0].spec.get("precision")
     return workload.model_copy(update={"precision": precision})
 
 
-def _finding_here(
+def _build_finding_here(
     case: StudyCase,
     measurements: Sequence[Measurement],
     here: ThisMachine,
     curve: Sequence[Prediction],
 ) -> ChokeFinding:
     at_batch = [m for m in measurements if m.batch_per_worker == case.batch]
-    credible = [m for m in at_batch if m.doubt is None]
-    several = [m for m in credible if m.workers > 1]
+    valid = [m for m in at_batch if m.doubt is None]
+    several = [m for m in valid if m.workers > 1]
     largest = max(several or at_batch, key=lambda m: m.workers)
-    same = next(p for p in curve if p.gpus == largest.workers and p.batch_per_gpu == case.batch)
-    alone = _alone(case, credible, here.scenario.line)
-    rates = {m.workers: m.samples_per_second for m in (*credible, largest)}
+    prediction = next(
+        p for p in curve if p.gpus == largest.workers and p.batch_per_gpu == case.batch
+    )
+    alone = _find_single_worker(case, valid, here.scenario.line)
+    rates = {m.workers: m.samples_per_second for m in (*valid, largest)}
     rates[1] = alone.samples_per_second
     counts = sorted(rates)
-    return measured_finding(
+    return build_measured_finding(
         largest,
         alone,
-        relieve(here.scenario, same),
+        find_remedies(here.scenario, prediction),
         find_knee(counts, np.array([rates[count] for count in counts])),
         case.profile.gradient_bytes,
         doubt=largest.doubt or here.doubt,
     )
 
 
-def _alone(case: StudyCase, at_batch: Sequence[Measurement], line: ComputeLine) -> Alone:
+def _find_single_worker(
+    case: StudyCase, at_batch: Sequence[Measurement], line: ComputeLine
+) -> SingleWorker:
     for m in at_batch:
         if m.workers == 1:
-            return Alone(m.samples_per_second, m.step.compute_seconds)
+            return SingleWorker(m.samples_per_second, m.step.compute_seconds)
     seconds = line.fixed_seconds + case.batch * line.seconds_per_sample
-    return Alone(case.batch / seconds, seconds)
+    return SingleWorker(case.batch / seconds, seconds)
 
 
-def _finding_elsewhere(case: StudyCase, other: OtherCluster) -> ChokeFinding:
-    name, largest = other.predicted.cluster, other.largest
-    remedies, knees = relieve_with_knees(other.scenario, largest)
+def _build_cluster_finding(case: StudyCase, cluster: PredictedCluster) -> ChokeFinding:
+    name, largest = cluster.predicted.cluster, cluster.largest
+    remedies, knees = find_remedies_and_knees(cluster.scenario, largest)
     if largest.fits is False:
-        tried = other.scenario.with_batch(largest.batch_per_gpu)
-        return unfit_finding(name, largest, remedies, memory_shortage(tried, largest.gpus))
-    return predicted_finding(name, largest, remedies, knees.as_it_is, case.profile.gradient_bytes)
+        scenario = cluster.scenario.change_batch(largest.batch_per_gpu)
+        shortage = describe_memory_shortage(scenario, largest.gpus)
+        return build_unfit_finding(name, largest, remedies, shortage)
+    return build_predicted_finding(
+        name, largest, remedies, knees.current, case.profile.gradient_bytes
+    )
 
 
-def _efficiency(measurement: Measurement, measurements: Sequence[Measurement]) -> float | None:
-    """Samples/s over k times what one worker does at the same batch."""
+def _calculate_efficiency(
+    measurement: Measurement, measurements: Sequence[Measurement]
+) -> float | None:
+    """Divide the rate by k times the rate of one worker at the same batch, if that was measured."""
     for other in measurements:
         if other.workers == 1 and other.batch_per_worker == measurement.batch_per_worker:
             return measurement.samples_per_second / (measurement.workers * other.samples_per_second)
     return None
 
 
-def _point(m: Measurement, measurements: Sequence[Measurement]) -> MeasuredPoint:
+def _build_point(m: Measurement, measurements: Sequence[Measurement]) -> MeasuredPoint:
     return MeasuredPoint(
         measurement_id=m.id,
         workers=m.workers,
@@ -246,7 +258,7 @@ def _point(m: Measurement, measurements: Sequence[Measurement]) -> MeasuredPoint
         samples_per_second=m.samples_per_second,
         low=m.low,
         high=m.high,
-        scaling_efficiency=_efficiency(m, measurements),
+        scaling_efficiency=_calculate_efficiency(m, measurements),
         compute_seconds=m.step.compute_seconds,
         exposed_communication_seconds=m.step.exposed_communication_seconds,
         input_seconds=m.step.input_seconds,
@@ -254,7 +266,7 @@ def _point(m: Measurement, measurements: Sequence[Measurement]) -> MeasuredPoint
     )
 
 
-def _epochs_here(
+def _list_epochs_here(
     case: StudyCase, measurements: Sequence[Measurement], here: ThisMachine
 ) -> list[EpochTime]:
     epochs = [
@@ -276,12 +288,16 @@ def _epochs_here(
     return epochs
 
 
-def _epochs_elsewhere(case: StudyCase, other: OtherCluster) -> list[EpochTime]:
-    made = predict(other.scenario, [other.largest.placement], case.epoch_batches)
+def _list_cluster_epochs(case: StudyCase, cluster: PredictedCluster) -> list[EpochTime]:
+    predicted = predict(cluster.scenario, [cluster.largest.placement], case.epoch_batches)
     return [
         EpochTime(
-            made.cluster, p.gpus, p.batch_per_gpu, case.samples / p.samples_per_second, "predicted"
+            predicted.cluster,
+            p.gpus,
+            p.batch_per_gpu,
+            case.samples / p.samples_per_second,
+            "predicted",
         )
-        for p in made.predictions
+        for p in predicted.predictions
         if p.fits is not False
     ]

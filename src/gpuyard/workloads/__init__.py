@@ -1,5 +1,5 @@
-"""What is trained: the built-in models and datasets, and the profile of any torch module."""
+"""Workloads: the built-in models and datasets, and the profile of any torch module."""
 
-from gpuyard.workloads.profiles import profile_of
+from gpuyard.workloads.profiles import profile_model
 
-__all__ = ["profile_of"]
+__all__ = ["profile_model"]

@@ -1,6 +1,6 @@
-"""Labelled images on a disk: a folder with a directory for each class, or a webdataset archive.
+"""Labeled images on disk: a folder with one directory per class, or a webdataset archive.
 
-They are read and decoded when a batch is asked for, so that reading is part of what is measured.
+They are read and decoded when a batch is requested, so that reading is part of the measurement.
 """
 
 import io
@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
+from gpuyard.files import expand_home
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +21,7 @@ _IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 @dataclass(frozen=True)
 class StoredImage:
-    """Where one image's bytes are, and its class."""
+    """The location of one image's bytes, and its class."""
 
     file: Path
     offset: int
@@ -33,111 +34,110 @@ class StoredImage:
                 file.seek(self.offset)
                 return file.read(self.size)
         except OSError as error:
-            raise unreadable(self.file, error) from error
+            raise _unreadable_image(self.file, error) from error
 
 
-def unreadable(file: Path, error: OSError) -> GpuyardError:
-    return GpuyardError(f"{file} has an image that can't be read: {error}")
+def _unreadable_image(file: Path, error: OSError) -> GpuyardError:
+    return GpuyardError(f"{file} has an unreadable image: {error}")
 
 
 class UndecodedImages:
-    """For a GPU that computes nothing: every image is read, and none is looked at."""
+    """A dataset for a synthetic GPU: every image is read, but not decoded."""
 
     def __init__(self, source: str) -> None:
-        self._pictures = _find(source)
+        self._images = _find_stored_images(source)
 
     def __len__(self) -> int:
-        return len(self._pictures)
+        return len(self._images)
 
     def __getitem__(self, index: int) -> "tuple[torch.Tensor, torch.Tensor]":
         import torch
 
-        picture = self._pictures[index]
-        if len(picture.read()) < picture.size:
-            raise GpuyardError(f"{picture.file} was cut off since its images were counted")
+        image = self._images[index]
+        if len(image.read()) < image.size:
+            raise GpuyardError(f"{image.file} was truncated after its images were counted")
         return torch.zeros(1), torch.zeros(1)
 
 
 class DiskImages:
-    """As torch's datasets are: a length, and items that are (image, class)."""
+    """A dataset like torch's: a length, and items that are (image, class)."""
 
-    def __init__(self, pictures: Sequence[StoredImage], shape: Sequence[int]) -> None:
-        self._pictures = pictures
+    def __init__(self, images: Sequence[StoredImage], shape: Sequence[int]) -> None:
+        self._images = images
         self._shape = tuple(shape)
-        self._open = decoder()
+        self._decode = import_decoder()
 
     def __len__(self) -> int:
-        return len(self._pictures)
+        return len(self._images)
 
     @property
     def classes(self) -> int:
-        """One more than the largest number of a class."""
-        return 1 + max(picture.label for picture in self._pictures)
+        """One more than the largest class number."""
+        return 1 + max(image.label for image in self._images)
 
     def __getitem__(self, index: int) -> "tuple[torch.Tensor, int]":
         import numpy as np
         import torch
 
-        picture = self._pictures[index]
+        stored = self._images[index]
         channels, height, width = self._shape
         try:
-            image = self._open(io.BytesIO(picture.read()))
+            image = self._decode(io.BytesIO(stored.read()))
             image = image.convert("RGB" if channels == 3 else "L").resize((width, height))
         except OSError as error:
-            raise unreadable(picture.file, error) from error
+            raise _unreadable_image(stored.file, error) from error
         values = np.asarray(image, dtype=np.float32).reshape(height, width, channels) / 255
-        return torch.from_numpy(values).permute(2, 0, 1), picture.label
+        return torch.from_numpy(values).permute(2, 0, 1), stored.label
 
 
 def is_on_disk(source: str) -> bool:
-    """A path, and not the name of a dataset or of a function."""
+    """Return whether the source is a path, not the name of a dataset or a function."""
     return "/" in source or source.endswith(".tar") or source in (".", "..")
 
 
 def find_images(source: str, shape: Sequence[int]) -> DiskImages:
-    """The images of a folder or an archive, for a model that takes this shape."""
+    """Return the images of a folder or an archive, for a model with this input shape."""
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise UserMistake(
-            f"{source} has images, and the model's input is {list(shape)}; "
+            f"{source} has images, but the model's input is {list(shape)}; "
             "expected [3, height, width] or [1, height, width]"
         )
-    return DiskImages(_find(source), shape)
+    return DiskImages(_find_stored_images(source), shape)
 
 
-def image_count(archive: Path) -> int:
-    """Of one archive."""
-    return len(_of_archive(archive))
+def count_images(archive: Path) -> int:
+    return len(_read_archive(archive))
 
 
-def _find(source: str) -> list[StoredImage]:
-    path = Path(source).expanduser()
+def _find_stored_images(source: str) -> list[StoredImage]:
+    path = expand_home(source)
     if path.is_dir():
-        return _of_folder(path)
+        return _read_folder(path)
     if path.is_file():
-        return _of_archive(path)
-    raise UserMistake(f"the dataset {source} is neither a directory nor a file")
+        return _read_archive(path)
+    raise UserMistake(f"dataset {source} not found: it is neither a directory nor a file")
 
 
-def _of_folder(path: Path) -> list[StoredImage]:
+def _read_folder(path: Path) -> list[StoredImage]:
     classes = sorted(child for child in path.iterdir() if child.is_dir())
-    pictures = [
+    images = [
         StoredImage(file, 0, file.stat().st_size, label)
         for label, directory in enumerate(classes)
         for file in sorted(directory.rglob("*"))
         if file.suffix.lower() in _IMAGES and file.is_file()
     ]
-    if pictures:
-        return pictures
+    if images:
+        return images
     archives = sorted(path.glob("*.tar"))
     if not archives:
         raise UserMistake(
             f"{path} has neither a directory of images for each class nor *.tar archives"
         )
-    return [picture for archive in archives for picture in _of_archive(archive)]
+    return [image for archive in archives for image in _read_archive(archive)]
 
 
-def _of_archive(path: Path) -> list[StoredImage]:
-    """webdataset's layout: `KEY.jpg` and `KEY.cls`, the class as a number, one after the other."""
+def _read_archive(path: Path) -> list[StoredImage]:
+    """Read webdataset's layout: pairs of `KEY.jpg` and `KEY.cls`, which has the class number."""
     images: dict[str, tuple[int, int]] = {}
     labels: dict[str, int] = {}
     try:
@@ -152,18 +152,20 @@ def _of_archive(path: Path) -> list[StoredImage]:
                     labels[key] = int((content.read() if content else b"").decode())
     except (tarfile.TarError, ValueError, OSError) as error:
         raise UserMistake(f"{path} is not a webdataset archive: {error}") from error
-    found = [StoredImage(path, *images[key], labels[key]) for key in images if key in labels]
-    if not found:
-        raise UserMistake(f"{path} has no pair of KEY.jpg and KEY.cls, as a webdataset archive has")
-    return found
+    pairs = [StoredImage(path, *images[key], labels[key]) for key in images if key in labels]
+    if not pairs:
+        raise UserMistake(
+            f"{path} is not a webdataset archive: it has no pair of KEY.jpg and KEY.cls"
+        )
+    return pairs
 
 
-def decoder() -> Any:
-    """What opens an image. Raises where Pillow is missing."""
+def import_decoder() -> Any:
+    """Return the function that opens an image; raise MissingRequirement without Pillow."""
     try:
         from PIL import Image
     except ImportError:
         raise MissingRequirement(
-            "images are decoded with Pillow; install it with: pip install 'gpuyard[images]'"
+            "decoding images needs Pillow: pip install 'gpuyard[images]'"
         ) from None
     return Image.open

@@ -1,49 +1,69 @@
-"""The profile of a workload's model: from the catalog, or from running the user's own module once."""
+"""Find the profile of a workload's model: in the catalog, or by running the user's own module once.
 
+The user's module runs in another process, `profile_process`. Code that exits, parses arguments, prints, or crashes on
+import then disturbs nothing here.
+"""
+
+import contextlib
 import functools
+import os
+import signal
+import subprocess
+import threading
+from typing import IO, Literal
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gpuyard import errors
 from gpuyard.catalog.models import ModelProfile, models
-from gpuyard.errors import GpuyardError
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.interpreter import import_path, module_argv
+from gpuyard.printable import make_printable
 from gpuyard.specs import Workload
-from gpuyard.workloads.own_code import check_allowed, code_digest
+from gpuyard.specs.workload import PackedWorkload
+from gpuyard.workloads.code_trust import check_allowed, code_digest
 from gpuyard.workloads.zoo import MODELS
 
+PROFILING_SECONDS = 600.0  # a model that does not work on "meta" runs on the CPU
+_MAX_REPLY_BYTES = 64 * 2**20
+_LAST_BYTES = 8 * 2**10
+_LAST_LINES = 10
+_DRAIN_SECONDS = 5.0
 
-def profile_of(workload: Workload) -> ModelProfile:
-    """What the model asks of hardware. A model that the catalog does not have is run in another process.
 
-    Raises CodeNotAllowed where that would run code which is not the user's own.
+def profile_model(workload: Workload) -> ModelProfile:
+    """Return the model's demands on hardware; run a model that the catalog lacks in another process.
+
+    Raise CodeNotAllowed if that would run code that is not the user's own.
     """
-    known = catalog_profile(workload)
-    if known is not None:
-        return known
+    profile = catalog_profile(workload)
+    if profile is not None:
+        return profile
     from gpuyard.workloads.resolve import require_torch
 
     require_torch()
     check_allowed(workload)
-    return _profile_own(workload, code_digest(workload.model, workload))
+    return _profile_user_model(workload, code_digest(workload.model, workload))
+
+
+@functools.lru_cache(maxsize=64)
+def _profile_user_model(workload: Workload, digest: str | None) -> ModelProfile:
+    del digest  # part of the cache key: changed code is another model
+    return profile_in_subprocess(workload)
 
 
 def catalog_profile(workload: Workload) -> ModelProfile | None:
-    """Without running anything; None for a model of the user's own."""
+    """Return the catalog's profile, or None for the user's own model."""
     built_in = {factory: name for name, factory in MODELS.items()}
     name = built_in.get(workload.model, workload.model)
     return None if ":" in name else models().get(name)
 
 
-@functools.lru_cache(maxsize=64)
-def _profile_own(workload: Workload, code: str | None) -> ModelProfile:
-    del code  # whose change is a change of the model
-    from gpuyard.workloads.profile_process import profile_elsewhere
-
-    return profile_elsewhere(workload)
-
-
-def profile_here(workload: Workload) -> ModelProfile:
-    """In this process: for ranks, and for the process that profiles."""
-    known = catalog_profile(workload)
-    if known is not None:
-        return known
+def profile_in_process(workload: Workload) -> ModelProfile:
+    """Return the catalog's profile, or run the model in this process, as ranks and the profiling process do."""
+    profile = catalog_profile(workload)
+    if profile is not None:
+        return profile
     from gpuyard.workloads.resolve import build_task, require_torch
 
     require_torch()
@@ -52,18 +72,17 @@ def profile_here(workload: Workload) -> ModelProfile:
     from gpuyard.workloads.profiling import profile_task
 
     try:
-        with torch.device("meta"):  # no memory, no arithmetic: a model of any size is quick
+        with torch.device("meta"):  # no memory and no arithmetic, so any model size is fast
             task = build_task(workload)
             return profile_task(task, id=workload.name, name=workload.model)
     except (Exception, SystemExit):  # noqa: BLE001
-        # some models look at their values, which "meta" has none of: run them for real, and if it
-        # was the user's own fault it comes again and is told
-        return _profile_for_real(workload)
+        # some models read their values, which "meta" lacks; a real run also reports the user's own faults
+        return _profile_on_cpu(workload)
 
 
-def _profile_for_real(workload: Workload) -> ModelProfile:
+def _profile_on_cpu(workload: Workload) -> ModelProfile:
     from gpuyard.workloads.profiling import profile_task
-    from gpuyard.workloads.resolve import build_task, own_code_fault
+    from gpuyard.workloads.resolve import build_task, describe_fault
 
     task = build_task(workload)
     try:
@@ -71,6 +90,96 @@ def _profile_for_real(workload: Workload) -> ModelProfile:
     except GpuyardError:
         raise
     except (Exception, SystemExit) as fault:
-        raise own_code_fault(
-            f"{workload.model} can't be trained on {task.sample}", fault
-        ) from fault
+        raise describe_fault(f"cannot train {workload.model} on {task.sample}", fault) from fault
+
+
+class ProfileRequest(BaseModel):
+    """The line of JSON that the profiling process gets."""
+
+    model_config = ConfigDict(frozen=True)
+
+    workload: PackedWorkload
+
+
+class ProfileReply(BaseModel):
+    """The line of JSON that the profiling process replies with: a profile, or an error."""
+
+    model_config = ConfigDict(frozen=True)
+
+    profile: ModelProfile | None = None
+    kind: Literal["GpuyardError", "MissingRequirement", "UserMistake"] = "GpuyardError"
+    message: str = ""
+
+
+def profile_in_subprocess(
+    workload: Workload, timeout_seconds: float = PROFILING_SECONDS
+) -> ModelProfile:
+    """Return the profile from the other process; raise its error, or UserMistake if it died."""
+    request = ProfileRequest(workload=workload)
+    with subprocess.Popen(
+        module_argv("gpuyard.workloads.profile_process"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # so that its children can be killed with it
+        # its output arrives however it ends
+        env={**os.environ, **import_path(), "PYTHONUNBUFFERED": "1"},
+    ) as process:
+        stdout = _PipeReader(process.stdout, first=_MAX_REPLY_BYTES)
+        stderr = _PipeReader(process.stderr, last=_LAST_BYTES)
+        try:
+            if process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.write(request.model_dump_json().encode() + b"\n")
+                    process.stdin.flush()
+            status = process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+        reply, tail = stdout.finish(), stderr.finish()
+    return _parse_reply(workload.model, reply, tail, _describe_end(status, timeout_seconds))
+
+
+class _PipeReader:
+    """Reads a pipe in a thread and keeps only its first or last bytes."""
+
+    def __init__(self, pipe: IO[bytes] | None, *, first: int = 0, last: int = 0) -> None:
+        self._pipe, self._first, self._last = pipe, first, last
+        self._kept = b""
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def finish(self) -> bytes:
+        self._thread.join(_DRAIN_SECONDS)
+        return self._kept
+
+    def _read(self) -> None:
+        while self._pipe is not None and (data := self._pipe.read1(2**16)):  # type: ignore[attr-defined]
+            kept = self._kept + data
+            self._kept = kept[: self._first] if self._first else kept[-self._last :]
+
+
+def _describe_end(status: int | None, timeout_seconds: float) -> str:
+    if status is None:
+        return f"timed out after {timeout_seconds:.0f} s"
+    if status < 0:
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
+
+def _parse_reply(model: str, text: bytes, tail: bytes, end: str) -> ModelProfile:
+    try:
+        reply = ProfileReply.model_validate_json(text)
+    except ValidationError:
+        lines = [line for line in tail.decode(errors="replace").splitlines() if line.strip()]
+        last_lines = "".join(f"\n  {make_printable(line)}" for line in lines[-_LAST_LINES:])
+        raise UserMistake(
+            f"cannot profile {model}: the process that ran its code {end}"
+            + (f"; its last lines:{last_lines}" if last_lines else "")
+        ) from None
+    if reply.profile is None:
+        kind: type[GpuyardError] = getattr(errors, reply.kind)
+        raise kind(reply.message)
+    return reply.profile

@@ -1,7 +1,7 @@
-"""The profile of any trainable torch module: what each layer computes and which gradients it sends.
+"""Profile any trainable torch module: the compute and the gradients of each layer.
 
-Everything is taken from real forward and backward passes, on the device where the task was built;
-on "meta" they cost no memory and almost no time. What is kept for backward: `kept.py`.
+Everything comes from real forward and backward passes on the task's device; on "meta" they need no memory and almost
+no time. `saved_tensors.py` measures what is saved for backward.
 """
 
 import contextlib
@@ -18,30 +18,35 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gpuyard.catalog.models import LayerProfile, ModelProfile
 from gpuyard.errors import UserMistake
-from gpuyard.workloads.kept import KeptTensors, LikeGpus, kept_under_autocast, loss_gradient_bytes
+from gpuyard.workloads.saved_tensors import (
+    GpuKernels,
+    SavedTensors,
+    loss_gradient_bytes,
+    measure_autocast,
+)
 from gpuyard.workloads.task import Task
 
 Shape = Sequence[int]
 
-# Two batches, because what does not grow with the batch (masks, statistics) is no sample's share;
-# and none of one, because batch normalization refuses it.
+# Two batches, to separate what does not grow with the batch (masks, statistics);
+# neither is 1, because batch normalization refuses it.
 _SMALL_BATCH, _LARGE_BATCH = 2, 4
 
 
 def profile_task(task: Task, *, id: str, name: str) -> ModelProfile:
-    """Run the task twice, leave it as it was, and say what one sample costs."""
+    """Run the task twice, restore it, and return the cost of one sample."""
     parameters = list(task.model.parameters())
     if not any(parameter.requires_grad for parameter in parameters):
         raise UserMistake(f"{name} has no parameters to train")
     device = parameters[0].device
-    with _left_as_it_was(task.model, device), device:
+    with _restored(task.model, device), device:
         small = _run(task, _SMALL_BATCH)
         large = _run(task, _LARGE_BATCH)
-        mixed, of_loss = zip(
-            *(kept_under_autocast(task, samples) for samples in (_SMALL_BATCH, _LARGE_BATCH)),
+        autocast_sizes, autocast_loss_bytes = zip(
+            *(measure_autocast(task, samples) for samples in (_SMALL_BATCH, _LARGE_BATCH)),
             strict=True,
         )
-    kept, kept_mixed = _growth(small.kept, large.kept), _growth(*mixed)
+    saved, saved_autocast = _growth(small.saved, large.saved), _growth(*autocast_sizes)
     layers = tuple(
         LayerProfile(
             name=layer,
@@ -58,12 +63,12 @@ def profile_task(task: Task, *, id: str, name: str) -> ModelProfile:
         layers=layers,
         forward_flops=_per_sample(sum(small.flops.values()), sum(large.flops.values())),
         cudnn_flops=_per_sample(small.cudnn_flops, large.cudnn_flops),
-        activation_bytes=round(sum(kept)),
-        activation_bytes_autocast=round(sum(kept_mixed)),
-        largest_activation_bytes=round(max(kept, default=0)),
-        largest_activation_bytes_autocast=round(max(kept_mixed, default=0)),
+        activation_bytes=round(sum(saved)),
+        activation_bytes_autocast=round(sum(saved_autocast)),
+        largest_activation_bytes=round(max(saved, default=0)),
+        largest_activation_bytes_autocast=round(max(saved_autocast, default=0)),
         loss_gradient_bytes=_per_sample(small.loss_bytes, large.loss_bytes),
-        loss_gradient_bytes_autocast=_per_sample(*of_loss),
+        loss_gradient_bytes_autocast=_per_sample(*autocast_loss_bytes),
         input_bytes=_per_sample(small.input_bytes, large.input_bytes),
         source=f"profiled with torch {torch.__version__}",
         date=datetime.datetime.now(datetime.UTC).date(),
@@ -75,93 +80,95 @@ def _per_sample(small: int, large: int) -> int:
 
 
 def _growth(small: Sequence[int], large: Sequence[int]) -> list[float]:
-    """Of each kept tensor, by a sample: both runs keep the same ones, in the same order. Where they don't
-    (a model that chooses by its values), of all of them together."""
+    """Return the bytes per sample of each saved tensor; both runs save the same ones in the same order.
+
+    If they don't (because a model chooses by its values), return the total instead.
+    """
     if len(small) != len(large):
         small, large = [sum(small)], [sum(large)]
-    more = _LARGE_BATCH - _SMALL_BATCH
-    return [(after - before) / more for before, after in zip(small, large, strict=True)]
+    samples = _LARGE_BATCH - _SMALL_BATCH
+    return [(after - before) / samples for before, after in zip(small, large, strict=True)]
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What one step did, for its whole batch."""
+    """The counts of one step, for its whole batch."""
 
     flops: dict[str, int]
     cudnn_flops: int
     ready: dict[str, int]  # parameters by layer, in the order in which gradients became ready
-    kept: list[int]  # bytes of each tensor
-    loss_bytes: int  # that backward through the loss needs
+    saved: list[int]  # bytes of each tensor
+    loss_bytes: int  # needed by backward through the loss
     input_bytes: int
 
 
 def _run(task: Task, samples: int) -> _Run:
     inputs, target = task.batch(samples)
-    kept = KeptTensors(task.model.parameters())
-    with LikeGpus(), kept.watch():
+    saved = SavedTensors(task.model.parameters())
+    with GpuKernels(), saved.watch():
         with _FlopsByLayer(task.model) as flops:
             output = task.model(*inputs)
         loss = task.loss(output, target)
     loss_bytes = loss_gradient_bytes(task, output, target)
-    with _ready_gradients(task.model) as ready:
+    with _watch_gradients(task.model) as ready:
         torch.autograd.backward(loss)
     task.model.zero_grad(set_to_none=True)
     return _Run(
         flops=flops.by_layer,
-        cudnn_flops=flops.of_cudnn,
+        cudnn_flops=flops.cudnn,
         ready=ready,
-        kept=kept.sizes,
+        saved=saved.sizes,
         loss_bytes=loss_bytes,
         input_bytes=sum(tensor.nbytes for tensor in inputs),
     )
 
 
 def trained_layers(model: nn.Module) -> dict[str, tuple[nn.Module, list[nn.Parameter]]]:
-    """Every module with trainable parameters of its own, and these, by its name in the model.
+    """Return every module that has its own trainable parameters, with them, by its name in the model.
 
     A tied parameter belongs to the first module that has it.
     """
     layers = {}
-    taken: set[nn.Parameter] = set()
+    assigned: set[nn.Parameter] = set()
     for name, module in model.named_modules():
-        own = [
+        parameters = [
             parameter
             for parameter in module.parameters(recurse=False)
-            if parameter.requires_grad and parameter not in taken
+            if parameter.requires_grad and parameter not in assigned
         ]
-        if own:
-            taken.update(own)
-            layers[name or "model"] = (module, own)
+        if parameters:
+            assigned.update(parameters)
+            layers[name or "model"] = (module, parameters)
     return layers
 
 
 @contextlib.contextmanager
-def _ready_gradients(model: nn.Module) -> Iterator[dict[str, int]]:
-    """Parameters by layer; a layer moves to the end with each of its gradients that is ready.
+def _watch_gradients(model: nn.Module) -> Iterator[dict[str, int]]:
+    """Count parameters by layer; a layer moves to the end with each gradient that becomes ready.
 
-    A parameter that gets no gradient is not counted: nothing of it is exchanged.
+    A parameter without a gradient does not count, because it is not exchanged.
     """
     ready: dict[str, int] = {}
 
-    def noting(layer: str) -> Callable[[Tensor], None]:
-        def note(parameter: Tensor) -> None:
+    def create_hook(layer: str) -> Callable[[Tensor], None]:
+        def count(parameter: Tensor) -> None:
             ready[layer] = ready.pop(layer, 0) + parameter.numel()
 
-        return note
+        return count
 
     with contextlib.ExitStack() as stack:
         for layer, (_, parameters) in trained_layers(model).items():
             for parameter in parameters:
-                handle = parameter.register_post_accumulate_grad_hook(noting(layer))  # type: ignore[no-untyped-call]
+                handle = parameter.register_post_accumulate_grad_hook(create_hook(layer))  # type: ignore[no-untyped-call]
                 stack.callback(handle.remove)
         yield ready
 
 
 class _FlopsByLayer:
-    """Counts FLOPs of forward by the layer that ran last.
+    """Counts forward FLOPs by the layer that ran last.
 
-    What is computed between two layers (attention, tied outputs) goes to the earlier one: in
-    backward it has to be done before that layer's gradients are ready.
+    Computation between two layers (attention, tied outputs) counts for the earlier one, because backward must do it
+    before that layer's gradients are ready.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -170,11 +177,11 @@ class _FlopsByLayer:
         self._stack = contextlib.ExitStack()
         self._counter = FlopCounterMode(display=False, custom_mapping=_MISSING_FLOPS)
         self._layer: str | None = None
-        self._seen = 0
+        self._counted = 0
 
     def __enter__(self) -> "_FlopsByLayer":
         for layer, (module, _) in trained_layers(self._model).items():
-            handle = module.register_forward_pre_hook(self._entering(layer))
+            handle = module.register_forward_pre_hook(self._create_hook(layer))
             self._stack.callback(handle.remove)
         self._stack.enter_context(self._counter)
         return self
@@ -185,8 +192,8 @@ class _FlopsByLayer:
         self.by_layer = dict(self.by_layer)
 
     @property
-    def of_cudnn(self) -> int:
-        """Of convolutions, by their kernel; of RNNs, by their layer: elsewhere they have many kernels."""
+    def cudnn(self) -> int:
+        """FLOPs of convolutions, by kernel, and of RNNs, by layer, because RNNs have many kernels."""
         counts = self._counter.get_flop_counts().get("Global", {})
         convolutions = (flops for kernel, flops in counts.items() if "convolution" in str(kernel))
         layers = trained_layers(self._model)
@@ -195,21 +202,21 @@ class _FlopsByLayer:
         )
         return sum(convolutions) + sum(rnns)
 
-    def _entering(self, layer: str) -> Callable[[nn.Module, Any], None]:
+    def _create_hook(self, layer: str) -> Callable[[nn.Module, Any], None]:
         return lambda _module, _inputs: self._move_to(layer)
 
     def _move_to(self, layer: str | None) -> None:
         total = self._counter.get_total_flops()
-        done = self._layer or layer
-        if done is not None:
-            self.by_layer[done] += total - self._seen
-            self._seen = total
+        finished = self._layer or layer
+        if finished is not None:
+            self.by_layer[finished] += total - self._counted
+            self._counted = total
         self._layer = layer
 
 
 @contextlib.contextmanager
-def _left_as_it_was(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Training mode inside; mode, gradients, statistics and random numbers restored after."""
+def _restored(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """Set training mode; restore mode, gradients, statistics, and random numbers afterwards."""
     modes = {module: module.training for module in model.modules()}
     gradients = {parameter: parameter.grad for parameter in model.parameters()}
     buffers = {buffer: buffer.clone() for buffer in model.buffers()}
@@ -229,7 +236,7 @@ def _left_as_it_was(model: nn.Module, device: torch.device) -> Iterator[None]:
 
 
 def _cpu_attention_flops(query: Shape, key: Shape, value: Shape, *_: Any, **__: Any) -> int:
-    """Every query with every key, and the weights with the values (a mask spares nothing)."""
+    """Count every query with every key, and the weights with the values; a mask saves nothing."""
     *heads, queries, width = query
     return 2 * math.prod(heads) * queries * key[-2] * (width + value[-1])
 
@@ -241,7 +248,7 @@ def _cpu_lstm_flops(
 
 
 def _gpu_rnn_flops(inputs: Shape, weights: Sequence[Shape], *_: Any, **__: Any) -> int:
-    """Every sample's every step is multiplied with all weights; biases are only added."""
+    """Count a multiplication of every step of every sample with all weights, without biases."""
     matrices = [weight for weight in weights if len(weight) == 2]
     return 2 * math.prod(inputs[:-1]) * sum(math.prod(matrix) for matrix in matrices)
 
@@ -250,7 +257,7 @@ def _matrix_vector_flops(matrix: Shape, *_: Any, **__: Any) -> int:
     return 2 * math.prod(matrix)
 
 
-# Kernels that FlopCounterMode takes for free. It passes shapes in place of tensors.
+# Kernels that FlopCounterMode does not count. It passes shapes instead of tensors.
 _MISSING_FLOPS: dict[Any, Callable[..., int]] = {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _cpu_attention_flops,
     torch.ops.aten.mkldnn_rnn_layer: _cpu_lstm_flops,

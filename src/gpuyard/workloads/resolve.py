@@ -1,6 +1,6 @@
-"""From a workload spec to the task that trains, through the user's own code where that is named.
+"""Build the trainable task of a workload spec, importing the user's own code if the spec names it.
 
-Importing this module does not import torch; a program without it gets a sentence.
+Importing this module does not import torch.
 """
 
 import importlib
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake, closest_name
 from gpuyard.specs import Tensor, TrainingTarget, Workload
-from gpuyard.workloads.own_code import code_directories, code_of, find_module
+from gpuyard.workloads.code_trust import code_directories, find_module, user_code
 
 if TYPE_CHECKING:
     import torch
@@ -22,32 +22,32 @@ if TYPE_CHECKING:
 
     Batch = tuple[tuple[torch.Tensor, ...], torch.Tensor]
 
-_OURS = str(Path(__file__).parents[1])
+_PACKAGE = str(Path(__file__).parents[1])
 
 
 def require_torch() -> None:
-    """Raise the sentence that says how to get PyTorch where it is not installed."""
+    """Raise MissingRequirement with the install command if PyTorch is not installed."""
     if importlib.util.find_spec("torch") is None:
-        raise MissingRequirement("training needs PyTorch; install it with: pip install torch")
+        raise MissingRequirement("training needs PyTorch: pip install torch")
 
 
 def build_task(workload: Workload) -> "Task":
-    """The module, its batches and its loss; weights and batches follow torch's current seed."""
+    """Return the module, its batches, and its loss; weights and batches follow torch's current seed."""
     require_torch()
     from torch import nn
 
     from gpuyard.workloads.task import Task
 
     reference = _factory_reference(workload.model)
-    directories = code_directories(workload) if reference in code_of(workload) else ()
-    built = call_factory(import_factory(reference, "model", directories), reference)
-    if isinstance(built, Task):
-        return built
-    if isinstance(built, nn.Module):
-        return _task_of_module(built, workload)
+    directories = code_directories(workload) if reference in user_code(workload) else ()
+    product = call_factory(import_factory(reference, "model", directories), reference)
+    if isinstance(product, Task):
+        return product
+    if isinstance(product, nn.Module):
+        return _task_from_module(product, workload)
     raise UserMistake(
-        f"{reference} returned a {type(built).__name__}; "
-        "a model factory returns a torch.nn.Module or a gpuyard Task"
+        f"{reference} returned a {type(product).__name__}; "
+        "a model factory must return a torch.nn.Module or a gpuyard Task"
     )
 
 
@@ -64,94 +64,95 @@ def _factory_reference(model: str) -> str:
 def import_factory(
     reference: str, kind: str, directories: tuple[Path, ...] = ()
 ) -> Callable[[], Any]:
-    """Looked for in these directories last: nothing in them stands in for what is installed."""
+    """Import a factory; these directories come last, so they never replace installed modules."""
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
         raise UserMistake(
             f"{reference!r} is not a {kind}; write it as module:factory, like my_models:small"
         )
-    sys.path += [place for place in map(str, directories) if place not in sys.path]
+    sys.path += [path for path in map(str, directories) if path not in sys.path]
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as missing:
-        # a module that is there but imports something that is not has another fault
+        # an existing module that imports a missing one has another fault
         if missing.name is None or not f"{module_name}.".startswith(f"{missing.name}."):
             raise UserMistake(
                 f"{module_name} cannot be imported: it needs {missing.name}, which is not installed"
             ) from missing
-        places = ["among the installed packages", *(f"in {place}" for place in directories)]
+        places = ["the installed packages", *map(str, directories)]
         raise UserMistake(
-            f"there is no module {module_name!r} for the {kind} {reference!r}; it is looked for "
-            + " and ".join(filter(None, [", ".join(places[:-1]), places[-1]]))
+            f"module {module_name!r} of the {kind} {reference!r} not found in "
+            + " or ".join(filter(None, [", ".join(places[:-1]), places[-1]]))
         ) from None
     except (Exception, SystemExit) as fault:
-        raise own_code_fault(f"{module_name} cannot be imported", fault) from fault
-    found: Any = module
+        raise describe_fault(f"{module_name} cannot be imported", fault) from fault
+    factory: Any = module
     for name in attribute.split("."):
-        if not hasattr(found, name):
-            public = [known for known in dir(found) if not known.startswith("_")]
+        if not hasattr(factory, name):
+            public = [other for other in dir(factory) if not other.startswith("_")]
             closest = closest_name(name, public)
             hint = f"; did you mean {closest!r}?" if closest else ""
             raise UserMistake(
-                f"{module_name} has no {attribute!r}{hint}{_hidden(module_name, directories)}"
+                f"{module_name} has no {attribute!r}{hint}{_describe_shadowing(module_name, directories)}"
             )
-        found = getattr(found, name)
-    if not callable(found):
+        factory = getattr(factory, name)
+    if not callable(factory):
         raise UserMistake(
-            f"{reference} is a {type(found).__name__}, not a factory; "
+            f"{reference} is a {type(factory).__name__}, not a factory; "
             "it must be callable without arguments"
         )
-    return cast("Callable[[], Any]", found)
+    return cast("Callable[[], Any]", factory)
 
 
 def call_factory(factory: Callable[[], Any], reference: str) -> Any:
     try:
         return factory()
     except TypeError as error:
-        # only a call that did not get into the factory is a mistake in how it is named
+        # only a call that did not enter the factory has the wrong arguments
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:
             raise UserMistake(f"{reference} must be callable without arguments: {error}") from None
-        raise own_code_fault(f"{reference} failed", error) from error
+        raise describe_fault(f"{reference} failed", error) from error
     except GpuyardError:
         raise
     except (Exception, SystemExit) as fault:
-        raise own_code_fault(f"{reference} failed", fault) from fault
+        raise describe_fault(f"{reference} failed", fault) from fault
 
 
-def own_code_fault(what: str, fault: BaseException) -> UserMistake:
-    """One sentence about a fault in the user's code, with the last line of theirs that it passed."""
+def describe_fault(what: str, fault: BaseException) -> UserMistake:
+    """Describe a fault in the user's code, with the last of their lines in the traceback."""
     if isinstance(fault, SyntaxError) and fault.filename:
         return UserMistake(f"{what}: {fault.filename}:{fault.lineno}: {fault.msg}")
-    own = [
+    user_frames = [
         frame
         for frame in traceback.extract_tb(fault.__traceback__)
-        if "site-packages" not in frame.filename and not frame.filename.startswith((_OURS, "<"))
+        if "site-packages" not in frame.filename and not frame.filename.startswith((_PACKAGE, "<"))
     ]
-    where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+    location = f"{user_frames[-1].filename}:{user_frames[-1].lineno}: " if user_frames else ""
     if isinstance(fault, SystemExit):
-        return UserMistake(f"{what}: {where}it ends the program with exit({fault.code!r})")
-    return UserMistake(f"{what}: {where}{type(fault).__name__}: {fault}")
+        return UserMistake(f"{what}: {location}it calls exit({fault.code!r})")
+    return UserMistake(f"{what}: {location}{type(fault).__name__}: {fault}")
 
 
-def _hidden(module_name: str, directories: tuple[Path, ...]) -> str:
-    """Where an installed module has the name of the user's own."""
-    taken, top = find_module(module_name, ()), module_name.partition(".")[0]
-    for place in directories:
-        mine = next((p for p in (place / f"{top}.py", place / top) if p.exists()), None)
-        if mine is not None and taken is not None and not taken.is_relative_to(place):
-            return f"; it is {taken}, which comes before {mine}: rename yours"
+def _describe_shadowing(module_name: str, directories: tuple[Path, ...]) -> str:
+    """Explain that an installed module has the same name as the user's own, if so."""
+    installed, top = find_module(module_name, ()), module_name.partition(".")[0]
+    for directory in directories:
+        candidates = (directory / f"{top}.py", directory / top)
+        own = next((path for path in candidates if path.exists()), None)
+        if own is not None and installed is not None and not installed.is_relative_to(directory):
+            return f"; it is {installed}, which takes precedence over {own}: rename yours"
     return ""
 
 
-def _task_of_module(module: Any, workload: Workload) -> "Task":
+def _task_from_module(module: Any, workload: Workload) -> "Task":
     import torch.nn.functional as F  # noqa: N812  as everyone writes it
 
     from gpuyard.workloads.task import Task
 
     missing = [
         f"'{key}'"
-        for key, given in (("input", workload.input), ("target", workload.target))
-        if given is None
+        for key, value in (("input", workload.input), ("target", workload.target))
+        if value is None
     ]
     if workload.input is None or workload.target is None:
         images = "input: {shape: [3, 224, 224]} and target: {classes: 10}"
@@ -171,7 +172,7 @@ def _task_of_module(module: Any, workload: Workload) -> "Task":
     if tensor.dtype == "int64" and tensor.below is None:
         raise UserMistake(
             f"the input of workload {workload.name!r} is int64 and needs 'below', "
-            "the number of values that it can have"
+            "the number of possible values"
         )
     loss = F.cross_entropy if target.classes is not None else F.mse_loss
 
@@ -182,7 +183,7 @@ def _task_of_module(module: Any, workload: Workload) -> "Task":
 
 
 def _next_token_task(module: Any, model: str, tensor: Tensor) -> "Task":
-    """Random tokens; each is to be predicted from those before it."""
+    """Return the task of predicting each of some random tokens from those before it."""
     import torch
 
     from gpuyard.workloads.task import Task
@@ -194,11 +195,11 @@ def _next_token_task(module: Any, model: str, tensor: Tensor) -> "Task":
         return (tokens[:, :-1],), tokens[:, 1:]
 
     def loss(output: Any, tokens: "torch.Tensor") -> "torch.Tensor":
-        logits = _logits(output)
+        logits = _extract_logits(output)
         if logits is None or logits.shape[:-1] != tokens.shape:
             shape = "no tensor" if logits is None else f"{list(logits.shape)}"
             raise UserMistake(
-                f"{model} returned {shape} for {list(tokens.shape)} tokens; target: next-token needs the "
+                f"{model} returned {shape} for {list(tokens.shape)} tokens; 'target: next-token' needs the "
                 f"logits of every token, {[*tokens.shape, tensor.below]}"
             )
         return torch.nn.functional.cross_entropy(logits.flatten(0, -2), tokens.flatten())
@@ -206,13 +207,13 @@ def _next_token_task(module: Any, model: str, tensor: Tensor) -> "Task":
     return Task(module, batch, loss, sample=f"sequence of {length:,} tokens")
 
 
-def _logits(output: Any) -> "torch.Tensor | None":
-    """What a language model returns: a tensor, a tuple that begins with it, or an object that has it."""
+def _extract_logits(output: Any) -> "torch.Tensor | None":
+    """Return the logits from a tensor, a tuple that starts with them, or an object that has them."""
     import torch
 
     first = output[0] if isinstance(output, tuple | list) and output else output
-    found = getattr(output, "logits", first)
-    return found if isinstance(found, torch.Tensor) and found.dim() > 1 else None
+    logits = getattr(output, "logits", first)
+    return logits if isinstance(logits, torch.Tensor) and logits.dim() > 1 else None
 
 
 def _draw_input(tensor: Tensor, n: int) -> "torch.Tensor":

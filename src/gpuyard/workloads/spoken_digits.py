@@ -1,7 +1,7 @@
-"""The two models of the founding experiment: which digit is spoken in 1.5 s of 8 kHz sound.
+"""The two models of the founding experiment, which recognize the digit in 1.5 s of 8 kHz sound.
 
-One is small in compute and large in gradients (linear), the other the reverse (conv), so that on
-the same hardware the first waits for the network and the second for the GPU.
+The linear model has little compute and large gradients; the conv model is the reverse. So on the same hardware, the
+first waits for the network and the second for the GPU.
 """
 
 import torch
@@ -15,7 +15,7 @@ DIGITS = 10
 
 
 def linear() -> Task:
-    """Four linear layers with 12,102,220 parameters."""
+    """Return four linear layers with 12,102,220 parameters."""
     return _task(
         nn.Sequential(
             nn.Linear(CLIP_SAMPLES, 1000),
@@ -30,7 +30,7 @@ def linear() -> Task:
 
 
 def conv() -> Task:
-    """Three convolutions over time and two linear layers with 376,200 parameters."""
+    """Return three convolutions over time and two linear layers with 376,200 parameters."""
     return _task(
         nn.Sequential(
             nn.Unflatten(1, (1, CLIP_SAMPLES)),

@@ -1,4 +1,4 @@
-"""A task is anything that can be trained: a module, synthetic batches for it, and a loss."""
+"""A trainable task: a module, synthetic batches for it, and a loss."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Task:
-    """`batch(n)` makes the inputs and the target of n samples on torch's default device.
+    """A module with its loss; `batch(n)` creates inputs and target of n samples on the default device.
 
-    Build a task and its batches under `with torch.device(...)`: "meta" costs no memory, which is
-    how a model far larger than this machine is profiled.
+    Build a task and its batches under `with torch.device(...)`. The device "meta" needs no memory, so a model
+    far larger than this machine can be profiled.
     """
 
     model: nn.Module

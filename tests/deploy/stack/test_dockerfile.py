@@ -10,7 +10,7 @@ INSTRUCTIONS = {"FROM", "RUN", "ENV", "LABEL"}
 
 
 def instructions(text: str) -> list[tuple[str, str]]:
-    """As Docker's parser joins lines: comments out, a backslash at the end goes on."""
+    """Join lines like Docker's parser: drop comments, and continue after a backslash."""
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in joined.splitlines())]
@@ -20,12 +20,12 @@ def instructions(text: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
 def test_it_has_the_same_list(cli: Cli, framework: str, base: str) -> None:
     text = cli("stack", "dockerfile", "--framework", framework, "--from", base).stdout
-    found = instructions(text)
-    assert found[0][0] == "FROM"
-    assert {word for word, _ in found} <= INSTRUCTIONS
-    pinned = cli("stack", "lock", "--requirements", framework).stdout.splitlines()[1:]
-    install = next(rest for word, rest in found if word == "RUN" and "pip install" in rest)
-    assert [word for word in install.split() if "==" in word] == pinned
+    parsed = instructions(text)
+    assert parsed[0][0] == "FROM"
+    assert {word for word, _ in parsed} <= INSTRUCTIONS
+    pins = cli("stack", "lock", "--requirements", framework).stdout.splitlines()[1:]
+    install = next(rest for word, rest in parsed if word == "RUN" and "pip install" in rest)
+    assert [word for word in install.split() if "==" in word] == pins
     assert "NVIDIA driver" in text
 
 
@@ -37,6 +37,6 @@ def test_without_a_gpu_it_asks_for_none(cli: Cli) -> None:
 
 
 def test_mistakes_are_sentences(cli: Cli) -> None:
-    said = cli("stack", "dockerfile", "--framework", "mxnet", "--from", "ubuntu", status=2).stderr
-    assert "Python 3.11" in said
+    output = cli("stack", "dockerfile", "--framework", "mxnet", "--from", "ubuntu", status=2).stderr
+    assert "Python 3.11" in output
     assert "debian" in cli("stack", "dockerfile", "--from", "alpine", status=2).stderr

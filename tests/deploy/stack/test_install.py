@@ -1,4 +1,4 @@
-"""`gpuyard stack install`: what it refuses, what it tells Ansible, and a real Debian brought to the lock."""
+"""`gpuyard stack install`: rejected options, Ansible's variables, and an installation on a real Debian."""
 
 import json
 import os
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gpuyard import lab
-from gpuyard.deploy.ansible.package import environments, merged
 from gpuyard.deploy.ansible.run import PlayRecap
-from gpuyard.deploy.deployment import open_deployment
-from gpuyard.deploy.stack import install as room
+from gpuyard.deploy.deployment import load_deployment
+from gpuyard.deploy.stack import install
+from gpuyard.deploy.stack.environments import describe_environments, merge_pins
 from gpuyard.deploy.stack.lock import read_lock
 from gpuyard.deploy.terraform.run import Changes
 from gpuyard.errors import MissingRequirement
@@ -24,93 +24,99 @@ from tests.conftest import LAB_ROOTS, MACHINE, ROOT, Cli
 LOCK = read_lock()
 
 
-def test_who_is_not_root_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_users_than_root_are_rejected(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "sudo" in cli("stack", "install", status=1).stderr
 
 
-def test_what_can_not_be_is_found_before_anything_else(cli: Cli) -> None:
+def test_impossible_options_are_rejected_first(cli: Cli) -> None:
     assert "'pytorch'" in cli("stack", "install", "--framework", "pytorh", status=2).stderr
-    assert "name of a user" in cli("stack", "install", "--docker-user=-s", status=2).stderr
+    assert "'-s'" in cli("stack", "install", "--docker-user=-s", status=2).stderr
 
 
-def told(monkeypatch: pytest.MonkeyPatch, wanted: room.Wanted) -> dict[str, object]:
-    """Variables that Ansible would get."""
-    heard: list[dict[str, object]] = []
+def capture_variables(
+    monkeypatch: pytest.MonkeyPatch, options: install.InstallOptions
+) -> dict[str, object]:
+    """Return the variables that Ansible would receive."""
+    captured: list[dict[str, object]] = []
 
-    def play(*arguments: object, **_: object) -> PlayRecap:
-        heard.append(arguments[1]["all"]["vars"])  # type: ignore[index]
+    def run_playbook(*arguments: object, **_: object) -> PlayRecap:
+        captured.append(arguments[1]["all"]["vars"])  # type: ignore[index]
         return PlayRecap({})
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(room, "play", play)
-    room.install(LOCK, wanted, lambda _: None)
-    return heard[0]
+    monkeypatch.setattr(install, "run_playbook", run_playbook)
+    install.install(LOCK, options, lambda _: None)
+    return captured[0]
 
 
-def test_ssh_and_docker_are_left_as_they_are_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = told(monkeypatch, room.Wanted())
+def test_ssh_and_docker_are_unchanged_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = capture_variables(monkeypatch, install.InstallOptions())
     assert plain["base_harden_ssh"] is False
     assert plain["gpuyard_clock_is_kept"] is True
     assert plain["containers_users"] == []
     assert plain["gpu_stack_toolkit"] == "cuda-toolkit-13-0"
-    asked = told(monkeypatch, room.Wanted(harden_ssh=True, users=("ada",), toolkit=False))
-    assert asked["base_harden_ssh"] is True
-    assert asked["containers_users"] == ["ada"]
-    assert asked["gpu_stack_toolkit"] == ""
+    chosen = capture_variables(
+        monkeypatch, install.InstallOptions(harden_ssh=True, users=("ada",), toolkit=False)
+    )
+    assert chosen["base_harden_ssh"] is True
+    assert chosen["containers_users"] == ["ada"]
+    assert chosen["gpu_stack_toolkit"] == ""
 
 
-def test_what_was_installed_can_be_taken_away_and_nothing_else(home: Path) -> None:
-    assert room.undo(LOCK) == []
+def test_undo_removes_only_installed_packages(home: Path) -> None:
+    assert install.list_undo_commands(LOCK) == []
     (home / "stack").mkdir(parents=True)
-    room._remember("Install Docker")
-    room._remember("Make its directory")
-    assert room.undo(LOCK) == ["apt-get remove --autoremove docker.io"]
+    install._record_task("Install Docker")
+    install._record_task("Make its directory")
+    assert install.list_undo_commands(LOCK) == ["apt-get remove --autoremove docker.io"]
 
 
-def test_what_would_change_and_what_is_left_out_is_said() -> None:
-    outcome = PlayRecap(
+def test_planned_changes_and_omissions_are_shown() -> None:
+    recap = PlayRecap(
         {"this machine": 1},
         ("this machine: no NVIDIA GPU, so no driver and no CUDA",),
         ("Install Docker",),
     )
-    document = install_answer(outcome, ["apt-get remove docker.io"], dry_run=True).document
+    document = install_answer(recap, ["apt-get remove docker.io"], dry_run=True).document
     assert document["changed_tasks"] == ["Install Docker"]
     assert document["notes"] == ["no NVIDIA GPU, so no driver and no CUDA"]
 
 
-def test_up_says_which_machine_must_be_restarted(tmp_path: Path) -> None:
+def test_up_names_the_machines_that_must_be_restarted(tmp_path: Path) -> None:
     path = tmp_path / "one.deployment.yaml"
     path.write_text(
         "name: one\ncluster: {name: one, nodes: 1, machine: {gpu: t4, gpus: 1}}\n"
         "target: {kind: ssh, machines: [{name: one, address: 192.0.2.1}]}\nhead: [base, gpu-stack]\n"
     )
-    note = "one: restart this machine, for the driver is loaded at the next start"
-    said = up_answer(open_deployment(path), Changes(), PlayRecap({"one": 1}, (note,)), path)
-    assert said.document["notes"] == [note]
-    assert any(getattr(part, "text", "") == f"{note}." for part in said.parts)
+    note = "one: restart this machine, because the driver is loaded only at the next restart"
+    answer = up_answer(load_deployment(path), Changes(), PlayRecap({"one": 1}, (note,)), path)
+    assert answer.document["notes"] == [note]
+    assert any(getattr(part, "text", "") == f"{note}." for part in answer.parts)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
-        ("framework: tensorflow\nhorovod: true\n", "horovod is built against pytorch"),
+        ("framework: tensorflow\nhorovod: true\n", "horovod"),
         ("framework: jax\n", "pytorch"),
-        ("docker_users: ['root; reboot']\n", "name of a user"),
+        ("docker_users: ['root; reboot']\n", "docker_users"),
     ],
 )
-def test_mistakes_in_a_deployment_are_said(cli: Cli, tmp_path: Path, words: str, said: str) -> None:
+def test_mistakes_in_a_deployment_are_reported(
+    cli: Cli, tmp_path: Path, words: str, expected: str
+) -> None:
     path = tmp_path / "one.deployment.yaml"
     path.write_text(
         "name: one\ncluster: {name: one, nodes: 1, machine: {gpu: t4, gpus: 1}}\n"
         f"target: {{kind: ssh, machines: [{{name: one, address: 192.0.2.1}}]}}\n{words}"
     )
-    assert said in cli("deploy", "plan", str(path), status=2).stderr
+    assert expected in cli("deploy", "plan", str(path), status=2).stderr
 
 
 def test_training_has_one_pin_for_each_package() -> None:
-    assert merged(["a==1", "b==1"], ["b==2"]) == ["a==1", "b==2"]
-    own, other = environments(LOCK, "tensorflow", horovod=False)["training_environments"]
+    assert merge_pins(["a==1", "b==1"], ["b==2"]) == ["a==1", "b==2"]
+    own, other = describe_environments(LOCK, "tensorflow", horovod=False)["training_environments"]
     assert own["name"] == "venv"
     assert other["name"] == "tensorflow"
     for pins in (own["gpu"], own["cpu"]):
@@ -119,7 +125,7 @@ def test_training_has_one_pin_for_each_package() -> None:
         assert "pydantic" in names  # gpuyard's own
     assert "torch==2.13.0+cpu" in own["cpu"]
     assert "torch==2.13.0" in own["gpu"]
-    with_horovod = environments(LOCK, "pytorch", horovod=True)["training_environments"][0]
+    with_horovod = describe_environments(LOCK, "pytorch", horovod=True)["training_environments"][0]
     assert "setuptools==80.9.0" in with_horovod["cpu"]  # Horovod's build needs an older one
 
 
@@ -139,9 +145,9 @@ exec chroot . "$@"
 
 
 def in_a_debian(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """gpuyard in a root of its own, with this host's network: what it mounts goes with it."""
-    found = os.environ.get("PIP_FIND_LINKS", "")
-    bound = [sys.prefix, sys.base_prefix, str(ROOT), *([found] if Path(found).is_dir() else [])]
+    """Run gpuyard in a separate root with this host's network; its mounts disappear with it."""
+    wheels = os.environ.get("PIP_FIND_LINKS", "")
+    bound = [sys.prefix, sys.base_prefix, str(ROOT), *([wheels] if Path(wheels).is_dir() else [])]
     script = ["unshare", "--mount", "--propagation=private", "sh", "-c", _IN_A_DEBIAN, "sh"]
     return subprocess.run(
         [*script, str(directory), str(make_root()), f"{sys.prefix}/bin/gpuyard", *arguments],
@@ -158,7 +164,7 @@ def in_a_debian(directory: Path, *arguments: str) -> subprocess.CompletedProcess
 
 @pytest.mark.soak
 @MACHINE
-def test_a_debian_is_brought_to_the_lock_and_stays_there(
+def test_a_debian_reaches_the_lock_and_a_second_run_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     try:

@@ -1,17 +1,17 @@
-"""The lock: its parts fit each other, and a user's own is checked before anything is installed from it."""
+"""The lock: its versions are compatible, and a user's own lock is checked before anything is installed."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from gpuyard.deploy.stack.lock import misfits, numbers, read_lock, shipped_text
+from gpuyard.deploy.stack.lock import find_conflicts, parse_version, read_lock, read_shipped_text
 from gpuyard.errors import SpecError
 from tests.conftest import Cli
 
 
-def own(tmp_path: Path, *changes: tuple[str, str]) -> Path:
-    text = shipped_text()
+def write_lock(tmp_path: Path, *changes: tuple[str, str]) -> Path:
+    text = read_shipped_text()
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
@@ -20,38 +20,38 @@ def own(tmp_path: Path, *changes: tuple[str, str]) -> Path:
     return path
 
 
-def test_what_gpuyard_brings_fits_itself() -> None:
+def test_the_shipped_lock_is_consistent() -> None:
     lock = read_lock()
-    assert misfits(lock) == []
+    assert find_conflicts(lock) == []
     parts = (lock.driver, lock.cuda, lock.docker, lock.container_toolkit, lock.horovod)
     assert all(part.source.startswith("https://") for part in (*parts, *lock.frameworks.values()))
 
 
 def test_versions_are_compared_by_number() -> None:
-    assert numbers("580.95.05") > numbers("580") > numbers("99.9")
+    assert parse_version("580.95.05") > parse_version("580") > parse_version("99.9")
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "expected"),
     [
         ('version = "580"', 'version = "570"', "needs driver 580, and the driver is 570"),
-        ("torch==2.13.0+cpu", "torch==2.12.0+cpu", "without a GPU torch==2.12.0+cpu"),
+        ("torch==2.13.0+cpu", "torch==2.12.0+cpu", "torch==2.12.0+cpu"),
         ("nvidia-nccl-cu13==2.29.7", "nvidia-nccl-cu13==2.28.9", "gpu_requirements pin another"),
-        ('cuda = "13.0"', 'cuda = "13.2"', "can't be loaded by the other"),
+        ('cuda = "13.0"', 'cuda = "13.2"', "PyTorch is built for 13.2"),
         ("numpy==2.4.6", "numpy>=2", "expected a requirement like numpy==2.4.6"),
         ("numpy==2.4.6", "numpy==2.4.6 --index-url=http://x", "expected a requirement"),
-        ('package = "docker.io"', 'package = "docker.io; reboot"', "the name of a package"),
+        ('package = "docker.io"', 'package = "docker.io; reboot"', "a package name"),
         ("https://download.pytorch.org/whl/cpu", "http://example.org", "https://"),
         ('name = "2026.11"', "name =", "not TOML"),
         ("[frameworks.mxnet]", "[frameworks.jax]", "pytorch"),
     ],
 )
 def test_a_lock_that_does_not_fit_is_refused(
-    cli: Cli, tmp_path: Path, old: str, new: str, said: str
+    cli: Cli, tmp_path: Path, old: str, new: str, expected: str
 ) -> None:
-    path = own(tmp_path, (old, new))
+    path = write_lock(tmp_path, (old, new))
     done = cli("stack", "lock", "--lock", str(path), status=2)
-    assert said in done.stderr
+    assert expected in done.stderr
     assert str(path) in done.stderr
 
 

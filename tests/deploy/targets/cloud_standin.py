@@ -1,8 +1,8 @@
-"""A Terraform provider with the schema of an official one (`provider_schemas/`), and a directory for a cloud.
+"""A Terraform provider with the schema of an official one (`provider_schemas/`), and a directory in place of a cloud.
 
-`python -m tests.deploy.targets.cloud_standin aws`. Terraform then checks a module for real, names, types and references, and
-makes, misses and removes what it names: each thing is a file in GPUYARD_STANDIN. `refuse` there holds the names of things
-that are refused; `slow` makes each instance take as many seconds as it says.
+Run it as `python -m tests.deploy.targets.cloud_standin aws`. Terraform then really checks a module's names, types, and
+references, and creates, detects, and removes resources: each is a file in GPUYARD_STANDIN. The file `refuse` lists resources
+that are rejected; `slow` sets the seconds that each instance takes.
 """
 
 import json
@@ -37,68 +37,73 @@ def cloud() -> Path:
 
 
 class ListNestedBlock(SetNestedBlock):  # type: ignore[misc]
-    """In the order in which they are written; the package has sets alone."""
+    """Blocks in document order; the package supports only sets."""
 
     def to_pb(self) -> Any:
-        made = super().to_pb()
-        made.nesting = pb.Schema.NestedBlock.NestingMode.LIST
-        return made
+        created = super().to_pb()
+        created.nesting = pb.Schema.NestedBlock.NestingMode.LIST
+        return created
 
     def encode(self, value: Any) -> Any:
-        """With what is known only when it is made: the package plans that outside of blocks alone."""
-        computed = [one.name for one in self.block.attributes if one.computed]
-        late = dict.fromkeys(computed, types.Unknown)
+        """Mark computed attributes as unknown, which the package does only outside of blocks."""
+        computed = [entry.name for entry in self.block.attributes if entry.computed]
+        unknown = dict.fromkeys(computed, types.Unknown)
         return super().encode(
-            [{**one, **{k: v for k, v in late.items() if one.get(k) is None}} for one in value]
+            [
+                {**entry, **{k: v for k, v in unknown.items() if entry.get(k) is None}}
+                for entry in value
+            ]
         )
 
     def semantically_equal(self, a_decoded: Any, b_decoded: Any) -> bool:
         return False  # so that it is always encoded
 
 
-def attributes(described: State) -> list[Attribute]:
-    names = {**described.get("computed", {}), **described["arguments"]}
+def attributes(schema: State) -> list[Attribute]:
+    names = {**schema.get("computed", {}), **schema["arguments"]}
     return [
         Attribute(
             name,
             _TYPES[kind],
-            required=name in described.get("required", ()),
-            optional=name in described["arguments"] and name not in described.get("required", ()),
-            computed=name in described.get("computed", {}),
+            required=name in schema.get("required", ()),
+            optional=name in schema["arguments"] and name not in schema.get("required", ()),
+            computed=name in schema.get("computed", {}),
         )
         for name, kind in names.items()
     ]
 
 
-def blocks(described: State) -> list[ListNestedBlock]:
+def blocks(schema: State) -> list[ListNestedBlock]:
     return [
         ListNestedBlock(name, Block(attributes(inner), blocks(inner)))
-        for name, inner in described.get("blocks", {}).items()
+        for name, inner in schema.get("blocks", {}).items()
     ]
 
 
-def filled(described: State, state: State, number: int, identity: str) -> State:
-    """What the cloud adds."""
-    made = dict(state)
-    for name, kind in described.get("computed", {}).items():
-        if made.get(name) not in (None, types.Unknown):
+def fill_computed(schema: State, state: State, number: int, identity: str) -> State:
+    """Add the attributes that the cloud computes."""
+    created = dict(state)
+    for name, kind in schema.get("computed", {}).items():
+        if created.get(name) not in (None, types.Unknown):
             continue
         inside = f"10.83.0.{number}"
         if name in _OUTSIDE:
-            made[name] = f"198.51.100.{number}"
+            created[name] = f"198.51.100.{number}"
         elif name in _INSIDE:
-            made[name] = inside
+            created[name] = inside
         elif kind == "list":
-            made[name] = [inside]
+            created[name] = [inside]
         else:
-            made[name] = 1 if kind == "number" else identity
-    for name, inner in described.get("blocks", {}).items():
-        made[name] = [filled(inner, one, number, identity) for one in made.get(name) or []]
-    return made
+            created[name] = 1 if kind == "number" else identity
+    for name, inner in schema.get("blocks", {}).items():
+        created[name] = [
+            fill_computed(inner, entry, number, identity) for entry in created.get(name) or []
+        ]
+    return created
 
 
-def named(kind: str, described: State, prefix: str) -> Any:
-    """What a resource and a data source have in common."""
+def create_base(kind: str, schema: State, prefix: str) -> Any:
+    """Create the common base class of a resource and a data source."""
 
     class Named:
         def __init__(self, provider: Any) -> None:
@@ -110,13 +115,13 @@ def named(kind: str, described: State, prefix: str) -> Any:
 
         @classmethod
         def get_schema(cls) -> Schema:
-            return Schema(attributes=attributes(described), block_types=blocks(described))
+            return Schema(attributes=attributes(schema), block_types=blocks(schema))
 
     return Named
 
 
-def resource(kind: str, described: State, prefix: str) -> type[iface.Resource]:
-    class Thing(named(kind, described, prefix), iface.Resource):  # type: ignore[misc]
+def resource(kind: str, schema: State, prefix: str) -> type[iface.Resource]:
+    class Thing(create_base(kind, schema, prefix), iface.Resource):  # type: ignore[misc]
         def create(self, ctx: Any, planned: State) -> State | None:
             if kind in _lines("refuse"):
                 ctx.diagnostics.add_error("InsufficientInstanceCapacity: none left")
@@ -126,9 +131,9 @@ def resource(kind: str, described: State, prefix: str) -> type[iface.Resource]:
                 (cloud() / "creating").touch()
                 time.sleep(float(seconds))
             identity = f"{kind}-{number}-{os.urandom(3).hex()}"
-            made = filled(described, planned, number, identity)
-            (cloud() / f"{made['id']}.thing").write_text(json.dumps(made, default=str))
-            return made
+            created = fill_computed(schema, planned, number, identity)
+            (cloud() / f"{created['id']}.thing").write_text(json.dumps(created, default=str))
+            return created
 
         def read(self, ctx: Any, current: State) -> State | None:
             return current if (cloud() / f"{current['id']}.thing").exists() else None
@@ -151,10 +156,10 @@ def resource(kind: str, described: State, prefix: str) -> type[iface.Resource]:
     return Thing
 
 
-def data_source(kind: str, described: State, prefix: str) -> type[iface.DataSource]:
-    class Known(named(kind, described, prefix), iface.DataSource):  # type: ignore[misc]
+def data_source(kind: str, schema: State, prefix: str) -> type[iface.DataSource]:
+    class Known(create_base(kind, schema, prefix), iface.DataSource):  # type: ignore[misc]
         def read(self, ctx: Any, config: State) -> State:
-            return filled(described, config, 1, f"{kind}-known")
+            return fill_computed(schema, config, 1, f"{kind}-known")
 
     return Known
 
@@ -168,8 +173,8 @@ def _lines(name: str) -> list[str]:
 
 class StandIn(iface.Provider):  # type: ignore[misc]
     def __init__(self, name: str) -> None:
-        self.described = json.loads((SCHEMAS / f"{name}.json").read_text())
-        self.prefix = f"{self.described['provider'].rpartition('/')[2]}_"
+        self.schema = json.loads((SCHEMAS / f"{name}.json").read_text())
+        self.prefix = f"{self.schema['provider'].rpartition('/')[2]}_"
 
     def get_model_prefix(self) -> str:
         return self.prefix
@@ -178,12 +183,12 @@ class StandIn(iface.Provider):  # type: ignore[misc]
         return Schema(
             attributes=[
                 Attribute(name, types.String(), optional=True)
-                for name in self.described["configuration"]
+                for name in self.schema["configuration"]
             ]
         )
 
     def full_name(self) -> str:
-        return f"registry.terraform.io/{self.described['provider']}"
+        return f"registry.terraform.io/{self.schema['provider']}"
 
     def validate_config(self, diags: Any, config: State) -> None:
         pass
@@ -192,11 +197,13 @@ class StandIn(iface.Provider):  # type: ignore[misc]
         (cloud() / "secret-seen").write_text(os.environ.get("AWS_SECRET_ACCESS_KEY", ""))
 
     def get_data_sources(self) -> list[type[iface.DataSource]]:
-        return [data_source(kind, one, self.prefix) for kind, one in self.described["data"].items()]
+        return [
+            data_source(kind, entry, self.prefix) for kind, entry in self.schema["data"].items()
+        ]
 
     def get_resources(self) -> list[type[iface.Resource]]:
         return [
-            resource(kind, one, self.prefix) for kind, one in self.described["resources"].items()
+            resource(kind, entry, self.prefix) for kind, entry in self.schema["resources"].items()
         ]
 
 

@@ -1,7 +1,7 @@
-"""`gpulab-cli` with a directory for GPULab: what gpuyard asks of it, with the options and answers of version 3.11.
+"""A stand-in for `gpulab-cli` with the options and output of version 3.11, and a directory in place of GPULab.
 
-Each job is a file in GPUYARD_STANDIN. It runs the second time that somebody looks; `refuse` there is a sentence by which
-submissions are refused, `fails` makes jobs fail, `stuck` keeps them queued.
+Each job is a file in GPUYARD_STANDIN, and runs from its second query on. The file `refuse` has the message with which
+submissions are rejected, `fails` makes jobs fail, and `stuck` keeps them queued.
 """
 
 import json
@@ -28,14 +28,14 @@ KNOWN: dict[str, Any] = {
 }  # fmt: skip
 
 
-def fail(words: str) -> None:
-    sys.stderr.write(f"Error: {words}\n")
+def fail(message: str) -> None:
+    sys.stderr.write(f"Error: {message}\n")
     raise SystemExit(1)
 
 
-def check(where: str, found: Any, known: dict[str, Any]) -> None:
-    for name, value in found.items():
-        kind = known.get(name)
+def check(where: str, value_: Any, schema: dict[str, Any]) -> None:
+    for name, value in value_.items():
+        kind = schema.get(name)
         if kind is None:
             fail(f"Could not parse provided Job: {where}.{name}")
         if isinstance(kind, dict):
@@ -72,7 +72,7 @@ def submit(project: str, file: str) -> None:
     print(identity)  # noqa: T201
 
 
-def looked(job: dict[str, Any]) -> dict[str, Any]:
+def observe(job: dict[str, Any]) -> dict[str, Any]:
     job["looked"] += 1
     if job["state"]["status"] == "QUEUED" and job["looked"] > 1 and not (THERE / "stuck").exists():
         job["state"]["status"] = "FAILED" if (THERE / "fails").exists() else "RUNNING"
@@ -91,10 +91,10 @@ def main(arguments: list[str]) -> None:
         case ["submit", "--project", project, file]:
             submit(project, file)
         case ["jobs", "--raw", identity]:
-            print(json.dumps(looked(read(identity)), indent=4))  # noqa: T201
+            print(json.dumps(observe(read(identity)), indent=4))  # noqa: T201
         case ["jobs", "--strict-user", "--raw", "--max-count", "200"]:
-            listed = [json.loads(path.read_text()) for path in sorted(THERE.glob("*.job"))]
-            print(json.dumps(listed, indent=4))  # noqa: T201
+            jobs = [json.loads(path.read_text()) for path in sorted(THERE.glob("*.job"))]
+            print(json.dumps(jobs, indent=4))  # noqa: T201
         case ["cancel", identity]:
             job = read(identity)
             job["state"]["status"] = "CANCELLED"

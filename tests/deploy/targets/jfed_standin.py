@@ -1,8 +1,8 @@
-"""`java -jar experimenter-cli.jar` with a directory for the Virtual Wall: what gpuyard asks of jFed's command line.
+"""A stand-in for jFed's `java -jar experimenter-cli.jar`, with a directory in place of the Virtual Wall.
 
-Each slice is a file in GPUYARD_STANDIN; one without a request has no machines. `refuse` there is a sentence by which new machines
-are refused, `killed` makes `create` fail after it has them. A request is checked whole: an element, attribute or reference
-that is not of RSpec version 3 as we know it is refused.
+Each slice is a file in GPUYARD_STANDIN; one without a request has no machines. The file `refuse` has the message with which new
+machines are rejected, and `killed` makes `create` fail after it has them. It checks every element, attribute, and reference of
+a request against RSpec version 3 as we know it.
 """
 
 import json
@@ -20,7 +20,7 @@ _SCHEMA_LOCATION = "{http://www.w3.org/2001/XMLSchema-instance}schemaLocation"
 _NAME, _NUMBER = r"[A-Za-z][A-Za-z0-9:-]*", r"[0-9]+"
 _URN = r"urn:publicid:IDN\+[^+ ]+\+(authority\+cm|user\+\w+|image\+\S+)"
 _NODE, _LINK = "rspec/node", "rspec/link"
-# where an element may stand → its attributes, those that it must have marked by `!`, and how often it must be there
+# The path of an element → its attributes (required ones are marked with `!`), and its minimum and maximum count.
 KNOWN: dict[str, tuple[dict[str, str], int, int]] = {
     "rspec": ({"type!": "request", _SCHEMA_LOCATION: r".*/rspec/3/request\.xsd"}, 1, 1),
     _NODE: ({"client_id!": _NAME, "component_manager_id!": _URN, "exclusive!": "true"}, 1, 254),
@@ -46,24 +46,24 @@ KNOWN: dict[str, tuple[dict[str, str], int, int]] = {
 }  # fmt: skip
 
 
-def fail(words: str) -> None:
-    print(words)  # noqa: T201
+def fail(message: str) -> None:
+    print(message)  # noqa: T201
     raise SystemExit(1)
 
 
 def check(text: str) -> ElementTree.Element:
-    """The request, where it is one; exits where it is not."""
+    """Return the parsed request; exit if it is invalid."""
     root = ElementTree.fromstring(text)  # noqa: S314
     _check(root, _tag(root))
-    interfaces = {one.attrib["client_id"] for one in root.iter(f"{GENI}interface")}
-    named = {one.attrib["client_id"] for one in root.iter(f"{GENI}interface_ref")}
-    if interfaces != named:
-        fail(f"the link does not join the interfaces: {interfaces ^ named}")
+    interfaces = {element.attrib["client_id"] for element in root.iter(f"{GENI}interface")}
+    references = {element.attrib["client_id"] for element in root.iter(f"{GENI}interface_ref")}
+    if interfaces != references:
+        fail(f"the link does not join the interfaces: {interfaces ^ references}")
     pairs = [(p.attrib["source_id"], p.attrib["dest_id"]) for p in root.iter(f"{GENI}property")]
-    if len(pairs) != len(set(pairs)) or any(a == b or not {a, b} <= named for a, b in pairs):
+    if len(pairs) != len(set(pairs)) or any(a == b or not {a, b} <= references for a, b in pairs):
         fail(f"properties of links that are none: {pairs}")
-    addresses = [one.attrib["address"] for one in root.iter(f"{GENI}ip")]
-    names = [one.attrib["client_id"] for one in root.iter(f"{GENI}node")]
+    addresses = [element.attrib["address"] for element in root.iter(f"{GENI}ip")]
+    names = [element.attrib["client_id"] for element in root.iter(f"{GENI}node")]
     if len(set(addresses)) != len(addresses) or len(set(names)) != len(names):
         fail("two nodes are the same")
     return root
@@ -87,16 +87,16 @@ def _check(element: ElementTree.Element, where: str) -> None:
     for name, value in element.attrib.items():
         if name not in patterns or not re.fullmatch(patterns[name], value):
             fail(f"{where}: {name}={value!r}")
-    inside = [f"{where}/{_tag(child)}" for child in element]
-    for known, (_, least, most) in KNOWN.items():
-        if known.rpartition("/")[0] == where and not least <= inside.count(known) <= most:
-            fail(f"{where} has {inside.count(known)} of {known}")
-    for child, there in zip(element, inside, strict=True):
-        _check(child, there)
+    children = [f"{where}/{_tag(child)}" for child in element]
+    for path_, (_, minimum, maximum) in KNOWN.items():
+        if path_.rpartition("/")[0] == where and not minimum <= children.count(path_) <= maximum:
+            fail(f"{where} has {children.count(path_)} of {path_}")
+    for child, slice_ in zip(element, children, strict=True):
+        _check(child, slice_)
 
 
 def manifest(root: ElementTree.Element, user: str) -> str:
-    """As the Virtual Wall writes it: the request, with where each node is."""
+    """Return the request with each node's location, as the Virtual Wall writes it."""
     ElementTree.register_namespace("", GENI[1:-1])
     ElementTree.register_namespace(
         "emulab", "http://www.protogeni.net/resources/rspec/ext/emulab/1"
@@ -131,34 +131,34 @@ def main(arguments: list[str]) -> None:
         fail("no certificate")
     request = check(Path(options["--rspec"]).read_text())
     path = THERE / f"{options['-s']}.slice"
-    there: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+    slice_: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
     urn = f"urn:publicid:IDN+wall2.ilabt.iminds.be:{options['-S']}+slice+{options['-s']}"
-    if there is None and not (command == "create" and creates):
+    if slice_ is None and not (command == "create" and creates):
         fail(f"The slice {urn} does not exist. Cannot continue.")
-    if there is not None and creates:
+    if slice_ is not None and creates:
         fail(f"The slice {urn} exists already.")
-    answered(command, options, path, there or {"machines": None}, request)
+    answer(command, options, path, slice_ or {"machines": None}, request)
 
 
-def answered(
-    command: str, options: dict[str, str], path: Path, there: dict[str, Any],
+def answer(
+    command: str, options: dict[str, str], path: Path, slice_: dict[str, Any],
     request: ElementTree.Element,
 ) -> None:  # fmt: skip
     match command:
         case "status":
-            print(f"The sliver has status {'READY' if there['machines'] else 'UNALLOCATED'}")  # noqa: T201
+            print(f"The sliver has status {'READY' if slice_['machines'] else 'UNALLOCATED'}")  # noqa: T201
             return
         case "create":
-            there = {"machines": None, "hours": int(options["--expiration-hours"])}
-            path.write_text(json.dumps(there))
+            slice_ = {"machines": None, "hours": int(options["--expiration-hours"])}
+            path.write_text(json.dumps(slice_))
             if (THERE / "refuse").exists():
                 fail((THERE / "refuse").read_text())
-            there["machines"] = ElementTree.tostring(request, encoding="unicode")
-            path.write_text(json.dumps(there))
+            slice_["machines"] = ElementTree.tostring(request, encoding="unicode")
+            path.write_text(json.dumps(slice_))
             if (THERE / "killed").exists():
                 fail("Exception in thread main")
         case "delete":
-            path.write_text(json.dumps({**there, "machines": None}))
+            path.write_text(json.dumps({**slice_, "machines": None}))
         case "manifest":
             pass
         case _:

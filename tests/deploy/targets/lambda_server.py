@@ -1,7 +1,7 @@
-"""A server of Lambda Cloud's interface, with what can go wrong.
+"""A server with Lambda Cloud's API, including its failures.
 
-Paths, keys, states and error codes are those that public clients and models generated from its OpenAPI description (1.10)
-have; the codes that go with 429 and 502 are ours, and nothing depends on them.
+Paths, keys, states, and error codes come from public clients, and from models generated from its OpenAPI description (1.10).
+The codes for 429 and 502 are our own, and nothing depends on them.
 """
 
 import itertools
@@ -30,41 +30,41 @@ class Refused(Exception):
 
 @dataclass
 class Account:
-    """What the service knows, and which faults it has."""
+    """The state of the service, and the faults that it simulates."""
 
     capacity: dict[str, int] = field(default_factory=lambda: {"us-east-1": 100, "us-west-1": 0})
     quota: int = 100
     instances: dict[str, dict[str, Any]] = field(default_factory=dict)
     launches: list[dict[str, Any]] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    too_often: int = 0
-    """So many requests are refused with 429 first."""
+    requests: list[str] = field(default_factory=list)
+    throttled: int = 0
+    """The number of requests that are rejected with 429 first."""
     faults: int = 0
-    """So many requests are answered with 502 first."""
+    """The number of requests that are answered with 502 first."""
     boots_after: int = 2
     boots_as: str = "active"
     lose_answers: bool = False
-    """A launch is done, and its answer never comes."""
+    """A launch succeeds, but its response is lost."""
     page: int = 100
     launched: threading.Event = field(default_factory=threading.Event)
-    ended: threading.Event = field(default_factory=threading.Event)
+    terminated: threading.Event = field(default_factory=threading.Event)
     lock: Any = field(default_factory=threading.RLock)
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def live(self) -> list[str]:
-        """Names of what is paid for."""
+        """Return the names of instances that cost money."""
         with self.lock:
             return sorted(
-                one["name"]
-                for one in self.instances.values()
-                if one["status"] in ("booting", "active", "unhealthy")
+                instance["name"]
+                for instance in self.instances.values()
+                if instance["status"] in ("booting", "active", "unhealthy")
             )
 
     def terminate_by_hand(self, name: str) -> None:
         with self.lock:
-            for one in self.instances.values():
-                if one["name"] == name:
-                    one["status"] = "terminated"
+            for instance in self.instances.values():
+                if instance["name"] == name:
+                    instance["status"] = "terminated"
 
     def types(self) -> dict[str, Any]:
         regions = [
@@ -73,9 +73,9 @@ class Account:
         return {name: _type(name) | {"regions_with_capacity_available": regions} for name in _CENTS}
 
     def launch(self, body: dict[str, Any]) -> dict[str, Any]:
-        wrong = set(body) - LAUNCH_KEYS
+        unknown = set(body) - LAUNCH_KEYS
         missing = {"region_name", "instance_type_name", "ssh_key_names"} - set(body)
-        if wrong or missing or len(body["ssh_key_names"]) != 1 or len(body.get("name", "")) > 64:
+        if unknown or missing or len(body["ssh_key_names"]) != 1 or len(body.get("name", "")) > 64:
             raise Refused(400, "global/invalid-parameters", "Invalid request data.")
         if body["instance_type_name"] not in _CENTS or body["region_name"] not in _REGIONS:
             raise Refused(404, "global/object-does-not-exist", "Specified type does not exist.")
@@ -106,29 +106,29 @@ class Account:
         }
         return {"instance_ids": [identity]}
 
-    def look(self, identity: str) -> dict[str, Any]:
-        one = self.instances.get(identity)
-        if one is None or one["status"] == "terminated":
+    def observe(self, identity: str) -> dict[str, Any]:
+        instance = self.instances.get(identity)
+        if instance is None or instance["status"] == "terminated":
             raise Refused(404, "global/object-does-not-exist", "Specified instance does not exist.")
-        one["looked"] += 1
-        if one["status"] == "booting" and one["looked"] >= self.boots_after:
-            one["status"] = self.boots_as
+        instance["looked"] += 1
+        if instance["status"] == "booting" and instance["looked"] >= self.boots_after:
+            instance["status"] = self.boots_as
             if self.boots_as == "active":
-                one["ip"] = f"127.77.0.{int(identity, 16)}"
-                one["private_ip"] = f"10.19.0.{int(identity, 16)}"
-        elif one["status"] == "terminating":
-            one["status"] = "terminated"
-            self.ended.set()
-        return {key: value for key, value in one.items() if key != "looked"}
+                instance["ip"] = f"127.77.0.{int(identity, 16)}"
+                instance["private_ip"] = f"10.19.0.{int(identity, 16)}"
+        elif instance["status"] == "terminating":
+            instance["status"] = "terminated"
+            self.terminated.set()
+        return {key: value for key, value in instance.items() if key != "looked"}
 
-    def terminate(self, identities: list[str]) -> dict[str, Any]:
-        for identity in identities:
+    def terminate(self, instance_ids: list[str]) -> dict[str, Any]:
+        for identity in instance_ids:
             if identity not in self.instances:
                 raise Refused(404, "global/object-does-not-exist", "No such instance.")
-        for identity in identities:
+        for identity in instance_ids:
             self.instances[identity]["status"] = "terminating"
-        self.ended.set()
-        return {"terminated_instances": [self.instances[identity] for identity in identities]}
+        self.terminated.set()
+        return {"terminated_instances": [self.instances[identity] for identity in instance_ids]}
 
 
 def _type(name: str) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _data(self, body: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         account = self.account
         path, _, query = self.path.removeprefix("/api/v1/").partition("?")
-        account.asked.append(f"{self.command} {path}")
+        account.requests.append(f"{self.command} {path}")
         if self.headers.get("Authorization") != f"Bearer {KEY}":
             raise Refused(
                 401, "global/invalid-api-key", "API key was invalid, expired, or deleted."
@@ -187,8 +187,8 @@ class _Handler(BaseHTTPRequestHandler):
         if account.faults > 0:
             account.faults -= 1
             raise Refused(502, "global/internal-error", "Bad gateway.")
-        if account.too_often > 0:
-            account.too_often -= 1
+        if account.throttled > 0:
+            account.throttled -= 1
             raise Refused(429, "global/too-many-requests", "Too many requests.")
         what = f"{self.command} {path.split('/')[0]}"
         if what == "GET instance-types":
@@ -197,13 +197,17 @@ class _Handler(BaseHTTPRequestHandler):
             return [{"id": "1", "name": "laptop", "public_key": "ssh-ed25519 AAAA"}], {}
         if path == "instances" and self.command == "GET":
             first = int(query.removeprefix("page_token=") or 0)
-            listed = [one for one in account.instances.values() if one["status"] != "terminated"]
+            listed = [
+                instance
+                for instance in account.instances.values()
+                if instance["status"] != "terminated"
+            ]
             more = (
                 {"page_token": str(first + account.page)} if listed[first + account.page :] else {}
             )
             return listed[first : first + account.page], more
         if what == "GET instances":
-            return account.look(path.split("/")[1]), {}
+            return account.observe(path.split("/")[1]), {}
         if path == "instance-operations/launch":
             return account.launch(body), {}
         if path == "instance-operations/terminate":

@@ -1,5 +1,5 @@
-"""Deployments on AWS, Google Cloud and OpenStack: their modules checked and applied by real Terraform, with providers
-that have the official ones' schema and a directory for a cloud."""
+"""Deployments on AWS, Google Cloud, and OpenStack: real Terraform checks and applies their modules, with providers that
+have the official schemas and a directory in place of a cloud."""
 
 import json
 import os
@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from gpuyard.deploy.deployment import Opened, down, open_deployment, plan
+from gpuyard.deploy.deployment import LoadedDeployment, down, load_deployment, plan
 from gpuyard.deploy.targets import TARGETS
 from gpuyard.deploy.terraform.run import Changes
 from gpuyard.errors import GpuyardError
 from tests.command_line import ROOT
 from tests.conftest import Cli
-from tests.deploy.provisioning import provisioned, quiet
+from tests.deploy.provisioning import quiet, run_provision
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/gpuyard-test-key"  # noqa: S105
 CLOUDS = ("aws", "gcp", "openstack")
@@ -49,7 +49,7 @@ _DEADLINE_SECONDS = 120
 ONE_FAST = ("aws", *(pytest.param(kind, marks=pytest.mark.soak) for kind in CLOUDS[1:]))
 
 
-def text_of(kind: str) -> str:
+def render_file(kind: str) -> str:
     """One mapping for `target`."""
     head, _, last = FILES[kind].rpartition("\n")
     return head.replace("target:\n  ssh_from", "target: {ssh_from") + ", " + last.strip()[1:] + "\n"
@@ -89,20 +89,20 @@ def cloud(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def opening(cloud: Path, tmp_path: Path) -> Callable[..., Opened]:
-    def opened(kind: str, *changes: tuple[str, str]) -> Opened:
-        text = text_of(kind)
+def load(cloud: Path, tmp_path: Path) -> Callable[..., LoadedDeployment]:
+    def loaded(kind: str, *changes: tuple[str, str]) -> LoadedDeployment:
+        text = render_file(kind)
         for change in changes:
             assert change[0] in text
             text = text.replace(*change)
         path = tmp_path / "rented.deployment.yaml"
         path.write_text(text)
-        return open_deployment(path)
+        return load_deployment(path)
 
-    return opened
+    return loaded
 
 
-def things(cloud: Path, kind: str = "") -> list[Path]:
+def list_resources(cloud: Path, kind: str = "") -> list[Path]:
     return sorted(cloud.glob(f"{kind}*.thing"))
 
 
@@ -117,47 +117,49 @@ def eventually(holds: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("kind", ONE_FAST)
 def test_machines_are_planned_made_unchanged_missed_and_removed(
     cloud: Path,
-    opening: Callable[..., Opened],
+    load: Callable[..., LoadedDeployment],
     kind: str,
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    opened = opening(kind)
-    assert plan(opened).changes == Changes(THINGS[kind], 0, 0)
-    assert things(cloud) == []
+    loaded = load(kind)
+    assert plan(loaded).changes == Changes(THINGS[kind], 0, 0)
+    assert list_resources(cloud) == []
     assert not list((home / "deployments").iterdir())
 
-    assert provisioned(opened) == Changes(THINGS[kind], 0, 0)
-    head, worker = opened.state.hosts()
+    assert run_provision(loaded) == Changes(THINGS[kind], 0, 0)
+    head, worker = loaded.state.hosts()
     assert head.address.startswith("198.51.100.")
-    assert head.inside.startswith("10.83.0.")
+    assert head.cluster_address.startswith("10.83.0.")
     assert worker.address.startswith("10.83.0.")
     assert (head.user, head.through_head, worker.through_head) == ("ubuntu", False, True)
-    told = subprocess.run(
-        ("ssh", "-F", str(opened.state.ssh_config), "-G", "node1"),
+    options = subprocess.run(
+        ("ssh", "-F", str(loaded.state.ssh_config), "-G", "node1"),
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert "proxyjump node0" in told
+    assert "proxyjump node0" in options
     no_mirror(cloud, monkeypatch)  # providers are fetched once
-    assert plan(opened).changes == Changes()
+    assert plan(loaded).changes == Changes()
 
-    things(cloud, INSTANCES[kind])[1].unlink()
-    assert plan(opened).changes.added >= 1
-    provisioned(opened)
-    assert len(things(cloud, INSTANCES[kind])) == 2
+    list_resources(cloud, INSTANCES[kind])[1].unlink()
+    assert plan(loaded).changes.added >= 1
+    run_provision(loaded)
+    assert len(list_resources(cloud, INSTANCES[kind])) == 2
 
-    stands = opened.target.standing(opened.state)
-    assert len(stands) == THINGS[kind]
-    assert any(one.startswith(f"{INSTANCES[kind]}.node[0] ({INSTANCES[kind]}-") for one in stands)
+    existing = loaded.target.list_existing(loaded.state)
+    assert len(existing) == THINGS[kind]
+    assert any(
+        item.startswith(f"{INSTANCES[kind]}.node[0] ({INSTANCES[kind]}-") for item in existing
+    )
 
     assert (cloud / "secret-seen").read_text() == SECRET  # the provider gets it
     written = "".join(p.read_text(errors="replace") for p in home.rglob("*") if p.is_file())
     assert INSTANCES[kind] in written
     assert SECRET not in written
-    assert down(opened, quiet) == []
-    assert things(cloud) == []
+    assert down(loaded, quiet) == []
+    assert list_resources(cloud) == []
     assert not (home / "deployments" / "rented").exists()
 
 
@@ -169,62 +171,66 @@ def no_mirror(cloud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CLI_CONFIG_FILE", str(empty))
 
 
-def made(cloud: Path, kind: str) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in things(cloud, kind)]
+def read_resources(cloud: Path, kind: str) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in list_resources(cloud, kind)]
 
 
 @pytest.mark.timeout(300)
 def test_on_aws_only_the_head_has_a_door_and_every_card_its_fabric(
-    cloud: Path, opening: Callable[..., Opened]
+    cloud: Path, load: Callable[..., LoadedDeployment]
 ) -> None:
-    opened = opening("aws")
-    provisioned(opened)
-    doors = [one for one in made(cloud, "aws_vpc_security_group_ingress_rule") if one["cidr_ipv4"]]
-    assert [(one["cidr_ipv4"], one["from_port"], one["to_port"]) for one in doors] == [
+    loaded = load("aws")
+    run_provision(loaded)
+    rules = [
+        item
+        for item in read_resources(cloud, "aws_vpc_security_group_ingress_rule")
+        if item["cidr_ipv4"]
+    ]
+    assert [(item["cidr_ipv4"], item["from_port"], item["to_port"]) for item in rules] == [
         ("198.51.100.0/24", 22, 22)
     ]
-    templates = {one["name"][-1]: one for one in made(cloud, "aws_launch_template")}
-    for node, wanted in (("0", [2, 1, 1, 1]), ("1", [1, 1, 1, 1])):
+    templates = {item["name"][-1]: item for item in read_resources(cloud, "aws_launch_template")}
+    for node, counts in (("0", [2, 1, 1, 1]), ("1", [1, 1, 1, 1])):
         cards = templates[node]["network_interfaces"]
-        assert [len(card["security_groups"]) for card in cards] == wanted
+        assert [len(card["security_groups"]) for card in cards] == counts
         assert [card["interface_type"] for card in cards] == ["efa", *["efa-only"] * 3]
         assert [card["network_card_index"] for card in cards] == [0, 1, 2, 3]
         assert templates[node]["placement"][0]["group_name"].startswith("gpuyard-rented-")
     assert (
-        doors[0]["security_group_id"] in templates["0"]["network_interfaces"][0]["security_groups"]
+        rules[0]["security_group_id"] in templates["0"]["network_interfaces"][0]["security_groups"]
     )
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ONE_FAST)
-def test_what_there_is_no_capacity_for_is_said_with_what_is_there(
-    cloud: Path, opening: Callable[..., Opened], kind: str
+def test_missing_capacity_is_reported_with_the_existing_resources(
+    cloud: Path, load: Callable[..., LoadedDeployment], kind: str
 ) -> None:
-    opened = opening(kind)
+    loaded = load(kind)
     (cloud / "refuse").write_text(INSTANCES[kind])
     with pytest.raises(GpuyardError) as raised:
-        provisioned(opened)
+        run_provision(loaded)
     assert "InsufficientInstanceCapacity" in str(raised.value)
-    assert "costs money until `gpuyard deploy down`" in str(raised.value)
+    assert "cost money until `gpuyard deploy down`" in str(raised.value)
     assert "cluster (" in str(raised.value)
     (cloud / "refuse").write_text(f"delete {INSTANCES[kind]}")
-    provisioned(opened)
+    run_provision(loaded)
     with pytest.raises(GpuyardError, match=rf"DependencyViolation.*{INSTANCES[kind]}\.node"):
-        down(opened, quiet)
+        down(loaded, quiet)
     (cloud / "refuse").unlink()
-    assert down(opened, quiet) == []
-    assert things(cloud) == []
+    assert down(loaded, quiet) == []
+    assert list_resources(cloud) == []
 
 
 @pytest.mark.timeout(300)
-def test_interrupted_up_and_down_list_what_stands(
-    cloud: Path, opening: Callable[..., Opened], tmp_path: Path
+def test_interrupted_up_and_down_list_existing_resources(
+    cloud: Path, load: Callable[..., LoadedDeployment], tmp_path: Path
 ) -> None:
-    opened = opening("openstack")
+    loaded = load("openstack")
     for verb, sign in (("up", "creating"), ("down", "deleting")):
         if verb == "down":
             (cloud / "slow").unlink()
-            provisioned(opened)  # goes on where it was cut off
+            run_provision(loaded)  # continues after the interruption
         (cloud / "slow").write_text("3")
         process = subprocess.Popen(
             (sys.executable, "-P", "-m", "gpuyard", "deploy", verb, str(tmp_path / "rented.deployment.yaml")),
@@ -232,100 +238,101 @@ def test_interrupted_up_and_down_list_what_stands(
         )  # fmt: skip
         eventually((cloud / sign).exists)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        said = " ".join(process.communicate(timeout=200)[1].split())
+        output = " ".join(process.communicate(timeout=200)[1].split())
         assert process.returncode == 1
         assert (
-            f"Terraform's {verb.replace('up', 'apply').replace('down', 'destroy')} was interrupted"
-            in said
+            f"terraform {verb.replace('up', 'apply').replace('down', 'destroy')} was interrupted"
+            in output
         )
-        assert "costs money until `gpuyard deploy down`: openstack_" in said
-        there = {json.loads(path.read_text())["id"] for path in things(cloud)}
+        assert "`gpuyard deploy down`: openstack_" in output
+        there = {json.loads(path.read_text())["id"] for path in list_resources(cloud)}
         assert there  # and all of it is listed
-        assert all(identity in said for identity in there)
+        assert all(identity in output for identity in there)
     (cloud / "slow").unlink()
-    assert down(opened, quiet) == []
-    assert things(cloud) == []
+    assert down(loaded, quiet) == []
+    assert list_resources(cloud) == []
 
 
 @pytest.mark.timeout(300)
-def test_what_a_kill_or_an_emptied_state_may_hide_is_not_forgotten(
-    opening: Callable[..., Opened],
+def test_resources_are_remembered_after_a_kill_or_an_emptied_state(
+    load: Callable[..., LoadedDeployment],
 ) -> None:
-    opened = opening("openstack")
-    with opened.state.changing():  # as Terraform leaves it that is killed in its first moments
-        state = opened.terraform.state
+    loaded = load("openstack")
+    with loaded.state.hold():  # as Terraform leaves it that is killed in its first moments
+        state = loaded.terraform.state
         state.directory.mkdir()
-        state.note(begun=True)
+        state.update_marker(begun=True)
         state.path.touch()
-    name = rf"gpuyard-rented-{opened.state.token()}"
-    with pytest.raises(GpuyardError, match=rf"`up` was killed .* console for what is named {name}"):
-        provisioned(opened)
-    (left,) = down(opened, quiet)
-    assert name in left
+    name = rf"gpuyard-rented-{loaded.state.ensure_token()}"
+    with pytest.raises(GpuyardError, match=rf"`up` was killed .* console .* {name}"):
+        run_provision(loaded)
+    (remaining,) = down(loaded, quiet)
+    assert name in remaining
     state.path.write_text('{"version": 4, "resources": []}')
-    state.note()
+    state.update_marker()
     state.path.write_text("")
-    for verb in (provisioned, plan, lambda opened: down(opened, quiet)):
+    for verb in (run_provision, plan, lambda loaded: down(loaded, quiet)):
         with pytest.raises(GpuyardError, match="it is empty"):
-            verb(opened)
+            verb(loaded)
     state.path.unlink()
-    state.mark.unlink()  # as they say, when one has looked
-    assert down(opened, quiet) == []
+    state.marker.unlink()  # as they say, when one has looked
+    assert down(loaded, quiet) == []
 
 
 @pytest.mark.soak  # the process that does it is tried with Lambda Cloud, too
 @pytest.mark.timeout(300)
-def test_it_is_removed_by_itself_when_its_time_is_over(
-    cloud: Path, opening: Callable[..., Opened], home: Path
+def test_a_deployment_is_removed_automatically_when_it_expires(
+    cloud: Path, load: Callable[..., LoadedDeployment], home: Path
 ) -> None:
-    opened = opening("openstack", ("kind: openstack", "kind: openstack, ttl: 2 s"))
-    provisioned(opened)
-    eventually(lambda: not things(cloud) and not (home / "deployments" / "rented").exists())
+    loaded = load("openstack", ("kind: openstack", "kind: openstack, ttl: 2 s"))
+    run_provision(loaded)
+    eventually(lambda: not list_resources(cloud) and not (home / "deployments" / "rented").exists())
 
 
-def test_prices_are_the_catalogs_and_what_nobody_knows_is_said(
-    opening: Callable[..., Opened], cli: Cli, tmp_path: Path
+def test_prices_come_from_the_catalog_and_unknown_ones_are_reported(
+    load: Callable[..., LoadedDeployment], cli: Cli, tmp_path: Path
 ) -> None:
-    opened = opening("aws")
-    assert TARGETS["aws"].usd_per_hour(opened.deployment, opened.cluster) == pytest.approx(
+    loaded = load("aws")
+    assert TARGETS["aws"].usd_per_hour(loaded.deployment, loaded.cluster) == pytest.approx(
         2 * 21.95764
     )
     file = str(tmp_path / "rented.deployment.yaml")
-    opening("aws", ("us-east-1", "eu-west-1"))  # other regions have other prices
-    said = " ".join(cli("deploy", "plan", file, status=1).stderr.split())
-    assert "the hourly price of rented is not known, and max_usd_per_hour is $50.00" in said
-    opening("aws", ("$50/h", "$40/h"))
-    assert "would cost $43.92 an hour" in " ".join(
+    load("aws", ("us-east-1", "eu-west-1"))  # other regions have other prices
+    output = " ".join(cli("deploy", "plan", file, status=1).stderr.split())
+    assert "price of rented is unknown" in output
+    assert "max_usd_per_hour is $50.00" in output
+    load("aws", ("$50/h", "$40/h"))
+    assert "would cost $43.92 per hour" in " ".join(
         cli("deploy", "plan", file, status=1).stderr.split()
     )
-    opening("gcp")
+    load("gcp")
     assert json.loads(cli("deploy", "plan", file, "--json").stdout)["usd_per_hour"] is None
     assert "is unknown" in cli("deploy", "plan", file).stdout
 
 
 @pytest.mark.parametrize(
-    ("kind", "change", "said"),
+    ("kind", "change", "expected"),
     [
-        ("aws", ("198.51.100.0/24", "everywhere"), "expected IPv4 addresses like"),
-        ("aws", ("198.51.100.0/24", "198.51.100.7/24"), "expected IPv4 addresses like"),
+        ("aws", ("198.51.100.0/24", "everywhere"), "ssh_from"),
+        ("aws", ("198.51.100.0/24", "198.51.100.7/24"), "ssh_from"),
         ("aws", ("gpus: 8", "gpus: 4"), "machines have 4 GPUs, and p4d.24xlarge has 8"),
         ("aws", ("us-east-1,", "us-east-1, zone: eu-west-1a,"), "is not in the region"),
         ("gcp", ("us-central1-a", "us-central1"), "zone"),
         ("openstack", ("gpu.large", "'-x'"), "flavor"),
     ],
 )
-def test_mistakes_are_said(
-    cli: Cli, tmp_path: Path, kind: str, change: tuple[str, str], said: str
+def test_mistakes_are_reported(
+    cli: Cli, tmp_path: Path, kind: str, change: tuple[str, str], expected: str
 ) -> None:
     path = tmp_path / "x.deployment.yaml"
-    assert change[0] in text_of(kind)
-    path.write_text(text_of(kind).replace(*change))
-    assert said in " ".join(cli("deploy", "plan", str(path), status=2).stderr.split())
+    assert change[0] in render_file(kind)
+    path.write_text(render_file(kind).replace(*change))
+    assert expected in " ".join(cli("deploy", "plan", str(path), status=2).stderr.split())
 
 
-def test_providers_that_can_not_be_had_are_said(
-    opening: Callable[..., Opened], cloud: Path, monkeypatch: pytest.MonkeyPatch
+def test_unavailable_providers_are_reported(
+    load: Callable[..., LoadedDeployment], cloud: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_mirror(cloud, monkeypatch)
-    with pytest.raises(GpuyardError, match="could not fetch its providers"):
-        plan(opening("aws"))
+    with pytest.raises(GpuyardError, match="could not download its providers"):
+        plan(load("aws"))

@@ -1,4 +1,4 @@
-"""A deployment on the Virtual Wall, through real Terraform, with a stand-in for jFed's command line; and what it asks for."""
+"""A deployment on the Virtual Wall through real Terraform, with a stand-in for jFed's command line; and its requests."""
 
 import json
 import shutil
@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 import pytest
 
 from gpuyard.deploy.clouds.jfed import Jfed, Slice
-from gpuyard.deploy.deployment import Opened, down, open_deployment, plan
-from gpuyard.deploy.targets.virtual_wall.rspec import ManifestNode, expected, read_manifest, request
+from gpuyard.deploy.clouds.rspec import ManifestNode, build_request, read_manifest, select_nodes
+from gpuyard.deploy.deployment import LoadedDeployment, down, load_deployment, plan
 from gpuyard.deploy.terraform.run import Changes
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.specs.targets.testbeds import VirtualWallTarget
 from tests.conftest import Cli
-from tests.deploy.provisioning import SECRET, provisioned, quiet, standing_in
+from tests.deploy.provisioning import SECRET, install_standin, quiet, run_provision
 
 URN = "urn:publicid:IDN+ilabt.imec.be+user+alice"
 GENI = "{http://www.geni.net/resources/rspec/3}"
@@ -32,154 +32,160 @@ target:
 
 @pytest.fixture
 def wall(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Its directory, with a `java` on the path that is the client."""
+    """Return the stand-in's directory, with the client as `java` on the path."""
     del home
-    there, certificate = standing_in(
+    folder, certificate = install_standin(
         tmp_path, monkeypatch, client="java", module="tests.deploy.targets.jfed_standin"
     )
     jar = tmp_path / "experimenter-cli.jar"
     jar.touch()
-    monkeypatch.setenv("GPUYARD_JFED_HASTE", "0.01")
+    monkeypatch.setenv("GPUYARD_JFED_WAIT_SCALE", "0.01")
     monkeypatch.setenv("GPUYARD_JFED_CLI", str(jar))
     monkeypatch.setenv("GPUYARD_JFED_PEM", str(certificate))
-    return there
+    return folder
 
 
 @pytest.fixture
-def opened(wall: Path, tmp_path: Path) -> Opened:
+def loaded(wall: Path, tmp_path: Path) -> LoadedDeployment:
     del wall
     path = tmp_path / "walled.deployment.yaml"
     path.write_text(FILE)
-    return open_deployment(path)
+    return load_deployment(path)
 
 
 def slices(wall: Path) -> list[dict[str, Any]]:
-    """Those that have machines."""
-    found = [json.loads(path.read_text()) for path in wall.glob("*.slice")]
-    return [one for one in found if one["machines"]]
+    """Return the slices that have machines."""
+    entries = [json.loads(path.read_text()) for path in wall.glob("*.slice")]
+    return [entry for entry in entries if entry["machines"]]
 
 
-def asked(opened: Opened) -> Slice:
-    opened.state.path.mkdir(parents=True, exist_ok=True)
-    told = opened.target.variables(opened.deployment, opened.cluster, opened.state)
-    return Slice(told["name"], told["project"], told["request"])
+def build_slice(loaded: LoadedDeployment) -> Slice:
+    loaded.state.path.mkdir(parents=True, exist_ok=True)
+    variables = loaded.target.variables(loaded.deployment, loaded.cluster, loaded.state)
+    return Slice(variables["name"], variables["project"], variables["request"])
 
 
-def test_the_resource_makes_reads_misses_and_removes_a_slice(wall: Path, opened: Opened) -> None:
+def test_the_resource_makes_reads_misses_and_removes_a_slice(
+    wall: Path, loaded: LoadedDeployment
+) -> None:
     """Without Terraform, which takes its time; below it is there."""
     from tf.utils import Diagnostics
 
     from gpuyard.deploy.terraform.virtual_wall_slice import VirtualWallSlice
 
-    said = SimpleNamespace(diagnostics=Diagnostics())
-    resource, wanted = VirtualWallSlice(None), asked(opened)
+    context = SimpleNamespace(diagnostics=Diagnostics())
+    resource, slice_ = VirtualWallSlice(None), build_slice(loaded)
     planned = {
-        "name": wanted.name, "project": wanted.project, "hours": 1, "request": wanted.request,
+        "name": slice_.name, "project": slice_.project, "lifetime_hours": 1, "request": slice_.request,
     }  # fmt: skip
-    made = resource.create(said, planned)
-    assert made is not None
-    assert made["names"] == ["node0", "node1", "node2"]
-    assert made["private_addresses"][2] == "192.168.0.3"
-    assert resource.read(said, made) == made
-    assert resource.create(said, planned) == made  # taken, not asked for twice
+    state = resource.create(context, planned)
+    assert state is not None
+    assert state["names"] == ["node0", "node1", "node2"]
+    assert state["private_addresses"][2] == "192.168.0.3"
+    assert resource.read(context, state) == state
+    assert resource.create(context, planned) == state  # taken, not asked for twice
     assert len(slices(wall)) == 1
-    resource.delete(said, made)
+    resource.delete(context, state)
     assert slices(wall) == []
-    assert resource.read(said, made) is None
-    assert not said.diagnostics.has_errors()
+    assert resource.read(context, state) is None
+    assert not context.diagnostics.has_errors()
     (wall / "refuse").write_text("Not enough nodes")
-    resource.create(said, planned)
-    assert said.diagnostics.has_errors()
+    resource.create(context, planned)
+    assert context.diagnostics.has_errors()
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_a_slice_is_planned_made_unchanged_missed_and_removed(
-    wall: Path, opened: Opened, home: Path
+    wall: Path, loaded: LoadedDeployment, home: Path
 ) -> None:
-    assert plan(opened).changes == Changes(1, 0, 0)
+    assert plan(loaded).changes == Changes(1, 0, 0)
     assert not list(wall.glob("*.slice"))
-    assert provisioned(opened) == Changes(1, 0, 0)
-    (one,) = slices(wall)
-    assert one["hours"] == 2
-    head, _, last = opened.state.hosts()
+    assert run_provision(loaded) == Changes(1, 0, 0)
+    (entry,) = slices(wall)
+    assert entry["hours"] == 2
+    head, _, last = loaded.state.hosts()
     assert (head.name, head.address, head.user) == (
         "node0", "n060-17b.wall2.ilabt.iminds.be", "alice",
     )  # fmt: skip
     assert [host.private_address for host in (head, last)] == ["192.168.0.1", "192.168.0.3"]
     assert "alice@bastion.example.org" in head.proxy_command
-    assert plan(opened).changes == Changes()
-    (standing,) = opened.target.standing(opened.state)
-    assert "ready" in standing
+    assert plan(loaded).changes == Changes()
+    (existing,) = loaded.target.list_existing(loaded.state)
+    assert "ready" in existing
 
-    Jfed.of_user().end(asked(opened))  # by hand: the slice's name stays, without machines
+    Jfed.from_environment().delete(
+        build_slice(loaded)
+    )  # by hand: the slice's name stays, without machines
     assert slices(wall) == []
-    assert plan(opened).changes == Changes(1, 0, 0)
-    assert provisioned(opened) == Changes(1, 0, 0)
+    assert plan(loaded).changes == Changes(1, 0, 0)
+    assert run_provision(loaded) == Changes(1, 0, 0)
     assert len(slices(wall)) == 1
 
     written = "".join(p.read_text(errors="replace") for p in home.rglob("*") if p.is_file())
     assert "gpuyard_virtual_wall_slice" in written
     assert SECRET not in written
-    assert down(opened, quiet) == []
+    assert down(loaded, quiet) == []
     assert slices(wall) == []
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-def test_what_is_refused_fails_or_was_lost(wall: Path, opened: Opened) -> None:
+def test_rejected_failed_and_lost_requests_are_reported(
+    wall: Path, loaded: LoadedDeployment
+) -> None:
     (wall / "refuse").write_text("Not enough nodes")
     with pytest.raises(GpuyardError, match="Not enough nodes"):
-        provisioned(opened)
+        run_provision(loaded)
     assert slices(wall) == []
     (wall / "refuse").unlink()
     (wall / "killed").touch()
-    with pytest.raises(GpuyardError, match=r"This is there .*gpuyard-"):
-        provisioned(opened)
+    with pytest.raises(GpuyardError, match=r"These exist .*gpuyard-"):
+        run_provision(loaded)
     assert len(slices(wall)) == 1
     (wall / "killed").unlink()
-    provisioned(opened)
+    run_provision(loaded)
     assert len(slices(wall)) == 1
-    assert down(opened, quiet) == []
+    assert down(loaded, quiet) == []
     assert slices(wall) == []
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-def test_one_that_was_asked_for_and_never_written_down_is_taken_or_removed(
-    wall: Path, opened: Opened
+def test_a_requested_slice_without_a_record_is_adopted_or_removed(
+    wall: Path, loaded: LoadedDeployment
 ) -> None:
-    Jfed.of_user().create(asked(opened), 1)
-    assert provisioned(opened) == Changes(1, 0, 0)
+    Jfed.from_environment().create(build_slice(loaded), 1)
+    assert run_provision(loaded) == Changes(1, 0, 0)
     assert len(slices(wall)) == 1
-    (opened.state.terraform / "terraform.tfstate").unlink()  # now Terraform knows of nothing
-    assert down(opened, quiet) == []
+    (loaded.state.terraform / "terraform.tfstate").unlink()  # now Terraform knows of nothing
+    assert down(loaded, quiet) == []
     assert slices(wall) == []
 
 
-def test_without_a_client_or_a_certificate_it_says_what_to_do(
-    wall: Path, opened: Opened, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_missing_client_or_certificate_is_reported_with_a_fix(
+    wall: Path, loaded: LoadedDeployment, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    del wall, opened
+    del wall, loaded
     file = str(tmp_path / "walled.deployment.yaml")
     monkeypatch.setenv("GPUYARD_JFED_CLI", "/nowhere.jar")
-    assert "no file" in " ".join(cli("deploy", "up", file, status=1).stderr.split())
+    assert "not a file" in " ".join(cli("deploy", "up", file, status=1).stderr.split())
     monkeypatch.delenv("GPUYARD_JFED_PEM")
     monkeypatch.setenv("GPUYARD_JFED_CLI", str(tmp_path / "experimenter-cli.jar"))
-    said = " ".join(cli("deploy", "up", file, status=1).stderr.split())
-    assert "set GPUYARD_JFED_PEM" in said
+    context = " ".join(cli("deploy", "up", file, status=1).stderr.split())
+    assert "set GPUYARD_JFED_PEM" in context
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     with pytest.raises(MissingRequirement, match="java"):
-        Jfed.of_user()
+        Jfed.from_environment()
 
 
-def test_what_jfed_says_that_is_no_status_is_said(
-    wall: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+def test_jfed_output_without_a_status_is_reported(
+    wall: Path, loaded: LoadedDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del wall
     monkeypatch.setattr(Jfed, "_run", lambda *_, **__: "java.net.ConnectException\x1b[2J")
-    with pytest.raises(GpuyardError, match="does not say") as error:
-        Jfed.of_user().status(asked(opened))
+    with pytest.raises(GpuyardError, match="reported no status") as error:
+        Jfed.from_environment().status(build_slice(loaded))
     assert "\x1b" not in str(error.value)
 
 
@@ -216,13 +222,15 @@ def test_requests_are_of_the_schema_as_we_know_it(
     monkeypatch.setenv("GPUYARD_STANDIN", "/nowhere")
     from tests.deploy.targets.jfed_standin import check
 
-    root = check(request(TARGET.model_copy(update=more), nodes, rate, "ssh-ed25519 AAAA gpuyard"))
+    root = check(
+        build_request(TARGET.model_copy(update=more), nodes, rate, "ssh-ed25519 AAAA gpuyard")
+    )
     assert len(root.findall(f"{GENI}node")) == nodes
     shaped = rate is not None or "latency" in more
     properties = list(root.iter(f"{GENI}property"))
     assert len(properties) == (nodes * (nodes - 1) if shaped else 0)
     if rate is not None and properties:
-        assert {int(one.attrib["capacity"]) for one in properties} == {int(rate * 8 / 1000)}
+        assert {int(entry.attrib["capacity"]) for entry in properties} == {int(rate * 8 / 1000)}
     if "latency" in more and properties:
         assert properties[0].attrib["latency"] == "10.5"
         assert properties[0].attrib["packet_loss"] == "0.05"
@@ -246,7 +254,7 @@ def test_a_request_that_is_none_is_seen(
     monkeypatch.setenv("GPUYARD_STANDIN", "/nowhere")
     from tests.deploy.targets.jfed_standin import check
 
-    text = request(TARGET, 2, 1e8, "k")
+    text = build_request(TARGET, 2, 1e8, "k")
     assert good in text
     with pytest.raises(SystemExit):
         check(text.replace(good, bad, 1))
@@ -254,23 +262,23 @@ def test_a_request_that_is_none_is_seen(
 
 def test_a_public_key_can_t_add_to_the_request() -> None:
     key = 'ssh-ed25519 AAAA <node client_id="x"/>&'
-    root = ElementTree.fromstring(request(TARGET, 1, None, key))  # noqa: S314
+    root = ElementTree.fromstring(build_request(TARGET, 1, None, key))  # noqa: S314
     assert len(root.findall(f"{GENI}node")) == 1
-    (found,) = root.iter("{http://jfed.iminds.be/rspec/ext/jfed-ssh-keys/1}sshkey")
-    assert found.text == key
+    (entries,) = root.iter("{http://jfed.iminds.be/rspec/ext/jfed-ssh-keys/1}sshkey")
+    assert entries.text == key
 
 
 MANIFEST = (Path(__file__).parent / "virtual_wall_manifest.xml").read_text()
 
 
-def test_a_manifest_is_read_in_the_order_that_was_asked_for() -> None:
+def test_a_manifest_is_read_in_the_requested_order() -> None:
     nodes = read_manifest(MANIFEST)
     assert nodes[0] == ManifestNode(
         "node0", "n061-17b.wall2.ilabt.iminds.be", "alice", 22, "192.168.0.1"
     )
-    assert [node.name for node in expected(nodes, ["node1", "node0"])] == ["node1", "node0"]
+    assert [node.name for node in select_nodes(nodes, ["node1", "node0"])] == ["node1", "node0"]
     with pytest.raises(GpuyardError, match="no node2"):
-        expected(nodes, ["node2"])
+        select_nodes(nodes, ["node2"])
 
 
 @pytest.mark.parametrize(
@@ -287,27 +295,27 @@ def test_a_manifest_is_read_in_the_order_that_was_asked_for() -> None:
         ("</rspec>", ""),
     ],
 )
-def test_a_manifest_that_can_t_be_believed_is_said(good: str, bad: str) -> None:
+def test_an_implausible_manifest_is_reported(good: str, bad: str) -> None:
     assert good in MANIFEST
     with pytest.raises(UserMistake):
         read_manifest(MANIFEST.replace(good, bad, 1))
 
 
-def test_the_client_is_asked_with_a_list_of_words(
-    wall: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+def test_the_client_is_started_with_an_argument_list(
+    wall: Path, loaded: LoadedDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No certificate, key or request is on a command line, and no shell reads it."""
     del wall
-    seen: list[tuple[str, ...]] = []
+    calls: list[tuple[str, ...]] = []
     real = subprocess.run
 
-    def noted(argv: tuple[str, ...], **more: Any) -> Any:
-        seen.append(argv)
+    def record_call(argv: tuple[str, ...], **more: Any) -> Any:
+        calls.append(argv)
         return real(argv, **more)
 
-    monkeypatch.setattr(subprocess, "run", noted)
-    Jfed.of_user().create(asked(opened), 1)
-    assert {argv[3] for argv in seen if "-jar" in argv} == {"status", "create"}
-    words = " ".join(word for argv in seen for word in argv)
+    monkeypatch.setattr(subprocess, "run", record_call)
+    Jfed.from_environment().create(build_slice(loaded), 1)
+    assert {argv[3] for argv in calls if "-jar" in argv} == {"status", "create"}
+    words = " ".join(word for argv in calls for word in argv)
     assert SECRET not in words
     assert "<rspec" not in words

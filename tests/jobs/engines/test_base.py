@@ -1,4 +1,4 @@
-"""Which engines there are, and which is taken."""
+"""The registry of engines and the choice of one."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,14 +20,14 @@ class _ListedRequest(base.Request):
 
 
 class ListEngine(base.Engine):
-    """Keeps what it is given; as another package's would be found."""
+    """An engine of another package that only keeps submitted jobs."""
 
     name = "listed"
     ok = True
     kept: list[Job] = []  # noqa: RUF012
 
     def available(self) -> base.Availability:
-        return base.Availability(self.ok, "" if self.ok else "its list is away")
+        return base.Availability(self.ok, "" if self.ok else "its list is missing")
 
     def plan(self, job: Job) -> base.Request:
         return _ListedRequest(job)
@@ -37,9 +37,9 @@ class ListEngine(base.Engine):
         return Handle(self.name, str(len(self.kept)))
 
     def status(self, handle: Handle) -> JobStatus:
-        raise UserMistake(f"there is no {handle}")
+        raise UserMistake(f"{handle} not found")
 
-    def list(self) -> Sequence[JobStatus]:
+    def list(self, ended: int | None = None) -> Sequence[JobStatus]:
         return ()
 
     def logs(self, handle: Handle, follow: bool) -> Iterator[str]:
@@ -51,62 +51,60 @@ class ListEngine(base.Engine):
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package with two engines, as pip leaves it."""
+    """Install a package with engines, as pip would."""
     package = tmp_path / "their_engine-1.0.dist-info"
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: their-engine\nVersion: 1.0\n")
     (package / "entry_points.txt").write_text(
-        f"[{base.GROUP}]\nlisted = {__name__}:ListEngine\nbroken = no_such_module:Engine\n"
+        f"[{base.ENTRY_POINT_GROUP}]\nlisted = {__name__}:ListEngine\nbroken = no_such_module:Engine\n"
         "wrong = pathlib:Path\n"
     )
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.delenv(base.VARIABLE, raising=False)
+    monkeypatch.delenv(base.ENGINE_VARIABLE, raising=False)
 
 
 def test_an_engine_of_another_package_is_found_and_used(installed: None) -> None:
-    found = base.choose_engine("listed")
-    request = found.plan(Job.of(JobSpec(command=("train",)), now=0.0))
+    engine = base.choose_engine("listed")
+    request = engine.plan(Job.create(JobSpec(command=("train",)), now=0.0))
     assert request.text() == "train"
     assert ListEngine.kept == []
-    assert str(found.submit(request)) == "listed://1"
+    assert str(engine.submit(request)) == "listed://1"
     assert ListEngine.kept.pop() == request.job
 
 
-def test_ours_come_first_and_nobody_replaces_them(installed: None) -> None:
-    assert list(base.engine_names())[:3] == ["slurm", "local", "kubernetes"]
-    assert set(base.engine_names()) >= {"listed", "broken", "wrong"}
+def test_built_in_engines_come_first_and_cannot_be_replaced(installed: None) -> None:
+    assert list(base.list_engines())[:3] == ["slurm", "local", "kubernetes"]
+    assert set(base.list_engines()) >= {"listed", "broken", "wrong"}
 
 
-def test_the_variable_names_one(installed: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(base.VARIABLE, "listed")
+def test_the_variable_chooses_an_engine(installed: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(base.ENGINE_VARIABLE, "listed")
     assert base.choose_engine().name == "listed"
 
 
-def test_an_engine_that_cannot_be_used_says_why(
+def test_the_error_tells_why_an_engine_cannot_be_used(
     installed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ListEngine, "ok", False)
-    with pytest.raises(GpuyardError, match="listed can't be used here: its list is away"):
+    with pytest.raises(GpuyardError, match=r"listed .*its list is missing"):
         base.choose_engine("listed")
-    with pytest.raises(GpuyardError, match="listed can't be used here"):
+    with pytest.raises(GpuyardError, match=r"listed .*its list is missing"):
         base.choose_engine("listed", dry_run=True)
     monkeypatch.setattr(ListEngine, "plans_anywhere", True)
     assert base.choose_engine("listed", dry_run=True).name == "listed"
     with pytest.raises(UnknownName, match="did you mean 'listed'"):
         base.choose_engine("listd")
-    with pytest.raises(GpuyardError, match="broken can't be loaded: No module named"):
+    with pytest.raises(GpuyardError, match=r"broken .*No module named"):
         base.choose_engine("broken")
     with pytest.raises(GpuyardError, match="wrong is not a gpuyard"):
         base.choose_engine("wrong")
 
 
-def test_the_first_that_can_be_used_is_chosen(
+def test_the_first_available_engine_is_chosen(
     installed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "_OURS", {})
+    monkeypatch.setattr(base, "_BUILT_IN", {})
     assert base.choose_engine().name == "listed"
     monkeypatch.setattr(ListEngine, "ok", False)
-    with pytest.raises(
-        GpuyardError, match="no engine can run jobs from here; listed: its list is away"
-    ):
+    with pytest.raises(GpuyardError, match=r"no engine .*listed: its list is missing"):
         base.choose_engine()

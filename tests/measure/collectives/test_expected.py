@@ -1,4 +1,4 @@
-"""What a collective should take, and nccl-tests' factors, against numbers worked by hand."""
+"""Check the expected time of collectives, and nccl-tests' factors, against numbers calculated by hand."""
 
 import pytest
 from hypothesis import given

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuyard.errors import UserMistake
 from gpuyard.lab import plan_lab
 from gpuyard.measure.collectives.plan import parse_sizes, plan_collectives
-from gpuyard.run.places import Here, LabNodes
+from gpuyard.run.places import LabNodes, LocalMachine
 from tests.conftest import Cli
 
 
@@ -28,7 +28,7 @@ def test_sizes_that_are_none(text: str) -> None:
 
 @given(workers=st.integers(2, 9), size=st.integers(1, 10_000))
 def test_every_rank_has_the_same_share(workers: int, size: int) -> None:
-    plan = plan_collectives(Here(), workers, ["all_reduce"], [size])
+    plan = plan_collectives(LocalMachine(), workers, ["all_reduce"], [size])
     assert plan.sizes[0] % (4 * workers) == 0
     assert plan.sizes[0] <= max(size, 4 * workers)
 
@@ -61,20 +61,20 @@ def test_the_key_changes_with_what_is_measured() -> None:
         (2, ["all_reduce"], [10**15], "memory"),
     ],
 )
-def test_what_can_not_be_measured(
+def test_impossible_plans_are_rejected(
     workers: int, operations: list[str], sizes: list[int], sentence: str
 ) -> None:
     with pytest.raises(UserMistake, match=sentence):
-        plan_collectives(Here(), workers, operations, sizes)
+        plan_collectives(LocalMachine(), workers, operations, sizes)
 
 
 def test_an_unknown_backend() -> None:
     with pytest.raises(UserMistake, match="did you mean 'gloo'"):
-        plan_collectives(Here(), 2, ["all_reduce"], [1000], backend="glo")
+        plan_collectives(LocalMachine(), 2, ["all_reduce"], [1000], backend="glo")
 
 
-def test_the_number_of_ranks_is_taken_as_it_is_said(cli: Cli) -> None:
-    asked = ("bench", "collectives", "--lab", "4x1Gbit", "--dry-run", "--json")
-    assert json.loads(cli(*asked).stdout)["workers"] == 4
-    assert json.loads(cli(*asked, "--workers", "3").stdout)["workers"] == 3
-    assert "2 workers or more" in cli(*asked, "--workers", "0", status=2).stderr
+def test_the_requested_number_of_ranks_is_used(cli: Cli) -> None:
+    arguments = ("bench", "collectives", "--lab", "4x1Gbit", "--dry-run", "--json")
+    assert json.loads(cli(*arguments).stdout)["workers"] == 4
+    assert json.loads(cli(*arguments, "--workers", "3").stdout)["workers"] == 3
+    assert "2 workers or more" in cli(*arguments, "--workers", "0", status=2).stderr

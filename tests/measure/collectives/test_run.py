@@ -17,22 +17,22 @@ from gpuyard.measure.collectives.records import Operation
 from gpuyard.measure.collectives.run import run_collectives
 from gpuyard.measure.collectives.tables import COLLECTIVES
 from gpuyard.measure.progress import ProgressUpdate
-from gpuyard.run.places import Here
+from gpuyard.run.places import LocalMachine
 from tests.conftest import Cli
 
 
 def test_two_ranks_over_gloo(store: ResultsStore) -> None:
-    told: list[ProgressUpdate] = []
-    plan = plan_collectives(Here(), 2, OPERATIONS, [1000, 4_000_000], repeats=2)
-    bench = run_collectives(plan, told.append)
+    updates: list[ProgressUpdate] = []
+    plan = plan_collectives(LocalMachine(), 2, OPERATIONS, [1000, 4_000_000], repeats=2)
+    bench = run_collectives(plan, updates.append)
     assert bench.backend == "gloo"
     assert [(r.operation, r.bytes) for r in bench.results] == [
         (operation, size) for operation in OPERATIONS for size in (1000, 4_000_000)
     ]
     assert all(r.correct and r.seconds > 0 and r.verdict != "wrong" for r in bench.results)
-    assert bench.probe.ring_bytes_per_second == bench.reckoned_bytes_per_second
-    assert (told[0].what, told[0].done) == ("the links alone", 0)
-    assert told[-1].done == told[-1].total == len(bench.results)
+    assert bench.probe.ring_bytes_per_second == bench.modeled_bytes_per_second
+    assert (updates[0].description, updates[0].done) == ("the links alone", 0)
+    assert updates[-1].done == updates[-1].total == len(bench.results)
     store.add(bench)
     assert store.records(CollectivesBench) == [bench]
     assert store.get(bench.id) == bench
@@ -44,10 +44,12 @@ def test_two_ranks_over_gloo(store: ResultsStore) -> None:
 
 def test_ranks_over_mpi() -> None:
     try:
-        check_mpi(Here())
+        check_mpi(LocalMachine())
     except MissingRequirement as missing:
         pytest.skip(str(missing))
-    plan = plan_collectives(Here(), 3, OPERATIONS, [1200, 120_000], backend="mpi", repeats=2)
+    plan = plan_collectives(
+        LocalMachine(), 3, OPERATIONS, [1200, 120_000], backend="mpi", repeats=2
+    )
     bench = run_collectives(plan)
     assert bench.backend == "mpi"
     assert len(bench.results) == 2 * len(OPERATIONS)
@@ -115,18 +117,18 @@ class OneOfTwo:
 @pytest.mark.parametrize("operation", ["all_reduce", "broadcast", "all_gather", "reduce_scatter"])
 @pytest.mark.parametrize("elements", [2, 1000, 2_100_000])
 @pytest.mark.parametrize("spoil", [False, True])
-def test_one_wrong_number_among_millions_is_seen(
+def test_one_wrong_number_among_millions_is_detected(
     operation: Operation, elements: int, spoil: bool
 ) -> None:
     exchange = Exchange(operation, 4 * elements, OneOfTwo(spoil))
     exchange.fill()
     exchange.run()
-    assert exchange.is_right() == (not spoil)
+    assert exchange.is_correct() == (not spoil)
 
 
 def test_as_a_user_runs_it(cli: Cli) -> None:
-    said = cli("bench", "collectives", "--bytes", "1KB,64KB", "--repeats", "1", "--json")
-    bench = json.loads(said.stdout)
+    done = cli("bench", "collectives", "--bytes", "1KB,64KB", "--repeats", "1", "--json")
+    bench = json.loads(done.stdout)
     assert [r["operation"] for r in bench["results"]] == ["all_reduce", "all_reduce"]
     assert all(r["correct"] for r in bench["results"])
     listed = json.loads(cli("results", "list", "--kind", "collectives", "--json").stdout)
@@ -138,8 +140,8 @@ def test_as_a_user_runs_it(cli: Cli) -> None:
 
 
 def test_a_dry_run_measures_nothing(cli: Cli) -> None:
-    said = cli("bench", "collectives", "--lab", "8x10Gbit,dilation=10", "--dry-run", "--json")
-    plan = json.loads(said.stdout)
+    done = cli("bench", "collectives", "--lab", "8x10Gbit,dilation=10", "--dry-run", "--json")
+    plan = json.loads(done.stdout)
     assert (plan["workers"], plan["link_bytes_per_second"]) == (8, 1.25e9)
     assert plan["place"]["dilation"] == 10
     text = cli("bench", "collectives", "--op", "all", "--bytes", "1MB", "--dry-run").stdout
@@ -154,7 +156,7 @@ def test_a_dry_run_measures_nothing(cli: Cli) -> None:
         (["--bytes", "1 Mb"], "did you mean"),
         (["--workers", "1"], "2 workers or more"),
         (["--lab", "2x1Gbit", "--hosts", "a,b"], "exclude each other"),
-        (["--lab", "2x1Gbit", "--workers", "3"], "2 nodes with up to 1 each have room for 2"),
+        (["--lab", "2x1Gbit", "--workers", "3"], "2 nodes with up to 1 each have 2 slots"),
         (["--factor", "1"], "factor of 2 or more"),
         (["--kind", "x"], "No such option: --kind"),
         (["--repeats", "0"], "expected 1 to 1000 repeats, got 0"),
@@ -166,6 +168,6 @@ def test_mistakes_are_sentences(arguments: list[str], sentence: str, cli: Cli) -
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="ssh is not here")
-def test_a_host_that_can_not_be_reached_is_said(cli: Cli) -> None:
-    said = cli("bench", "collectives", "--hosts", "127.0.0.1,127.0.0.1", "--bytes", "1KB", status=1)
-    assert "127.0.0.1 can't be asked for its GPUs" in said.stderr
+def test_an_unreachable_host_is_reported(cli: Cli) -> None:
+    done = cli("bench", "collectives", "--hosts", "127.0.0.1,127.0.0.1", "--bytes", "1KB", status=1)
+    assert "127.0.0.1 did not report its GPUs" in done.stderr

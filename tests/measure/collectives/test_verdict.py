@@ -10,7 +10,7 @@ from gpuyard.measure.collectives.records import (
     RingPair,
     TimedCollective,
 )
-from gpuyard.measure.collectives.verdict import find_slow, judge
+from gpuyard.measure.collectives.verdict import find_slow_collectives, judge
 
 LINKS = RingLinks(bytes_per_second=100e6, latency_seconds=100e-6)
 QUIET = CoreLoad(before=0.02, during=0.3, ranks_per_core=1.0)
@@ -34,7 +34,7 @@ def causes(
     link: float | None = 104e6,
     emulated: bool = False,
 ) -> list[str]:
-    found = find_slow(
+    findings = find_slow_collectives(
         results,
         links=LINKS,
         probe=probe,
@@ -42,7 +42,7 @@ def causes(
         link_bytes_per_second=link,
         emulated=emulated,
     )
-    return [cause.name for finding in found for cause in finding.causes]
+    return [cause.name for finding in findings for cause in finding.causes]
 
 
 def test_bandwidths_are_those_of_nccl_tests() -> None:
@@ -74,7 +74,7 @@ def test_a_wrong_result_is_neither_normal_nor_below() -> None:
     assert judge(timed(0.15, correct=False), "gloo", 4, LINKS).verdict == "wrong"
 
 
-def test_what_is_normal_is_no_finding() -> None:
+def test_normal_rates_give_no_finding() -> None:
     assert causes(result(0.16)) == []
 
 
@@ -84,14 +84,14 @@ def test_a_slow_link_is_named_where_its_rate_is_known() -> None:
     assert causes(result(0.3), probe=slow, link=None) == ["algorithm"]
 
 
-def test_a_slow_pair_is_named_where_it_is_a_real_one() -> None:
+def test_a_slow_pair_is_named_unless_it_is_emulated() -> None:
     rates = (98e6, 98e6, 12e6, 98e6)
     pairs = tuple(
         RingPair(source=i, target=(i + 1) % 4, bytes_per_second=rate)
         for i, rate in enumerate(rates)
     )
     probe = Probe(latency_seconds=1e-4, ring_bytes_per_second=98e6, pairs=pairs)
-    (finding,) = find_slow(
+    (finding,) = find_slow_collectives(
         [result(0.3)],
         links=LINKS,
         probe=probe,

@@ -1,1 +1,1 @@
-"""Training to an accuracy."""
+

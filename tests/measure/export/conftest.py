@@ -1,20 +1,20 @@
-"""Runs of a job to export."""
+"""Job runs to export."""
 
 import pytest
 
-from gpuyard.measure.export.runs import ExportedRun, exported_runs
+from gpuyard.measure.export.runs import ExportedRun, build_exported_runs
 from gpuyard.measure.job_runs.records import JobRun
-from gpuyard.measure.job_runs.summary import job_runs
+from gpuyard.measure.job_runs.summary import build_job_runs
 from gpuyard.measure.job_runs.tables import JOB_RUNS
+from gpuyard.reporting.windows import StepWindow
 from gpuyard.specs import Workload
-from gpuyard.steps.windows import StepWindow
 
-OWN = Workload(name='digits "at\\once"', model="resnet50")
+WORKLOAD = Workload(name='digits "at\\once"', model="resnet50")
 
 
 @pytest.fixture
 def records() -> list[JobRun]:
-    """Of two starts, with 1 and with 2 workers."""
+    """Return the runs of a job that was started with 1 worker, then with 2."""
     windows = [
         StepWindow(
             50, 3200 * workers, 10.0, 0.2, gpus=workers, workers=workers, start=f"s{workers}",
@@ -23,9 +23,9 @@ def records() -> list[JobRun]:
         for workers in (1, 2)
         for i in range(5)
     ]  # fmt: skip
-    return job_runs(windows, OWN, job="0f3e")
+    return build_job_runs(windows, WORKLOAD, job="0f3e")
 
 
 @pytest.fixture
 def exported(records: list[JobRun]) -> list[ExportedRun]:
-    return exported_runs(JOB_RUNS, records)
+    return build_exported_runs(JOB_RUNS, records)

@@ -1,4 +1,4 @@
-"""What is written for W&B, read by W&B's own reader and uploaded by its own command: `make soak` installs it."""
+"""W&B exports, read by wandb's own reader and uploaded by its own command, which `make soak` installs."""
 
 import gzip
 import json
@@ -20,12 +20,12 @@ from gpuyard.measure.export.wandb import write_wandb_runs
 
 @pytest.mark.soak
 @pytest.mark.filterwarnings("ignore")
-def test_its_own_reader_reads_a_run(exported: list[ExportedRun], tmp_path: Path) -> None:
+def test_the_wandb_reader_reads_a_run(exported: list[ExportedRun], tmp_path: Path) -> None:
     datastore = pytest.importorskip("wandb.sdk.internal.datastore")
     messages = pytest.importorskip("wandb.proto.wandb_internal_pb2")
-    _, place = write_wandb_runs(tmp_path / "wandb", exported, "team")
+    _, directory = write_wandb_runs(tmp_path / "wandb", exported, "team")
     reader = datastore.DataStore()
-    reader.open_for_scan(str(next(place.glob("*.wandb"))))
+    reader.open_for_scan(str(next(directory.glob("*.wandb"))))
     records = []
     while (content := reader.scan_data()) is not None:
         record = messages.Record()
@@ -43,9 +43,9 @@ def test_its_own_reader_reads_a_run(exported: list[ExportedRun], tmp_path: Path)
 
 
 @contextmanager
-def receiver() -> Iterator[tuple[str, list[tuple[str, Any]]]]:
-    """A server on loopback that answers as much of W&B's API as an upload asks for, its address and what came."""
-    came: list[tuple[str, Any]] = []
+def serve_wandb_api() -> Iterator[tuple[str, list[tuple[str, Any]]]]:
+    """Serve the part of W&B's API that an upload needs; yield the address and the requests received."""
+    requests: list[tuple[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -54,9 +54,9 @@ def receiver() -> Iterator[tuple[str, list[tuple[str, Any]]]]:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
-            said = json.loads(body)
-            came.append((self.path, said))
-            content = json.dumps(_answer(said)).encode()
+            request = json.loads(body)
+            requests.append((self.path, request))
+            content = json.dumps(_reply(request)).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
@@ -68,59 +68,59 @@ def receiver() -> Iterator[tuple[str, list[tuple[str, Any]]]]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", came
+        yield f"http://127.0.0.1:{server.server_port}", requests
         server.shutdown()
 
 
-def _answer(said: dict[str, Any]) -> dict[str, Any]:
-    asked = said.get("query", "")
-    if "UpsertBucket" in asked:
-        told = said["variables"]
-        project = {"id": "p", "name": told["project"], "entity": {"id": "e", "name": "me"}}
+def _reply(request: dict[str, Any]) -> dict[str, Any]:
+    query = request.get("query", "")
+    if "UpsertBucket" in query:
+        run = request["variables"]
+        project = {"id": "p", "name": run["project"], "entity": {"id": "e", "name": "me"}}
         bucket = {
-            "id": "b", "name": told["name"], "displayName": told["displayName"], "description": None,
-            "config": told["config"], "sweepName": None, "project": project, "historyLineCount": 0,
+            "id": "b", "name": run["name"], "displayName": run["displayName"], "description": None,
+            "config": run["config"], "sweepName": None, "project": project, "historyLineCount": 0,
         }  # fmt: skip
         return {"data": {"upsertBucket": {"bucket": bucket, "inserted": True}}}
-    if "serverInfo" in asked:
+    if "serverInfo" in query:
         return {"data": {"serverInfo": {"features": []}}}
-    if "createRunFiles" in asked:
+    if "createRunFiles" in query:
         files: dict[str, Any] = {"runID": "b", "uploadHeaders": [], "files": []}
         return {"data": {"createRunFiles": files}}
-    return {"data": {}} if asked else {}
+    return {"data": {}} if query else {}
 
 
 @pytest.mark.soak
-def test_its_own_command_uploads_a_run_to_the_end(
+def test_the_wandb_command_uploads_a_complete_run(
     exported: list[ExportedRun], tmp_path: Path
 ) -> None:
     pytest.importorskip("wandb")
-    _, place = write_wandb_runs(tmp_path / "wandb", exported, "team")
-    with receiver() as (address, came):
+    _, directory = write_wandb_runs(tmp_path / "wandb", exported, "team")
+    with serve_wandb_api() as (address, requests):
         environment = {
             **os.environ, "WANDB_BASE_URL": address, "WANDB_API_KEY": "a" * 40, "WANDB_ERROR_REPORTING": "false",
             "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"),
         }  # fmt: skip
         done = subprocess.run(
-            [sys.executable, "-m", "wandb", "beta", "sync", str(place)],
+            [sys.executable, "-m", "wandb", "beta", "sync", str(directory)],
             env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
     assert "Finished syncing" in done.stderr, done.stdout + done.stderr
-    streams = [
-        said for path, said in came if path == f"/files/me/team/{exported[1].id}/file_stream"
+    uploads = [
+        body for path, body in requests if path == f"/files/me/team/{exported[1].id}/file_stream"
     ]
     history = [
         json.loads(line)
-        for said in streams
-        for line in said.get("files", {}).get("wandb-history.jsonl", {}).get("content", [])
+        for upload in uploads
+        for line in upload.get("files", {}).get("wandb-history.jsonl", {}).get("content", [])
     ]
     assert [line["loss"] for line in history] == [2.5, 1.25, 2.5 / 3, 0.625, 0.5]
     assert [line["_step"] for line in history] == [0, 1, 2, 3, 4]
     *_, summary = (
-        json.loads(said["files"]["wandb-summary.json"]["content"][0])
-        for said in streams
-        if "wandb-summary.json" in said.get("files", {})
+        json.loads(upload["files"]["wandb-summary.json"]["content"][0])
+        for upload in uploads
+        if "wandb-summary.json" in upload.get("files", {})
     )
     assert summary["samples_per_second"] == pytest.approx(640)
-    assert (streams[-1]["complete"], streams[-1]["exitcode"]) == (True, 0)
+    assert (uploads[-1]["complete"], uploads[-1]["exitcode"]) == (True, 0)

@@ -1,4 +1,4 @@
-"""What a job reports becomes a measurement: once for each start, with what speaks against it."""
+"""Job reports become one measurement per start, with any doubt about it."""
 
 import json
 from pathlib import Path
@@ -8,13 +8,13 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.measure import ResultsStore, read_results, to_json_lines
-from gpuyard.measure.calibration import calibration_rows
+from gpuyard.measure.calibration import build_calibration_rows
 from gpuyard.measure.job_runs.records import JobRun
-from gpuyard.measure.job_runs.summary import MOST_WINDOWS, job_runs, keep
+from gpuyard.measure.job_runs.summary import MAX_WINDOWS, add_new_runs, build_job_runs
 from gpuyard.predict.calibration.calibrate import calibrate
 from gpuyard.predict.calibration.rows import Hardware
+from gpuyard.reporting.windows import StepWindow
 from gpuyard.specs import Workload
-from gpuyard.steps.windows import StepWindow
 from tests.conftest import Cli
 
 RESNET = read_workload("resnet50")
@@ -26,25 +26,25 @@ V100S = {
 
 
 def reports(
-    step_seconds: float = 0.2, count: int = 6, batch: int = 64, **said: Any
+    step_seconds: float = 0.2, count: int = 6, batch: int = 64, **fields: Any
 ) -> list[StepWindow]:
-    """A warm-up, then windows of 50 steps each, in one of which an evaluation ran."""
-    same: dict[str, Any] = {"gpus": 4, "workers": 4, "start": "a", "testbed": V100S, **said}
-    each = 50 * batch * same["workers"]
-    slow = StepWindow(10, each / 5, 30.0, 3.0, warmup=True, **same)
+    """Return a warm-up, then windows of 50 steps each, one of which includes an evaluation."""
+    common: dict[str, Any] = {"gpus": 4, "workers": 4, "start": "a", "testbed": V100S, **fields}
+    samples = 50 * batch * common["workers"]
+    warmup = StepWindow(10, samples / 5, 30.0, 3.0, warmup=True, **common)
     return [
-        slow,
+        warmup,
         *(
             StepWindow(
-                50, each, 50 * step_seconds + 20 * (i == 1), step_seconds, at=1.8e9 + i, **same
+                50, samples, 50 * step_seconds + 20 * (i == 1), step_seconds, at=1.8e9 + i, **common
             )
             for i in range(count)
         ),
     ]
 
 
-def test_a_start_is_one_measurement_without_warm_up_and_evaluation() -> None:
-    (run,) = job_runs(reports(), RESNET, job="u", handle="local://17")
+def test_a_start_is_measured_without_warm_up_and_evaluation() -> None:
+    (run,) = build_job_runs(reports(), RESNET, job="u", handle="local://17")
     assert run.samples_per_second == pytest.approx(256 / 0.2)
     assert run.clock_samples_per_second == pytest.approx(300 * 256 / 80)
     assert (run.gpus, run.workers, run.batch_per_worker, run.steps) == (4, 4, 64, 300)
@@ -55,81 +55,86 @@ def test_a_start_is_one_measurement_without_warm_up_and_evaluation() -> None:
     assert run.spec["model"] == "resnet50"
 
 
-def test_each_start_is_one_and_one_that_did_not_warm_up_is_none() -> None:
-    seen = [*reports(), *reports(0.1, start="b", gpus=8, workers=8), *reports(count=0, start="c")]
-    assert [run.gpus for run in job_runs(seen, RESNET)] == [4, 8]
+def test_each_start_beyond_its_warm_up_is_one_run() -> None:
+    windows = [
+        *reports(),
+        *reports(0.1, start="b", gpus=8, workers=8),
+        *reports(count=0, start="c"),
+    ]
+    assert [run.gpus for run in build_job_runs(windows, RESNET)] == [4, 8]
 
 
-def test_a_run_is_kept_once(tmp_path: Path) -> None:
+def test_a_run_is_stored_once(tmp_path: Path) -> None:
     store = ResultsStore(tmp_path / "results.sqlite")
-    assert len(keep(store, job_runs(reports(), RESNET, job="u"))) == 1
-    assert keep(store, job_runs(reports(), RESNET, job="u")) == []
-    assert len(keep(store, job_runs(reports(), RESNET, job="v"))) == 1
-    other = job_runs(reports(start=""), RESNET)
-    assert keep(store, other) == other
-    assert keep(store, job_runs(reports(start=""), RESNET)) == []
+    assert len(add_new_runs(store, build_job_runs(reports(), RESNET, job="u"))) == 1
+    assert add_new_runs(store, build_job_runs(reports(), RESNET, job="u")) == []
+    assert len(add_new_runs(store, build_job_runs(reports(), RESNET, job="v"))) == 1
+    without_start = build_job_runs(reports(start=""), RESNET)
+    assert add_new_runs(store, without_start) == without_start
+    assert add_new_runs(store, build_job_runs(reports(start=""), RESNET)) == []
 
 
-def test_a_store_and_its_export_hold_it(tmp_path: Path) -> None:
-    runs = job_runs(reports(), RESNET, job="u")
+def test_a_run_can_be_read_from_a_store_and_an_export(tmp_path: Path) -> None:
+    runs = build_job_runs(reports(), RESNET, job="u")
     store = ResultsStore(tmp_path / "results.sqlite")
-    keep(store, runs)
+    add_new_runs(store, runs)
     (tmp_path / "export.jsonl").write_text(to_json_lines(runs))
-    assert read_results([store.path]).of(JobRun) == runs
-    assert read_results([store.path, tmp_path / "export.jsonl"]).of(JobRun) == runs
+    assert read_results([store.path]).select(JobRun) == runs
+    assert read_results([store.path, tmp_path / "export.jsonl"]).select(JobRun) == runs
 
 
-def test_a_month_of_windows_is_joined() -> None:
-    (run,) = job_runs(reports(count=1001), RESNET)
-    assert len(run.windows) <= MOST_WINDOWS
+def test_many_windows_are_merged() -> None:
+    (run,) = build_job_runs(reports(count=1001), RESNET)
+    assert len(run.windows) <= MAX_WINDOWS
     assert sum(window.steps for window in run.windows) == run.steps == 1001 * 50
 
 
 @pytest.mark.parametrize(
-    ("windows", "why"),
+    ("windows", "fragment"),
     [
-        (reports(0.0002), "more than v100-sxm2-16gb's peak can do"),
-        ([*reports(0.2, 4), *reports(0.4, 4)], "differ by 100 %"),
-        ([*reports(0.2, 0), StepWindow(3, 768, 0.6, 0.2, start="a")], "only 3 steps"),
+        (reports(0.0002), "v100-sxm2-16gb"),
+        ([*reports(0.2, 4), *reports(0.4, 4)], "100%"),
+        ([*reports(0.2, 0), StepWindow(3, 768, 0.6, 0.2, start="a")], "3 steps"),
     ],
 )
-def test_what_is_not_credible_is_marked(windows: list[StepWindow], why: str) -> None:
-    assert why in str(job_runs(windows, RESNET)[-1].doubt)
+def test_doubtful_runs_have_their_reason(windows: list[StepWindow], fragment: str) -> None:
+    assert fragment in str(build_job_runs(windows, RESNET)[-1].doubt)
 
 
-def test_a_job_that_does_not_say_where_it_ran_is_of_an_unknown_machine() -> None:
-    (run,) = job_runs(reports(testbed=None), RESNET)
-    assert (run.device, run.provenance.known, run.provenance.cpu_model) == ("cpu", False, "unknown")
-    found = calibration_rows([run], [])
-    assert (found.rows, found.notes) == (
-        (),
-        ("1 run is left out: the job did not say what it ran on",),
+def test_a_job_without_a_testbed_ran_on_an_unknown_machine() -> None:
+    (run,) = build_job_runs(reports(testbed=None), RESNET)
+    assert (run.device, run.provenance.is_known, run.provenance.cpu_model) == (
+        "cpu",
+        False,
+        "unknown",
     )
+    data = build_calibration_rows([run], [])
+    assert data.rows == ()
+    (note,) = data.notes
+    assert note.startswith("1 run")
 
 
 def test_runs_on_one_machine_are_rows_of_a_calibration() -> None:
-    alone = reports(0.19, gpus=1, workers=1, start="b")
-    runs = job_runs([*reports(), *alone, *reports(nodes=2, start="c")], RESNET)
-    found = calibration_rows(runs, [])
-    assert found.measurements == tuple(runs[:2])
-    four, one = found.rows
-    assert four.hardware == one.hardware == Hardware("cuda", "v100-sxm2-16gb", 4)
-    assert (four.workers, four.batch_per_worker, four.step_seconds) == (4, 64, 0.2)
-    assert (four.busy_seconds, four.all_reduce_seconds) == (None, None)
-    assert one.busy_seconds == 0.19
-    assert "on several machines" in found.notes[0]
+    one_gpu = reports(0.19, gpus=1, workers=1, start="b")
+    runs = build_job_runs([*reports(), *one_gpu, *reports(nodes=2, start="c")], RESNET)
+    data = build_calibration_rows(runs, [])
+    assert data.measurements == tuple(runs[:2])
+    four_gpus, single_gpu = data.rows
+    assert four_gpus.hardware == single_gpu.hardware == Hardware("cuda", "v100-sxm2-16gb", 4)
+    assert (four_gpus.workers, four_gpus.batch_per_worker, four_gpus.step_seconds) == (4, 64, 0.2)
+    assert (four_gpus.busy_seconds, four_gpus.all_reduce_seconds) == (None, None)
+    assert single_gpu.busy_seconds == 0.19
+    assert "several machines" in data.notes[0]
 
 
-def test_a_model_of_ones_own_has_no_profile() -> None:
+def test_a_users_own_model_has_no_profile() -> None:
     own = Workload(name="own", model="my_net:make")
-    assert (
-        "keeps no profile of my_net:make" in calibration_rows(job_runs(reports(), own), []).notes[0]
-    )
+    assert "my_net:make" in build_calibration_rows(build_job_runs(reports(), own), []).notes[0]
 
 
-def test_a_calibration_learns_from_jobs_alone() -> None:
+def test_job_runs_are_enough_for_a_calibration() -> None:
     shapes = [(1, 32), (1, 64), (2, 64), (4, 64), (4, 32)]
-    made = job_runs(
+    runs = build_job_runs(
         [
             window
             for gpus, batch in shapes
@@ -143,35 +148,33 @@ def test_a_calibration_learns_from_jobs_alone() -> None:
         ],
         RESNET,
     )
-    rows = calibration_rows(made, [])
+    rows = build_calibration_rows(runs, [])
     (done,), refused = calibrate(rows.rows, rows.links)
     assert refused == []
     assert done.errors.mean_after < 0.03 < done.errors.mean_before
     assert done.lines[0].seconds_per_sample == pytest.approx(0.0034, rel=0.1)
 
 
-def test_a_log_that_has_no_report_is_a_sentence(cli: Cli, tmp_path: Path) -> None:
+def test_a_log_without_a_report_is_an_error(cli: Cli, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("epoch 1\n")
-    said = cli("results", "add", str(log), "--workload", "resnet50", status=2).stderr
-    assert "no report of gpuyard.step()" in said
+    error = cli("results", "add", str(log), "--workload", "resnet50", status=2).stderr
+    assert str(log) in error and "gpuyard.step()" in error
     log.write_text('gpuyard-steps: {"steps": 10, "samples": 1, "seconds": 1, "warmup": true}\n')
-    said = cli("results", "add", str(log), "--workload", "resnet50", status=2).stderr
-    assert "ended before it had warmed up" in said
-    assert (
-        "no workload file"
-        in cli("results", "add", str(log), "--workload", "resnet5", status=2).stderr
-    )
+    error = cli("results", "add", str(log), "--workload", "resnet50", status=2).stderr
+    assert str(log) in error and "warm" in error
+    error = cli("results", "add", str(log), "--workload", "resnet5", status=2).stderr
+    assert "resnet5" in error
 
 
 def test_a_log_needs_its_workload(cli: Cli, tmp_path: Path) -> None:
-    assert "Name it with --workload" in cli("results", "add", str(tmp_path), status=2).stderr
+    assert "--workload" in cli("results", "add", str(tmp_path), status=2).stderr
     assert "local://17" in cli("results", "add", "local://17", status=2).stderr
 
 
-def test_a_prediction_is_what_jobs_have_shown(cli: Cli, tmp_path: Path) -> None:
-    """From a log to the store, to a calibration, to the next prediction."""
-    said = [
+def test_predictions_follow_from_job_runs(cli: Cli, tmp_path: Path) -> None:
+    """A log is added to the store and used in a calibration, which changes the next prediction."""
+    lines = [
         {
             "start": f"{gpus}-{batch}", "gpus": gpus, "steps": 50, "samples": 50 * batch * gpus, "seconds": 50 * seconds,
             "testbed": {**V100S, "host": "node7"},
@@ -180,8 +183,8 @@ def test_a_prediction_is_what_jobs_have_shown(cli: Cli, tmp_path: Path) -> None:
         for _ in range(3)
     ]  # fmt: skip
     log = tmp_path / "log"
-    log.write_text("".join(f"gpuyard-steps: {json.dumps(line)}\n" for line in said))
-    asked = (
+    log.write_text("".join(f"gpuyard-steps: {json.dumps(line)}\n" for line in lines))
+    command = (
         "predict",
         "resnet50",
         "--on",
@@ -193,10 +196,10 @@ def test_a_prediction_is_what_jobs_have_shown(cli: Cli, tmp_path: Path) -> None:
         "--json",
     )
 
-    def predicted() -> float:
-        return float(json.loads(cli(*asked).stdout)["predictions"][0]["samples_per_second"])
+    def predict() -> float:
+        return float(json.loads(cli(*command).stdout)["predictions"][0]["samples_per_second"])
 
-    before = predicted()
+    before = predict()
     cli("results", "add", str(log), "--workload", "resnet50")
     cli("calibrate")
-    assert abs(predicted() / 1024 - 1) < 0.05 < abs(before / 1024 - 1)
+    assert abs(predict() / 1024 - 1) < 0.05 < abs(before / 1024 - 1)

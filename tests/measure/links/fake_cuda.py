@@ -1,4 +1,4 @@
-"""The few calls of torch.cuda that the probe makes, written down as they come; no GPU, no bytes."""
+"""A fake of the torch.cuda calls that the probe uses; it records them and moves no bytes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ class Event:
     milliseconds: float = 0.0
 
     def record(self, stream: Stream) -> None:
-        # an event is made on the GPU of the first stream that records it and stays there
+        # an event belongs to the GPU of the first stream that records it
         if self.stream is not None and self.stream.device != stream.device:
             raise RuntimeError("event device does not match recording stream's device")
         self.stream, self.milliseconds = stream, self.torch.now * 1e3
@@ -37,13 +37,13 @@ class Event:
         if not (self.enable_timing and end.enable_timing):
             raise RuntimeError("both events must be made with enable_timing=True")
         if self.stream is None or end.stream is None or self.stream.device != end.stream.device:
-            raise RuntimeError("events of two GPUs can't be subtracted")
+            raise RuntimeError("events of two GPUs cannot be subtracted")
         return end.milliseconds - self.milliseconds
 
 
 @dataclass(frozen=True)
 class Copied:
-    """One copy, with the streams that were current on each GPU when it was asked for."""
+    """One copy, with the current stream of each GPU at its start."""
 
     source: str
     target: str
@@ -73,7 +73,7 @@ class Tensor:
 
 @dataclass(eq=False)
 class FakeTorch:
-    """Every copy takes its size over the rate on a clock that only copies move."""
+    """A torch whose clock advances only with copies, by their size over the rate."""
 
     gpus: int = 2
     peers: bool = True

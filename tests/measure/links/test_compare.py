@@ -1,4 +1,4 @@
-"""What is slow is found, with the cause that the host's facts give; what is not is left alone."""
+"""Slow links are found, with the cause that the host's facts suggest; others are not reported."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 from gpuyard.catalog import gpus
 from gpuyard.catalog.hardware import staged_copies
 from gpuyard.hardware import Device, MachineGraph, build_preset
-from gpuyard.hardware.pairs import bandwidth_matrix
+from gpuyard.hardware.pairs import compute_bandwidth_matrix
 from gpuyard.hardware.rings import STAGED_BOTH_WAYS_SHARE, STAGED_SHARE
 from gpuyard.measure.links.compare import (
     SLOW_BELOW,
@@ -16,7 +16,7 @@ from gpuyard.measure.links.compare import (
     compare,
     find_slow_links,
 )
-from gpuyard.measure.links.expected import expected_bytes_per_second, rated_machine
+from gpuyard.measure.links.expected import build_rated_machine, expected_bytes_per_second
 from gpuyard.measure.links.records import (
     GpuSlot,
     HostFacts,
@@ -42,11 +42,11 @@ def slot(**changed: object) -> GpuSlot:
         "gpu": "GPU1",
         "address": "0000:04:00.0",
         "width": 16,
-        "most_width": 16,
+        "max_width": 16,
         "speed": 8.0,
-        "most_speed": 8.0,
-        "port_most_width": 16,
-        "port_most_speed": 8.0,
+        "max_speed": 8.0,
+        "port_max_width": 16,
+        "port_max_speed": 8.0,
     }
     return GpuSlot.model_validate(plain | changed)
 
@@ -96,7 +96,7 @@ def test_a_card_on_half_of_its_lanes_is_judged_by_all_of_them(
     facts = healthy.model_copy(update={"slots": (slot(gpu="GPU0"), slot(width=8))})
     link = measured("host", "GPU1", 5.9)
     assert find(half, facts, link) == ()
-    (finding,) = find(rated_machine(half, facts), facts, link)
+    (finding,) = find(build_rated_machine(half, facts), facts, link)
     assert finding.expected_bytes_per_second == SLOT
     assert causes(finding) == ["narrow-slot"]
 
@@ -116,7 +116,7 @@ def test_nvlinks_to_a_switch_that_are_down_are_missed(
     )
     link = measured("GPU0", "GPU2", 118, peer=True)
     assert find(hurt, healthy, link) == ()
-    (finding,) = find(rated_machine(hurt, healthy), healthy, link)
+    (finding,) = find(build_rated_machine(hurt, healthy), healthy, link)
     assert finding.expected_bytes_per_second == 12 * 20e9
     assert causes(finding) == ["nvlink"]
 
@@ -125,11 +125,11 @@ def test_peer_access_is_expected_where_it_is_sold_and_under_one_socket(
     healthy: HostFacts,
 ) -> None:
     boxed = build_preset("dual-root", gpus().get("gtx-1080-ti"), 8)
-    found = rated_machine(replace(boxed, pcie_peers=frozenset()), healthy)
-    assert found.offers_peer_to_peer("GPU0", "GPU3")
-    assert not found.offers_peer_to_peer("GPU0", "GPU4")  # on the other socket
+    rated = build_rated_machine(replace(boxed, pcie_peers=frozenset()), healthy)
+    assert rated.has_peer_access("GPU0", "GPU3")
+    assert not rated.has_peer_access("GPU0", "GPU4")  # on the other socket
     desktop = build_preset("consumer", gpus().get("rtx-4090"), 2)
-    assert not rated_machine(desktop, healthy).offers_peer_to_peer("GPU0", "GPU1")
+    assert not build_rated_machine(desktop, healthy).has_peer_access("GPU0", "GPU1")
 
 
 @pytest.mark.parametrize(
@@ -144,10 +144,10 @@ def test_one_way_agrees_with_the_matrix_of_the_machine(
     measured: Measured, preset: str, gpu: str, count: int
 ) -> None:
     machine = build_preset(preset, gpus().get(gpu), count)
-    for a, row in zip(machine.gpus, bandwidth_matrix(machine), strict=True):
+    for a, row in zip(machine.gpus, compute_bandwidth_matrix(machine), strict=True):
         for b, rate in zip(machine.gpus, row, strict=True):
             if a != b:
-                link = measured(a, b, 1, peer=machine.offers_peer_to_peer(a, b))
+                link = measured(a, b, 1, peer=machine.has_peer_access(a, b))
                 assert expected_bytes_per_second(machine, link) == rate
 
 
@@ -158,7 +158,7 @@ def test_a_gpu_that_nothing_joins_has_no_expected_rate(measured: Measured) -> No
     assert expected_bytes_per_second(bare, measured("GPU0", "GPU1", 1, peer=False)) is None
 
 
-def test_what_the_model_does_not_know_is_not_judged(
+def test_unknown_links_are_not_judged(
     graph: MachineGraph, healthy: HostFacts, measured: Measured
 ) -> None:
     memory = measured("memory", "memory", 0.001, kind="memory", cores=1)
@@ -182,12 +182,12 @@ def test_slow_is_more_than_a_quarter_below(
 
 
 @pytest.mark.parametrize(
-    ("changed", "cause", "said"),
+    ("changed", "cause", "part"),
     [
         ({"width": 8}, "narrow-slot", "GPU1 (0000:04:00.0) runs on 8 of its 16 lanes"),
-        ({"width": 4, "port_most_width": 4}, "narrow-slot", "the slot has 4"),
+        ({"width": 4, "port_max_width": 4}, "narrow-slot", "the slot has 4"),
         ({"speed": 2.5}, "power-saving", "ran at 2.5 of 8 GT/s"),
-        ({"most_speed": 16.0}, "old-slot", "can do 16 GT/s a lane, its slot 8"),
+        ({"max_speed": 16.0}, "old-slot", "16 GT/s per lane, its slot 8"),
     ],
 )
 def test_the_slot_is_to_blame(
@@ -196,31 +196,31 @@ def test_the_slot_is_to_blame(
     measured: Measured,
     changed: dict[str, object],
     cause: str,
-    said: str,
+    part: str,
 ) -> None:
     facts = healthy.model_copy(update={"slots": (slot(gpu="GPU0"), slot(**changed))})
     finding, other = find(graph, facts, measured("host", "GPU1", 5.9), measured("GPU0", "host", 5))
     assert causes(finding) == [cause]
-    assert said in finding.causes[0].why
+    assert part in finding.causes[0].why
     assert causes(other) == ["unknown"]  # the slot of another GPU explains nothing
 
 
-def test_a_board_with_a_narrow_slot_and_a_loose_card_get_other_advice(
+def test_a_narrow_slot_and_a_loose_card_get_different_advice(
     graph: MachineGraph, healthy: HostFacts, measured: Measured
 ) -> None:
     steps = []
     for port in (16, 8):
-        facts = healthy.model_copy(update={"slots": (slot(width=8, port_most_width=port),)})
+        facts = healthy.model_copy(update={"slots": (slot(width=8, port_max_width=port),)})
         (finding,) = find(graph, facts, measured("host", "GPU1", 5.9))
         steps.append(finding.causes[0].next_step)
     assert "reseat" in steps[0]
     assert "move it" in steps[1]
 
 
-def test_unknown_widths_accuse_nobody(
+def test_unknown_widths_give_no_finding(
     graph: MachineGraph, healthy: HostFacts, measured: Measured
 ) -> None:
-    unknown = slot(width=None, most_width=None, speed=None, port_most_speed=None)
+    unknown = slot(width=None, max_width=None, speed=None, port_max_speed=None)
     facts = healthy.model_copy(update={"slots": (unknown,), "iommu": None, "acs_bridges": None})
     (finding,) = find(graph, facts, measured("GPU0", "GPU1", 5.9, peer=True))
     assert causes(finding) == ["unknown"]
@@ -262,12 +262,12 @@ def test_virtual_machine_and_other_load_come_last(
     )
     (finding,) = find(graph, facts, measured("host", "GPU1", 5.9, spread=0.5))
     assert causes(finding) == ["narrow-slot", "virtual-machine", "other-load"]
-    assert "80 % of the cores were busy" in finding.causes[2].why
-    assert "differ by 50 %" in finding.causes[2].why
+    assert "80% of the cores were busy" in finding.causes[2].why
+    assert "differ by 50%" in finding.causes[2].why
     assert "QEMU" in finding.causes[1].why
 
 
-def test_peer_access_that_should_be_there_and_is_not(
+def test_missing_peer_access_is_reported(
     graph: MachineGraph, healthy: HostFacts, measured: Measured
 ) -> None:
     """The staged copy is as fast as staged copies are; the pair is still slower than it should be."""
@@ -321,9 +321,9 @@ def test_a_staged_copy_far_below_the_slowest_machine_is_slow(
     assert finding.expected_bytes_per_second == pytest.approx(9.6e9)
 
 
-def test_of_repeats_the_median_counts() -> None:
+def test_the_median_of_repeats_is_used() -> None:
     link = PlannedLink(kind="host-gpu", source="host", target="GPU0", direction="one-way")
-    measurement = LinkMeasurement.of(link, 100, [1.0, 4.0, 2.0])
+    measurement = LinkMeasurement.from_seconds(link, 100, [1.0, 4.0, 2.0])
     assert measurement.bytes_per_second == 50
     assert measurement.spread == 1.5
     assert measurement.seconds == (1.0, 4.0, 2.0)

@@ -1,11 +1,11 @@
-"""The host's facts, read from a tree like the kernel's with the links and files that it has."""
+"""The host's facts are read from a directory tree like the kernel's."""
 
 import struct
 from pathlib import Path
 
 import pytest
 
-from gpuyard.measure.links.facts import gpu_addresses, read_host_facts
+from gpuyard.measure.links.facts import find_gpu_addresses, read_host_facts
 
 PORT, SWITCH, GPU = "0000:00:01.0", "0000:01:00.0", "0000:02:00.0"
 
@@ -64,11 +64,11 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_the_slot_and_the_port_above_it(root: Path) -> None:
-    assert gpu_addresses(root) == (GPU,)
+    assert find_gpu_addresses(root) == (GPU,)
     (slot,) = read_host_facts(root).slots
     assert (slot.gpu, slot.address) == ("GPU0", GPU)
-    assert (slot.width, slot.most_width, slot.port_most_width) == (8, 16, 16)
-    assert (slot.speed, slot.most_speed, slot.port_most_speed) == (2.5, 16.0, 8.0)
+    assert (slot.width, slot.max_width, slot.port_max_width) == (8, 16, 16)
+    assert (slot.speed, slot.max_speed, slot.port_max_speed) == (2.5, 16.0, 8.0)
 
 
 def test_only_nvidia_display_devices_are_gpus(root: Path) -> None:
@@ -76,7 +76,7 @@ def test_only_nvidia_display_devices_are_gpus(root: Path) -> None:
     for address, (vendor, kind) in others.items():
         folder = f"sys/bus/pci/devices/{address}"
         write(root, {f"{folder}/vendor": vendor, f"{folder}/class": kind})
-    assert gpu_addresses(root) == (GPU,)
+    assert find_gpu_addresses(root) == (GPU,)
 
 
 def test_gpus_are_numbered_in_the_order_given(root: Path) -> None:
@@ -94,16 +94,18 @@ def test_links_that_are_down_or_unknown_are_none(root: Path) -> None:
     (device / "current_link_speed").write_text("Unknown\n")
     (device / "max_link_width").unlink()
     (slot,) = read_host_facts(root).slots
-    assert (slot.width, slot.speed, slot.most_width) == (None, None, None)
+    assert (slot.width, slot.speed, slot.max_width) == (None, None, None)
 
 
 @pytest.mark.parametrize(
-    ("control", "found"),
+    ("control", "bridges"),
     [(0x1D, (SWITCH,)), (0x04, (SWITCH,)), (0x01, ()), (0x00, ()), (None, ())],
 )
-def test_acs_that_redirects_peers(root: Path, control: int | None, found: tuple[str, ...]) -> None:
+def test_acs_that_redirects_peers(
+    root: Path, control: int | None, bridges: tuple[str, ...]
+) -> None:
     (root / "sys/bus/pci/devices" / SWITCH / "config").write_bytes(config(control))
-    assert read_host_facts(root).acs_bridges == found
+    assert read_host_facts(root).acs_bridges == bridges
 
 
 def test_acs_is_unknown_without_the_right_to_read_it(root: Path) -> None:
@@ -124,7 +126,7 @@ def test_iommu_off_translating_and_passed_through(root: Path) -> None:
     assert read_host_facts(root).iommu == "translating"
     (root / "proc/cmdline").write_text("quiet intel_iommu=on iommu=pt\n")
     assert read_host_facts(root).iommu == "passthrough"
-    # what the kernel made of it counts more than what it was asked for
+    # the kernel's actual mode takes precedence over its command line
     write(root, {f"sys/bus/pci/devices/{GPU}/iommu_group/type": "DMA-FQ"})
     assert read_host_facts(root).iommu == "translating"
     write(root, {f"sys/bus/pci/devices/{GPU}/iommu_group/type": "identity"})
@@ -150,6 +152,6 @@ def test_cache_and_load(root: Path) -> None:
     assert facts.busy_share == 0.5
 
 
-def test_nothing_to_read_is_no_crash(tmp_path: Path) -> None:
+def test_missing_files_give_no_facts(tmp_path: Path) -> None:
     facts = read_host_facts(tmp_path)
     assert (facts.iommu, facts.virtual_machine, facts.slots) == (None, None, ())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.measure.links.plan import gpu_links
+from gpuyard.measure.links.plan import list_gpu_links
 from gpuyard.measure.links.probe import CudaProbe, name_gpus
 from gpuyard.measure.links.records import Direction, PlannedLink
 from tests.measure.links.fake_cuda import Copied, FakeTorch
@@ -35,7 +35,7 @@ def test_host_copies_are_pinned_and_timed_by_events(
     source: str, target: str, copied: tuple[str, str]
 ) -> None:
     torch = FakeTorch()
-    seconds = probe(torch).seconds(link(source, target), 3)
+    seconds = probe(torch).time_link(link(source, target), 3)
     assert places(torch.copies) == [copied] * 4  # one that is not counted, then three
     assert {copy.size for copy in torch.copies} == {SIZE}
     assert seconds == [pytest.approx(1e-3)] * 3
@@ -43,9 +43,9 @@ def test_host_copies_are_pinned_and_timed_by_events(
 
 
 def test_the_copy_runs_on_the_stream_that_the_events_are_on() -> None:
-    for asked in (link("host", "GPU1"), link("GPU1", "GPU0", peer=True)):
+    for planned in (link("host", "GPU1"), link("GPU1", "GPU0", peer=True)):
         torch = FakeTorch()
-        probe(torch).seconds(asked, 1)
+        probe(torch).time_link(planned, 1)
         (timed,) = {
             call[1] for call in torch.calls if isinstance(call, tuple) and call[0] == "record"
         }
@@ -55,7 +55,7 @@ def test_the_copy_runs_on_the_stream_that_the_events_are_on() -> None:
 
 def test_host_both_ways_run_on_two_streams_at_once() -> None:
     torch = FakeTorch()
-    seconds = probe(torch).seconds(link("host", "GPU0", "both-ways"), 2)
+    seconds = probe(torch).time_link(link("host", "GPU0", "both-ways"), 2)
     assert places(torch.copies) == [("pinned", "cuda:0"), ("cuda:0", "pinned")] * 3
     down, up = torch.copies[:2]
     assert down.streams[0] is not up.streams[0]
@@ -64,9 +64,9 @@ def test_host_both_ways_run_on_two_streams_at_once() -> None:
 
 
 def test_peers_both_ways_share_no_stream_on_either_gpu() -> None:
-    """torch makes the current streams of both GPUs wait for each copy: shared ones would serialise."""
+    """torch makes the current streams of both GPUs wait for each copy: shared ones would serialize."""
     torch = FakeTorch()
-    probe(torch).seconds(link("GPU0", "GPU1", "both-ways", peer=True), 1)
+    probe(torch).time_link(link("GPU0", "GPU1", "both-ways", peer=True), 1)
     assert places(torch.copies[:2]) == [("cuda:0", "cuda:1"), ("cuda:1", "cuda:0")]
     there, back = torch.copies[:2]
     assert there.streams[0] is not back.streams[0]
@@ -80,7 +80,7 @@ def test_peers_both_ways_share_no_stream_on_either_gpu() -> None:
 
 def test_without_peer_access_each_piece_goes_up_and_then_down() -> None:
     torch = FakeTorch()
-    seconds = probe(torch).seconds(link("GPU0", "GPU1", peer=False), 1)
+    seconds = probe(torch).time_link(link("GPU0", "GPU1", peer=False), 1)
     assert set(places(torch.copies)) == {("cuda:0", "pinned"), ("pinned", "cuda:1")}
     assert sum(c.size for c in torch.copies if c.target == "cuda:1") == 2 * SIZE
     assert sum(c.size for c in torch.copies if c.source == "cuda:0") == 2 * SIZE
@@ -97,14 +97,14 @@ def test_without_peer_access_each_piece_goes_up_and_then_down() -> None:
 
 def test_staged_both_ways_keep_apart() -> None:
     torch = FakeTorch()
-    probe(torch).seconds(link("GPU0", "GPU1", "both-ways", peer=False), 1)
+    probe(torch).time_link(link("GPU0", "GPU1", "both-ways", peer=False), 1)
     by_lane = {(copy.source, copy.target): copy.streams for copy in torch.copies}
     assert by_lane["cuda:0", "pinned"][0] is not by_lane["pinned", "cuda:0"][0]
     assert by_lane["cuda:1", "pinned"][1] is not by_lane["pinned", "cuda:1"][1]
 
 
 def test_every_pair_is_planned_in_every_way() -> None:
-    pairs = [p for p in gpu_links(["GPU0", "GPU1"], probe(FakeTorch())) if p.kind == "gpu-gpu"]
+    pairs = [p for p in list_gpu_links(["GPU0", "GPU1"], probe(FakeTorch())) if p.kind == "gpu-gpu"]
     assert [(p.source, p.target, p.direction, p.peer) for p in pairs] == [
         ("GPU0", "GPU1", "one-way", True),
         ("GPU1", "GPU0", "one-way", True),
@@ -113,12 +113,12 @@ def test_every_pair_is_planned_in_every_way() -> None:
         ("GPU1", "GPU0", "one-way", False),
         ("GPU0", "GPU1", "both-ways", False),
     ]
-    unreached = gpu_links(["GPU0", "GPU1"], probe(FakeTorch(peers=False)))
+    unreached = list_gpu_links(["GPU0", "GPU1"], probe(FakeTorch(peers=False)))
     assert {p.peer for p in unreached if p.kind == "gpu-gpu"} == {False}
 
 
 def test_host_links_of_every_gpu_are_planned() -> None:
-    planned = [p for p in gpu_links(["GPU0"], None) if p.kind == "host-gpu"]
+    planned = [p for p in list_gpu_links(["GPU0"], None) if p.kind == "host-gpu"]
     assert [p.label for p in planned] == ["host → GPU0", "GPU0 → host", "host ⇄ GPU0"]
 
 
@@ -130,6 +130,6 @@ def test_gpus_have_the_names_of_the_machine_graph() -> None:
 
 
 def waits_between(torch: FakeTorch, first: int, second: int) -> list[object]:
-    """What was called between two copies."""
+    """Return the calls between two copies."""
     at = [i for i, call in enumerate(torch.calls) if isinstance(call, Copied)]
     return torch.calls[at[first] + 1 : at[second]]

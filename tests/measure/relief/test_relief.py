@@ -1,4 +1,4 @@
-"""Remedies side by side on real ranks, and what counts as equal."""
+"""Remedies compared on real ranks, and the rule for equal loss."""
 
 from collections.abc import Callable
 
@@ -7,20 +7,20 @@ import pytest
 from gpuyard.errors import UserMistake
 from gpuyard.measure import MeasuredStep, Measurement, ResultsStore
 from gpuyard.measure.record import Testbed
-from gpuyard.measure.relief.plan import plan_relief, predicted_gains
-from gpuyard.measure.relief.records import ReliefResult, Relieved
+from gpuyard.measure.relief.plan import plan_relief, predict_gains
+from gpuyard.measure.relief.records import ReliefResult, RemedyRun
 from gpuyard.measure.relief.run import run_relief
-from gpuyard.run.places import Here
+from gpuyard.run.places import LocalMachine
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions, Workload
-from gpuyard.workloads import profile_of
+from gpuyard.workloads import profile_model
 from tests.conftest import needs_two_cores
 
 Build = Callable[..., Workload]
 
 
-def run_of(remedy: ExchangeOptions, rate: float, loss: float | None) -> Relieved:
-    return Relieved(
+def build_run(remedy: ExchangeOptions, rate: float, loss: float | None) -> RemedyRun:
+    return RemedyRun(
         remedy=remedy,
         samples=100,
         seconds=100 / rate,
@@ -31,7 +31,7 @@ def run_of(remedy: ExchangeOptions, rate: float, loss: float | None) -> Relieved
     )
 
 
-def test_only_the_fastest_that_learns_as_much_is_best(testbed: Testbed) -> None:
+def test_the_best_remedy_is_the_fastest_at_equal_loss(testbed: Testbed) -> None:
     result = ReliefResult(
         id="a1",
         key="k",
@@ -43,20 +43,20 @@ def test_only_the_fastest_that_learns_as_much_is_best(testbed: Testbed) -> None:
         place=RunPlace(),
         tolerance=0.05,
         runs=(
-            run_of(ExchangeOptions(), 10, 2.0),
-            run_of(ExchangeOptions(accumulate=8), 50, 2.11),  # 5.5 % above
-            run_of(ExchangeOptions(local_sgd=8), 40, 2.09),
-            run_of(ExchangeOptions(compress="fp16"), 30, 1.0),
-            run_of(ExchangeOptions(compress="bf16"), 90, None),
+            build_run(ExchangeOptions(), 10, 2.0),
+            build_run(ExchangeOptions(accumulate=8), 50, 2.11),  # 5.5% above
+            build_run(ExchangeOptions(local_sgd=8), 40, 2.09),
+            build_run(ExchangeOptions(compress="fp16"), 30, 1.0),
+            build_run(ExchangeOptions(compress="bf16"), 90, None),
         ),
     )
     assert result.best.remedy == ExchangeOptions(local_sgd=8)
     assert result.speed_up(result.best) == 4
-    said = result.as_json()
-    assert (said["best"], said["best_speed_up"]) == ("local SGD 8", 4)
-    assert result.learnt(result.runs[2]) == pytest.approx(0.91)  # 3 → 2.09 of 3 → 2
-    assert said["runs"][4]["learnt"] is None
-    assert [run["equal_loss"] for run in said["runs"]] == [True, False, True, True, False]
+    document = result.as_json()
+    assert (document["best"], document["best_speed_up"]) == ("local SGD 8", 4)
+    assert result.learned_share(result.runs[2]) == pytest.approx(0.91)  # 3 → 2.09 of 3 → 2
+    assert document["runs"][4]["learnt"] is None
+    assert [run["equal_loss"] for run in document["runs"]] == [True, False, True, True, False]
 
 
 @needs_two_cores
@@ -66,7 +66,7 @@ def test_every_remedy_trains_the_same_samples(tiny: Build, store: ResultsStore) 
         ExchangeOptions(local_sgd=4),
         ExchangeOptions(accumulate=3),
     )
-    plan = plan_relief(tiny(), 2, 8, Here(), samples=300, remedies=remedies, tolerance=0.5)
+    plan = plan_relief(tiny(), 2, 8, LocalMachine(), samples=300, remedies=remedies, tolerance=0.5)
     assert plan.steps == 24  # 300 / 16 = 18.75, in whole periods of 12
     result = run_relief(plan)
     assert [run.remedy for run in result.runs] == [ExchangeOptions(), *remedies]
@@ -74,7 +74,7 @@ def test_every_remedy_trains_the_same_samples(tiny: Build, store: ResultsStore) 
     assert all(run.ranks_equal for run in result.runs)
     plain, half = result.runs[:2]
     assert plain.loss is not None
-    assert half.loss == pytest.approx(plain.loss, rel=0.02)  # rounding, not another training
+    assert half.loss == pytest.approx(plain.loss, rel=0.02)  # rounding is the only difference
     store.add(result)
     assert store.records(ReliefResult, "tiny-classifier") == [result]
     assert store.records(ReliefResult, "another") == []
@@ -82,10 +82,10 @@ def test_every_remedy_trains_the_same_samples(tiny: Build, store: ResultsStore) 
 
 @needs_two_cores
 @pytest.mark.soak
-def test_remedies_are_tried_in_the_precision_that_is_asked_for(tiny: Build) -> None:
+def test_remedies_are_measured_in_the_requested_precision(tiny: Build) -> None:
     def losses(precision: str) -> list[float | None]:
         workload = tiny().model_copy(update={"precision": precision})
-        plan = plan_relief(workload, 2, 8, Here(), samples=100, remedies=())
+        plan = plan_relief(workload, 2, 8, LocalMachine(), samples=100, remedies=())
         assert plan.describe()["precision"] == precision
         result = run_relief(plan)
         assert result.precision == precision
@@ -96,12 +96,12 @@ def test_remedies_are_tried_in_the_precision_that_is_asked_for(tiny: Build) -> N
     assert half == pytest.approx(single, rel=0.05)
 
 
-def test_one_worker_has_nothing_to_relieve(tiny: Build) -> None:
-    with pytest.raises(UserMistake, match="nothing to relieve"):
-        plan_relief(tiny(), 1, 8, Here())
+def test_relief_needs_at_least_two_workers(tiny: Build) -> None:
+    with pytest.raises(UserMistake, match="2 workers"):
+        plan_relief(tiny(), 1, 8, LocalMachine())
 
 
-def alone(make: Callable[..., Measurement], seconds: float) -> Measurement:
+def measure_one_worker(make: Callable[..., Measurement], seconds: float) -> Measurement:
     parts = MeasuredStep(
         step_seconds=seconds,
         compute_seconds=seconds,
@@ -111,10 +111,11 @@ def alone(make: Callable[..., Measurement], seconds: float) -> Measurement:
     return make(workers=1, batch_per_worker=50, step=parts)
 
 
-def test_the_predictor_names_what_is_tried(make_measurement: Callable[..., Measurement]) -> None:
+def test_the_predictor_selects_the_remedies(make_measurement: Callable[..., Measurement]) -> None:
     linear = Workload(name="digits", model="spoken-digits-linear")
     slow = RunPlace(kind="lab", nodes=("a", "b"), link_bytes_per_second=125e6)
-    choked = predicted_gains(linear, profile_of(linear), alone(make_measurement, 0.1), 2, slow)
+    short_step = measure_one_worker(make_measurement, 0.1)
+    choked = predict_gains(linear, profile_model(linear), short_step, 2, slow)
     # 48 MB of gradients over 1 Gbit/s take 0.4 s; half of it 0.2 s: (0.1 + 0.4) / (0.1 + 0.2) at most
     assert choked is not None
     assert 1.2 < choked[ExchangeOptions(compress="fp16")] < 1.9
@@ -123,20 +124,16 @@ def test_the_predictor_names_what_is_tried(make_measurement: Callable[..., Measu
         choked[ExchangeOptions(compress="fp16", local_sgd=16)]
         > choked[ExchangeOptions(compress="fp16")]
     )
-    # a step of a minute waits for nothing that could be saved
-    assert predicted_gains(linear, profile_of(linear), alone(make_measurement, 60.0), 2, slow) == {}
+    # in a step of one minute, communication is negligible
+    long_step = measure_one_worker(make_measurement, 60.0)
+    assert predict_gains(linear, profile_model(linear), long_step, 2, slow) == {}
 
 
-def test_where_the_link_is_not_known_nothing_is_foreseen(
+def test_nothing_is_predicted_if_the_link_rate_is_unknown(
     make_measurement: Callable[..., Measurement],
 ) -> None:
     linear = Workload(name="digits", model="spoken-digits-linear")
     unknown = RunPlace(kind="hosts", nodes=("a", "b"))
-    assert (
-        predicted_gains(linear, profile_of(linear), alone(make_measurement, 0.1), 2, unknown)
-        is None
-    )
-    assert (
-        predicted_gains(linear, profile_of(linear), alone(make_measurement, 0.1), 2, RunPlace())
-        is not None
-    )
+    profile, measured = profile_model(linear), measure_one_worker(make_measurement, 0.1)
+    assert predict_gains(linear, profile, measured, 2, unknown) is None
+    assert predict_gains(linear, profile, measured, 2, RunPlace()) is not None

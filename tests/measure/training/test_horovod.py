@@ -1,4 +1,4 @@
-"""Horovod's ranks: who sits where, and, where it is installed, real ones."""
+"""Horovod's rank layout, and training with real ranks if Horovod is installed."""
 
 import socket
 from collections.abc import Callable
@@ -6,33 +6,33 @@ from collections.abc import Callable
 import pytest
 
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
-from gpuyard.run.horovod_rendezvous import Seating, seating_of
-from gpuyard.run.places import Here
+from gpuyard.run.horovod_rendezvous import RankLayout, create_layout
+from gpuyard.run.places import LocalMachine
 from gpuyard.specs import ExchangeOptions, Workload
 from tests.conftest import needs_two_cores
 
 Build = Callable[..., Workload]
 
 
-def seat(seating: Seating, rank: int) -> tuple[str, ...]:
-    said = seating.variables(rank)
+def rank_numbers(layout: RankLayout, rank: int) -> tuple[str, ...]:
+    variables = layout.variables(rank)
     names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
-    return tuple(said[f"HOROVOD_{name}"] for name in names)
+    return tuple(variables[f"HOROVOD_{name}"] for name in names)
 
 
-def test_on_one_host_all_are_neighbours_on_loopback() -> None:
-    seating = seating_of(Here(), 2)
-    assert seating.hosts == (socket.gethostname(),) * 2
-    assert seat(seating, 1) == ("1", "2", "1", "2", "0", "1")
-    said = seating.variables(0)
-    assert said["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "127.0.0.1"
-    assert said["HOROVOD_GLOO_IFACE"] == "lo"
+def test_ranks_on_one_host_are_local_and_use_loopback() -> None:
+    layout = create_layout(LocalMachine(), 2)
+    assert layout.hosts == (socket.gethostname(),) * 2
+    assert rank_numbers(layout, 1) == ("1", "2", "1", "2", "0", "1")
+    variables = layout.variables(0)
+    assert variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "127.0.0.1"
+    assert variables["HOROVOD_GLOO_IFACE"] == "lo"
 
 
-def test_on_nodes_of_their_own_they_are_across() -> None:
-    seating = Seating(("10.77.0.1", "10.77.0.2", "10.77.0.3"), "10.77.0.1", "eth0", lambda: None)
-    assert seat(seating, 2) == ("2", "3", "0", "1", "2", "3")
-    assert seating.variables(2)["HOROVOD_HOSTNAME"] == "10.77.0.3"
+def test_ranks_on_separate_nodes_have_cross_ranks() -> None:
+    layout = RankLayout(("10.77.0.1", "10.77.0.2", "10.77.0.3"), "10.77.0.1", "eth0", lambda: None)
+    assert rank_numbers(layout, 2) == ("2", "3", "0", "1", "2", "3")
+    assert layout.variables(2)["HOROVOD_HOSTNAME"] == "10.77.0.3"
 
 
 @needs_two_cores
@@ -41,7 +41,7 @@ def test_on_nodes_of_their_own_they_are_across() -> None:
     [ExchangeOptions(), ExchangeOptions(compress="fp16", accumulate=2, bucket_mb=1)],
     ids=lambda remedy: remedy.label,
 )
-def test_it_trains_and_keeps_the_ranks_equal(
+def test_horovod_trains_and_keeps_the_ranks_equal(
     store: ResultsStore, tiny: Build, remedy: ExchangeOptions
 ) -> None:
     pytest.importorskip("horovod", reason="gpuyard horovod install builds it, in some minutes")

@@ -1,4 +1,4 @@
-"""Training over real shaped links; skipped with the reason where no lab can be made."""
+"""Training over real shaped links; skipped with the reason if no lab can be created."""
 
 from collections.abc import Callable
 
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.usefixtures("can_make_labs")
 def measure(
     store: ResultsStore, workload: Workload, plan: lab.LabPlan, **more: object
 ) -> Measurement:
-    with lab.temporary(plan) as made:
-        place = LabNodes(plan, made)
+    with lab.temporary(plan) as created:
+        place = LabNodes(plan, created)
         sweep = plan_sweep(workload, [2], [4], seconds_per_point=0.1, place=place, **more)  # type: ignore[arg-type]
         (measured,) = run_sweep(sweep, store)
     return measured
 
 
-def test_gradients_cross_the_link_and_can_not_be_faster_than_it(store: ResultsStore) -> None:
+def test_gradients_cross_the_link_no_faster_than_its_rate(store: ResultsStore) -> None:
     gpu = KnownThroughput(gpu="t4", batch_per_gpu=4, samples_per_second=400)
     workload = Workload(name="digits", model="spoken-digits-conv", measured=[gpu])
     m = measure(store, workload, lab.plan_lab(2, "50 Mbit/s", name="test-train"), gpu="t4")
@@ -34,13 +34,13 @@ def test_gradients_cross_the_link_and_can_not_be_faster_than_it(store: ResultsSt
     assert m.place.link_bytes_per_second == 6.25e6
     assert m.provenance.launcher == "torchrun"
     assert m.all_reduce_bytes == 4 * 376_200
-    # two nodes each send all gradients once: 1.5 MB take 0.24 s at 50 Mbit/s, of which a burst of 256 kB
-    # may pass at once
+    # two nodes each send all gradients once: 1.5 MB take 0.24 s at 50 Mbit/s, except that a burst of
+    # 256 kB may pass at once
     assert m.step.step_seconds > 0.15
     assert m.step.exposed_communication_seconds > 0.1
 
 
-def test_dilated_time_is_given_undilated(store: ResultsStore, tiny: Build) -> None:
+def test_results_are_reported_in_undilated_time(store: ResultsStore, tiny: Build) -> None:
     gpu = KnownThroughput(gpu="t4", batch_per_gpu=4, samples_per_second=400)
     plan = lab.plan_lab(2, "10 Gbit/s", name="test-dilated", dilation=20)
     m = measure(store, tiny(measured=[gpu]), plan, gpu="t4", launcher="direct")
@@ -51,10 +51,10 @@ def test_dilated_time_is_given_undilated(store: ResultsStore, tiny: Build) -> No
     assert m.step.compute_seconds < 0.1
 
 
-def test_real_computing_is_stretched(store: ResultsStore, tiny: Build) -> None:
+def test_real_computation_is_dilated(store: ResultsStore, tiny: Build) -> None:
     plan = lab.plan_lab(2, "1 Gbit/s", name="test-stretched", dilation=8)
     m = measure(store, tiny("Busy"), plan, launcher="direct")
-    # not stretched, a step would seem to take an eighth of what it took
+    # without dilation, a step would appear to take an eighth of its real time
     assert m.step.compute_seconds >= Busy.BUSY_SECONDS
     assert m.step.step_seconds >= Busy.BUSY_SECONDS
     assert len(set(m.parameter_checksums)) == 1

@@ -13,7 +13,7 @@ from tests.slurm_cluster import SlurmCluster, slurm_cluster
 
 Build = Callable[..., Workload]
 Bench = Callable[..., CompletedProcess[str]]
-# what is left of a run, once Slurm has had time to end it
+# lists the job steps that remain once Slurm has had time to end them
 THEN_STEPS = """\
 "$@"; status=$?
 for _ in $(seq 50); do steps=$(squeue --steps --noheader --format=%i); [ -n "$steps" ] || break; sleep 0.1; done
@@ -30,7 +30,7 @@ def slurm() -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def bench(slurm: SlurmCluster, tiny: Build, tmp_path: Path) -> Bench:
-    """`bench train` of a tiny model in an allocation of two nodes."""
+    """Return a function that runs `bench train` on a tiny model in an allocation of two nodes."""
 
     def run(
         factory: str, *options: str, salloc: tuple[str, ...] = (), script: str = '"$@"'
@@ -70,25 +70,25 @@ def test_two_nodes_with_two_ranks_each_train_together(bench: Bench) -> None:
     assert m["place"]["ranks_per_node"] == 2
     assert m["provenance"]["launcher"] == "torchrun"
     assert m["provenance"]["backend"] == "gloo"
-    # each rank had samples of its own, so they are equal only where all gradients were exchanged
+    # each rank had different samples, so they are equal only if all gradients were exchanged
     assert len(m["parameter_checksums"]) == 4
     assert len(set(m["parameter_checksums"])) == 1
 
 
-def test_a_rank_that_dies_takes_the_steps_of_all_with_it(bench: Bench) -> None:
+def test_a_crashed_rank_ends_all_job_steps(bench: Bench) -> None:
     options = ("--workers=2", "--batch=8", "--launcher=direct")
     done = bench("FirstHangsSecondCrashes", *options, script=THEN_STEPS)
     assert done.returncode == 1, done.stderr
-    assert "rank 1 of 2 ended with status 1" in done.stderr
+    assert "rank 1 of 2 exited with status 1" in done.stderr
     assert "ValueError: the second rank has had enough" in done.stderr
     assert done.stdout.splitlines()[-1] == "steps left: "
 
 
-def test_an_allocation_that_has_ended_is_a_sentence(slurm: SlurmCluster, bench: Bench) -> None:
-    shown = slurm.run("salloc", "--quiet", "--nodes=2", "printenv", "SLURM_JOB_ID")
-    ended = f"SLURM_JOB_ID={shown.stdout.strip()}"
+def test_an_ended_allocation_is_an_error(slurm: SlurmCluster, bench: Bench) -> None:
+    allocation = slurm.run("salloc", "--quiet", "--nodes=2", "printenv", "SLURM_JOB_ID")
+    ended = f"SLURM_JOB_ID={allocation.stdout.strip()}"
     done = bench("classifier", "--dry-run", script=f'exec env {ended} "$@"')
     assert done.returncode == 1, done.stderr
-    assert "has ended (COMPLETED); start another one with: salloc" in done.stderr
+    assert "(COMPLETED); start another one with: salloc" in done.stderr
     done = bench("classifier", "--dry-run", script='exec srun "$@"')
-    assert "srun has started this command 2 times" in done.stderr
+    assert "srun started this command 2 times" in done.stderr

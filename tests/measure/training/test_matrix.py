@@ -1,4 +1,4 @@
-"""A sweep file: every combination, kept as it comes, rejected where it is not credible."""
+"""Sweep files: every combination is measured and stored, and runs that are not valid are rejected."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from gpuyard.catalog.specfiles import read_sweep
 from gpuyard.errors import SpecError
 from gpuyard.measure import Measurement, Rejection, ResultsStore, SweepEvent
 from gpuyard.measure.training import matrix, run
-from gpuyard.measure.training.matrix import credible_run, plan_matrix, run_matrix
+from gpuyard.measure.training.matrix import find_valid_run, plan_matrix, run_matrix
 from gpuyard.measure.training.records import Window
 from tests.conftest import MakeMeasurement
 
@@ -50,28 +50,28 @@ def test_every_combination_has_its_own_key(sweep_file: Path) -> None:
     ]
 
 
-def test_what_is_rejected_is_kept_with_its_reason_and_tried_again(
+def test_rejected_runs_are_stored_with_their_reason_and_repeated(
     sweep_file: Path, store: ResultsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Moody:
-        """Believes nothing of batch 8 at first, and never of batch 16."""
+    class SelectiveCredibility:
+        """Rejects the first run of batch 8 and every run of batch 16."""
 
-        seen: set[str] = set()  # noqa: RUF012
+        rejected_keys: set[str] = set()  # noqa: RUF012
 
         def __init__(self, *_: object) -> None: ...
 
         def __call__(self, measurement, _foreign):  # type: ignore[no-untyped-def]
             if measurement.batch_per_worker == 16:
                 return "never"
-            if measurement.batch_per_worker == 8 and measurement.key not in self.seen:
-                self.seen.add(measurement.key)
+            if measurement.batch_per_worker == 8 and measurement.key not in self.rejected_keys:
+                self.rejected_keys.add(measurement.key)
                 return "not yet"
             return None
 
     for module in (matrix, run):
-        monkeypatch.setattr(module, "Credibility", Moody)
-    one_set_of_ranks = SWEEP.replace("repeats: 2", "repeats: 1").replace("[4, 8]", "[4, 8, 16]")
-    sweep_file.write_text(one_set_of_ranks.replace("[{}, {accumulate: 2}]", "[{}]"))
+        monkeypatch.setattr(module, "ValidityCheck", SelectiveCredibility)
+    single_launch = SWEEP.replace("repeats: 2", "repeats: 1").replace("[4, 8]", "[4, 8, 16]")
+    sweep_file.write_text(single_launch.replace("[{}, {accumulate: 2}]", "[{}]"))
     monkeypatch.chdir(sweep_file.parent)
     planned = plan_matrix(read_sweep(sweep_file), sweep_file.parent)
     events: list[SweepEvent] = []
@@ -85,23 +85,23 @@ def test_what_is_rejected_is_kept_with_its_reason_and_tried_again(
     assert (reasons.count("not yet"), reasons.count("never")) == (1, 2)
     assert store.get(store.records(Rejection)[0].id) == store.records(Rejection)[0]
     assert events[-1].progress.done == events[-1].progress.total == 3
-    assert all((event.progress.left_seconds or 0) >= 0 for event in events)
+    assert all((event.progress.remaining_seconds or 0) >= 0 for event in events)
 
-    # again: what was measured is found, what was rejected is tried again
-    again: list[SweepEvent] = []
+    # a second run finds the stored measurements and repeats the rejected point
+    second_events: list[SweepEvent] = []
     sweep_file.write_text(sweep_file.read_text() + "attempts: 1\n")
-    once = plan_matrix(read_sweep(sweep_file), sweep_file.parent)
-    run_matrix(once, store, on_event=again.append)
-    assert sum(e.state == "stored" for e in again) == 2
-    assert {e.point.key for e in again if e.state == "rejected"} == {
+    second = plan_matrix(read_sweep(sweep_file), sweep_file.parent)
+    run_matrix(second, store, on_event=second_events.append)
+    assert sum(e.state == "stored" for e in second_events) == 2
+    assert {e.point.key for e in second_events if e.state == "rejected"} == {
         point.key for _, point, _ in outcome.rejected
     }
 
 
-def test_a_stored_run_that_nobody_judged_is_judged(
+def test_stored_runs_are_checked_before_they_are_used(
     sweep_file: Path, store: ResultsStore, make_measurement: MakeMeasurement
 ) -> None:
-    """`bench train` keeps what it got; a sweep must not take a loss that is no number from it."""
+    """`bench train` stores every run; a sweep must not accept one whose loss is not a number."""
     planned = plan_matrix(read_sweep(sweep_file), sweep_file.parent)
     sweep = planned.sweeps[0]
     point, other = sweep.points
@@ -110,12 +110,12 @@ def test_a_stored_run_that_nobody_judged_is_judged(
     good = make_measurement(2, key=other.key, windows=even, loss_first=2.5, loss_last=1.0)
     store.add(bad)
     store.add(good)
-    assert credible_run(store, sweep, point) is None
-    assert credible_run(store, sweep, other) == good
-    assert planned.stored_keys(store) == {other.key}
+    assert find_valid_run(store, sweep, point) is None
+    assert find_valid_run(store, sweep, other) == good
+    assert planned.find_stored_keys(store) == {other.key}
 
 
-def test_a_killed_sweep_goes_on_where_it_was(sweep_file: Path, home: Path, tmp_path: Path) -> None:
+def test_a_killed_sweep_resumes(sweep_file: Path, home: Path, tmp_path: Path) -> None:
     (tmp_path / "tiny.workload.yaml").write_text(
         "{name: tiny, model: 'tiny_models:WaitsAtBatch3', input: {shape: [16]}, target: {classes: 4}}"
     )
@@ -126,8 +126,8 @@ def test_a_killed_sweep_goes_on_where_it_was(sweep_file: Path, home: Path, tmp_p
     (tmp_path / "run.py").write_text(
         "from gpuyard.cli.main import main\n"
         "from gpuyard.measure.training import matrix, run\n"
-        # a busy machine is not the point here
-        "matrix.Credibility = run.Credibility = lambda *_: lambda *_: None\n"
+        # the check for load from other programs would make this test depend on the machine
+        "matrix.ValidityCheck = run.ValidityCheck = lambda *_: lambda *_: None\n"
         "main()\n"
     )
     store = ResultsStore(Path(os.environ["GPUYARD_HOME"]) / "results.sqlite")
@@ -154,7 +154,7 @@ def test_a_killed_sweep_goes_on_where_it_was(sweep_file: Path, home: Path, tmp_p
     assert store.records(Measurement)[0] == first
 
 
-def test_examples_are_valid_and_mistakes_have_a_line(tmp_path: Path) -> None:
+def test_examples_are_valid_and_errors_name_the_line(tmp_path: Path) -> None:
     slices = plan_matrix(read_sweep(ROOT / "examples" / "slices.sweep.yaml"), ROOT / "examples")
     assert slices.points == 36
     assert {s.place.dilation for s in slices.sweeps} == {2, 20}

@@ -45,6 +45,6 @@ def test_two_ranks_on_each_of_two_hosts_train_together(
         "dilation": 1.0,
     }
     assert m["provenance"]["launcher"] == "torchrun"
-    # each rank had samples of its own, so they are equal only where all gradients were exchanged
+    # each rank had different samples, so they are equal only if all gradients were exchanged
     assert len(m["parameter_checksums"]) == 4
     assert len(set(m["parameter_checksums"])) == 1

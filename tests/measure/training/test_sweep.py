@@ -22,7 +22,7 @@ from gpuyard.measure import (
     run_sweep,
 )
 from gpuyard.measure.training import run
-from gpuyard.measure.training.run import stored_run
+from gpuyard.measure.training.run import find_stored_run
 from gpuyard.specs import Workload
 from tests.conftest import needs_two_cores
 
@@ -77,13 +77,13 @@ def test_sweep_stores_sensible_measurements(store: ResultsStore, tiny: Build) ->
         "finished",
     ] * 4
     assert all(0 <= e.progress.done <= 4 for e in events)
-    assert all((e.progress.left_seconds or 0) >= 0 for e in events)
-    assert (events[-1].progress.done, events[-1].progress.left_seconds) == (4, 0)
+    assert all((e.progress.remaining_seconds or 0) >= 0 for e in events)
+    assert (events[-1].progress.done, events[-1].progress.remaining_seconds) == (4, 0)
 
-    # a second run finds everything, starts nothing and changes nothing
-    again: list[SweepEvent] = []
-    assert run_sweep(sweep, store, on_event=again.append) == measurements
-    assert {e.state for e in again} == {"stored"}
+    # a second run finds everything, starts nothing, and changes nothing
+    second_events: list[SweepEvent] = []
+    assert run_sweep(sweep, store, on_event=second_events.append) == measurements
+    assert {e.state for e in second_events} == {"stored"}
     assert store.records(Measurement) == measurements
 
 
@@ -121,16 +121,16 @@ def test_fresh_measures_again(
     assert store.latest(Measurement, sweep.points[0].key) == later
 
 
-def test_a_doubtful_run_is_marked_and_measured_again_where_it_must_be_credible(
+def test_a_doubtful_run_is_marked_and_repeated_if_it_must_be_valid(
     store: ResultsStore, tiny: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = plan_sweep(tiny("bare"), [1], [4], seconds_per_point=0.1)
-    monkeypatch.setattr(run, "Credibility", lambda _workload: lambda _m, _foreign: "a bad day")
+    monkeypatch.setattr(run, "ValidityCheck", lambda _workload: lambda _m, _foreign: "a bad day")
     (m,) = run_sweep(sweep, store)
     assert m.doubt == "a bad day"
     assert store.records(Measurement) == [m]
     assert store.records(Rejection) == []
-    assert stored_run(store, sweep.points[0], lambda _m, _foreign: None) == m
+    assert find_stored_run(store, sweep.points[0], lambda _m, _foreign: None) == m
     assert run_sweep(sweep, store) == [m]
     assert run_sweep(sweep, store, reject_doubtful=True) == []
     assert [r.reason for r in store.records(Rejection)] == ["a bad day"]
@@ -139,25 +139,25 @@ def test_a_doubtful_run_is_marked_and_measured_again_where_it_must_be_credible(
 @needs_two_cores
 def test_crashing_rank_shows_its_last_lines(store: ResultsStore, tiny: Build) -> None:
     sweep = plan_sweep(tiny("CrashInRankOne"), [2], [4], seconds_per_point=0.2)
-    with pytest.raises(GpuyardError, match="rank 1 of 2 ended with status 1") as caught:
+    with pytest.raises(GpuyardError, match=r"rank 1 of 2 .*status 1") as caught:
         run_sweep(sweep, store)
     assert "ValueError: the second rank has had enough" in str(caught.value)
     assert store.records(Measurement) == []
 
 
-def test_hanging_rank_is_given_up(store: ResultsStore, tiny: Build) -> None:
+def test_a_hanging_rank_times_out(store: ResultsStore, tiny: Build) -> None:
     sweep = plan_sweep(tiny("Hanging"), [1], [4], seconds_per_point=0.2)
 
     def only_once_started(event: SweepEvent) -> None:
         assert event.state == "started"
 
-    with pytest.raises(GpuyardError, match="no rank has made progress for 5 s"):
+    with pytest.raises(GpuyardError, match="5 s"):
         run_sweep(sweep, store, on_event=only_once_started, silence_seconds=5)
 
 
-def test_mistake_in_a_rank_is_a_users_mistake(store: ResultsStore, tiny: Build) -> None:
+def test_a_user_mistake_in_a_rank_is_reported_as_one(store: ResultsStore, tiny: Build) -> None:
     sweep = plan_sweep(tiny("frozen"), [1], [4], seconds_per_point=0.2)
-    with pytest.raises(UserMistake, match="tiny_models:frozen has no parameters to train"):
+    with pytest.raises(UserMistake, match="tiny_models:frozen"):
         run_sweep(sweep, store)
 
 
@@ -172,14 +172,14 @@ run_sweep(sweep, ResultsStore(Path(sys.argv[1])))
 """
 
 
-def _until(condition: Callable[[], object], what: str) -> None:
+def _wait_until(condition: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        assert time.monotonic() < deadline, f"timed out waiting until {what}"
         time.sleep(0.05)
 
 
-def _runs(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -194,10 +194,10 @@ def _runs(pid: int) -> bool:
     [
         pytest.param(signal.SIGKILL, "direct", 2, marks=pytest.mark.soak),
         (signal.SIGINT, "direct", 2),
-        (signal.SIGKILL, "torchrun", 3),  # its agent, too
+        (signal.SIGKILL, "torchrun", 3),  # the third is torchrun's agent
     ],
 )
-def test_stopped_sweep_keeps_what_is_finished_and_leaves_nothing_else(
+def test_a_stopped_sweep_keeps_finished_points_and_leaves_nothing_else_behind(
     store: ResultsStore,
     tiny: Build,
     tmp_path: Path,
@@ -219,56 +219,56 @@ def test_stopped_sweep_keeps_what_is_finished_and_leaves_nothing_else(
         },
         stderr=subprocess.DEVNULL,
     ) as sweeping:
-        _until(lambda: store.records(Measurement), "the first point is stored")
+        _wait_until(lambda: store.records(Measurement), "the first point is stored")
         ranks = [child.pid for child in psutil.Process(sweeping.pid).children(recursive=True)]
         assert len(ranks) == processes
-        assert all(_runs(rank) for rank in ranks)
+        assert all(_is_running(rank) for rank in ranks)
         sweeping.send_signal(how)
     assert sweeping.returncode != 0
-    _until(lambda: not any(_runs(rank) for rank in ranks), "no rank is left")
-    _until(lambda: not list(temporary.glob("gpuyard-*")), "no file is left")
+    _wait_until(lambda: not any(_is_running(rank) for rank in ranks), "no rank remains")
+    _wait_until(lambda: not list(temporary.glob("gpuyard-*")), "no file remains")
     (finished,) = store.records(Measurement)
     assert finished.batch_per_worker == 2
 
 
-def test_more_workers_than_cores_is_a_sentence(tiny: Build) -> None:
+def test_more_workers_than_cores_is_an_error(tiny: Build) -> None:
     cores = len(usable_cores())
-    with pytest.raises(UserMistake, match=f"{cores + 1} workers need {cores + 1} cores"):
+    with pytest.raises(UserMistake, match=f"{cores + 1} workers.*{cores + 1} cores"):
         plan_sweep(tiny(), [1, cores + 1], [4])
 
 
 @pytest.mark.parametrize(
-    ("strategy", "kind", "sentence"),
+    ("strategy", "kind", "fragment"),
     [
-        ("dataparallel", MissingRequirement, "needs 2 or more CUDA GPUs"),
-        ("parameter-server", GpuyardError, "predicted, not measured"),
-        ("dpp", UnknownName, "did you mean 'ddp'"),
+        ("dataparallel", MissingRequirement, "2 CUDA GPUs.*ddp"),
+        ("parameter-server", GpuyardError, "gpuyard predict"),
+        ("dpp", UnknownName, "'ddp'"),
     ],
 )
-def test_strategies_that_cannot_run_here_say_so(
-    tiny: Build, strategy: str, kind: type[GpuyardError], sentence: str
+def test_a_strategy_that_cannot_run_here_is_an_error(
+    tiny: Build, strategy: str, kind: type[GpuyardError], fragment: str
 ) -> None:
-    with pytest.raises(kind, match=sentence):
+    with pytest.raises(kind, match=fragment):
         plan_sweep(tiny(), [1], [4], strategy=strategy)
 
 
-def test_horovod_says_when_it_is_missing(tiny: Build) -> None:
+def test_a_missing_horovod_is_an_error(tiny: Build) -> None:
     pytest.importorskip("torch")
     try:
         import horovod  # type: ignore[import-not-found]  # noqa: F401
     except ImportError:
-        with pytest.raises(MissingRequirement, match="horovod is not installed"):
+        with pytest.raises(MissingRequirement, match="gpuyard horovod install"):
             plan_sweep(tiny(), [1], [4], strategy="horovod")
     else:
         assert plan_sweep(tiny(), [1], [4], strategy="horovod").strategy == "horovod"
 
 
 def test_tf32_needs_a_gpu(tiny: Build) -> None:
-    with pytest.raises(UserMistake, match="tf32 is a mode of NVIDIA GPUs"):
+    with pytest.raises(UserMistake, match=r"tf32.*NVIDIA GPU"):
         plan_sweep(tiny(precision="tf32"), [1], [4], device="cpu")
 
 
-def test_impossible_sweeps_are_sentences(tiny: Build) -> None:
+def test_impossible_sweeps_are_errors(tiny: Build) -> None:
     with pytest.raises(UserMistake, match="at least one worker count"):
         plan_sweep(tiny(), [], [4])
     with pytest.raises(UserMistake, match="above 0 s, got 0"):
@@ -283,10 +283,9 @@ def test_key_changes_with_what_changes_the_result(
     model.write_text("def small(): ...\n")
     workload = tiny().model_copy(update={"model": "my_model:small"})
 
-    def key(**changed: object) -> str:
-        asked = {"workers": [1], "batches": [4], "seconds_per_point": 1.0, **changed}
-        sweep = plan_sweep(changed.pop("workload", workload), **asked)  # type: ignore[arg-type]
-        return sweep.points[0].key
+    def key(**changes: object) -> str:
+        options = {"workers": [1], "batches": [4], "seconds_per_point": 1.0, **changes}
+        return plan_sweep(workload, **options).points[0].key  # type: ignore[arg-type]
 
     plain = key()
     assert key() == plain
@@ -303,8 +302,8 @@ def test_dry_run_value_names_every_point(tiny: Build) -> None:
     assert plan["strategy"] == "ddp"
 
 
-def test_a_run_of_ours_is_not_said_to_send_what_other_software_sends(tiny: Build) -> None:
-    named = tiny(framework="apex", gradient_dtype="fp16")
-    sweep = plan_sweep(named, [2], [8])
+def test_the_framework_of_a_workload_is_not_recorded_for_our_own_runs(tiny: Build) -> None:
+    workload = tiny(framework="apex", gradient_dtype="fp16")
+    sweep = plan_sweep(workload, [2], [8])
     assert (sweep.workload.framework, sweep.workload.gradient_dtype) == (None, None)
     assert sweep.points == plan_sweep(tiny(), [2], [8]).points

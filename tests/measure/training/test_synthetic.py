@@ -1,4 +1,4 @@
-"""A synthetic GPU: the time is slept, the gradients are real."""
+"""Synthetic GPUs, which sleep instead of computing but exchange real gradients."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ import torch
 from gpuyard.catalog import gpus, models
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
-from gpuyard.predict import compute_line
+from gpuyard.predict import estimate_compute_line
 from gpuyard.specs import KnownThroughput, Workload
 from gpuyard.workloads.synthetic import FORWARD_SHARE, synthetic_layers, synthetic_task
 
@@ -16,7 +16,7 @@ Build = Callable[..., Workload]
 
 
 @pytest.mark.parametrize("model", ["resnet18", "spoken-digits-linear", "gpt2"])
-def test_it_has_the_parameters_of_the_model(model: str) -> None:
+def test_a_synthetic_model_has_the_parameters_of_the_real_one(model: str) -> None:
     layers = synthetic_layers(Workload(name=model, model=model))
     sizes = [sum(torch.Size(shape).numel() for shape in layer.shapes) for layer in layers]
     assert sizes == [layer.parameters for layer in models().get(model).layers]
@@ -31,7 +31,7 @@ def test_the_shapes_are_real_so_that_powersgd_can_factor_them() -> None:
     assert layers[-1].shapes == ((1000, 12000), (1000,))
 
 
-def test_backward_hands_out_every_gradient_in_the_order_of_the_profile() -> None:
+def test_backward_produces_every_gradient_in_the_order_of_the_profile() -> None:
     workload = Workload(name="digits", model="spoken-digits-linear")
     task = synthetic_task(workload, lambda _batch: 0.01)
     order: list[int] = []
@@ -51,12 +51,12 @@ def test_more_synthetic_gpus_than_cores_exchange_for_real(store: ResultsStore, t
     workload = tiny(measured=[KnownThroughput(gpu="t4", batch_per_gpu=4, samples_per_second=200)])
     sweep = plan_sweep(workload, [3], [4], seconds_per_point=0.5, gpu="t4")
     (m,) = run_sweep(sweep, store)
-    line = compute_line(workload, _profile(workload), gpus().get("t4"))
+    line = estimate_compute_line(workload, _profile(workload), gpus().get("t4"))
     assert m.synthetic is not None
     assert m.synthetic.basis == "measured"
     assert m.synthetic.step_seconds(4) == pytest.approx(4 / 200)
     assert m.synthetic.fixed_seconds == line.fixed_seconds
-    # sleeping is never shorter than asked for
+    # a sleep is never shorter than requested
     assert m.step.step_seconds >= 4 / 200
     assert m.samples_per_second <= 3 * 200
     assert m.all_reduce_bytes == 4 * (16 * 4 + 4)
@@ -64,10 +64,10 @@ def test_more_synthetic_gpus_than_cores_exchange_for_real(store: ResultsStore, t
     assert "synthetic GPU" in m.provenance.data_source
 
 
-def test_unknown_gpus_and_strategies_are_sentences(tiny: Build) -> None:
+def test_unknown_gpus_and_unsupported_strategies_are_errors(tiny: Build) -> None:
     with pytest.raises(UnknownName, match="v100"):
         plan_sweep(tiny(), [1], [4], gpu="v100-pci")
-    with pytest.raises(UserMistake, match="exchanges its gradients with ddp"):
+    with pytest.raises(UserMistake, match=r"synthetic GPU.*horovod.*ddp"):
         from gpuyard.measure.training.strategies import check_remedy
         from gpuyard.specs import ExchangeOptions
 
@@ -75,6 +75,6 @@ def test_unknown_gpus_and_strategies_are_sentences(tiny: Build) -> None:
 
 
 def _profile(workload: Workload):  # type: ignore[no-untyped-def]
-    from gpuyard.workloads import profile_of
+    from gpuyard.workloads import profile_model
 
-    return profile_of(workload)
+    return profile_model(workload)

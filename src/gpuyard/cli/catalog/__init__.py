@@ -1,4 +1,4 @@
-"""`gpuyard catalog`: the facts that gpuyard knows, each with its source and date."""
+"""`gpuyard catalog`: show facts about hardware, models, and prices, each with its source and date."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -25,14 +25,14 @@ from gpuyard.cli.catalog.view import (
     GpuFilter,
     MemoryFilter,
     NameArgument,
-    RowChoice,
+    RowFilter,
     SortOption,
     View,
 )
 from gpuyard.cli.output import JsonOption, show
 
 app = typer.Typer(
-    help="Hardware, what it is built with, models and prices, each with source and date.",
+    help="Show hardware, parts, models, and prices, each with its source and date.",
     no_args_is_help=True,
 )
 
@@ -49,8 +49,8 @@ def _add(view: Callable[[], View]) -> None:
         descending: DescendingOption = False,
         json_output: JsonOption = False,
     ) -> None:
-        choice = RowChoice(gpu, cloud, min_memory, sort, descending)
-        show(view().answer(name, choice), json_output=json_output)
+        row_filter = RowFilter(gpu, cloud, min_memory, sort, descending)
+        show(view().answer(name, row_filter), json_output=json_output)
 
 
 add_gpus(app)
@@ -65,7 +65,7 @@ for _view in (
 def _published(
     name: NameArgument = None,
     *,
-    model: Annotated[str | None, typer.Option(help="Rows of this model.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model of the rows.")] = None,
     gpu: GpuFilter = None,
     cloud: CloudFilter = None,
     min_memory: MemoryFilter = None,
@@ -80,10 +80,10 @@ def _published(
 
     view = published()
     if model is not None:
-        known = {figure.model for figure in view.table}
-        if model not in known:
-            raise UnknownName("published model", model, known)
-        of_it = (figure for figure in view.table if figure.model == model)
-        view = replace(view, table=FactTable("published figure", of_it))
-    choice = RowChoice(gpu, cloud, min_memory, sort, descending)
-    show(view.answer(name, choice), json_output=json_output)
+        models_with_rows = {figure.model for figure in view.table}
+        if model not in models_with_rows:
+            raise UnknownName("published model", model, models_with_rows)
+        rows = (figure for figure in view.table if figure.model == model)
+        view = replace(view, table=FactTable("published figure", rows))
+    row_filter = RowFilter(gpu, cloud, min_memory, sort, descending)
+    show(view.answer(name, row_filter), json_output=json_output)

@@ -1,10 +1,10 @@
-"""The tables of `gpuyard catalog` that networks and storage are designed with."""
+"""The tables of `gpuyard catalog` for the design of networks and storage."""
 
 from gpuyard.cli.catalog.view import View
 
 
 def switches() -> View:
-    """Switches: ports and their rate, rack units, watts, price.
+    """List switches: ports and their rate, rack units, watts, and price.
 
     Example: gpuyard catalog switches nvidia-qm9700
     """
@@ -26,12 +26,12 @@ def switches() -> View:
             "about $": lambda s: f"{s.price_usd:,.0f}" if s.price_usd else "",
             "date": lambda s: s.date,
         },
-        least=("date", "kg", "U", "uplinks"),
+        drop_first=("date", "kg", "U", "uplinks"),
     )
 
 
 def cables() -> View:
-    """Cables: kind, rate, reach, watts, price.
+    """List cables: kind, rate, reach, watts, and price.
 
     Example: gpuyard catalog cables dac-400g
     """
@@ -50,12 +50,12 @@ def cables() -> View:
             "$/m": lambda c: f"{c.price_usd_per_m:g}",
             "date": lambda c: c.date,
         },
-        least=("W", "$/m"),
+        drop_first=("W", "$/m"),
     )
 
 
 def storage() -> View:
-    """Storage for samples and checkpoints: rates and capacity of one unit.
+    """List storage options for samples and checkpoints: rates and capacity of one unit.
 
     Example: gpuyard catalog storage cephfs-nvme
     """
@@ -67,28 +67,28 @@ def storage() -> View:
         {
             "id": lambda s: s.id,
             "kind": lambda s: s.kind,
-            "licence": lambda s: s.licence,
+            "license": lambda s: s.license,
             "unit": lambda s: s.unit,
             "read GB/s": lambda s: f"{s.read_gb_per_second:g}",
             "write GB/s": lambda s: f"{s.write_gb_per_second:g}",
             "TB": lambda s: f"{s.capacity_tb:,g}",
-            "units": lambda s: s.most_units,
+            "units": lambda s: s.max_units,
             "basis": lambda s: s.basis,
             "date": lambda s: s.date,
         },
-        least=("date", "units", "unit", "licence"),
+        drop_first=("date", "units", "unit", "license"),
     )
 
 
 def storage_needs() -> View:
-    """What a GPU reads in training, according to MLPerf Storage.
+    """List the read rates of GPUs in training, according to MLPerf Storage.
 
     Example: gpuyard catalog storage-needs resnet50-h100
     """
     from gpuyard.catalog.fabric import storage_needs as table
 
     return View(
-        "What one GPU reads while it never waits",
+        "Read rate of a GPU that never waits",
         table(),
         {
             "id": lambda n: n.id,
@@ -98,6 +98,6 @@ def storage_needs() -> View:
             "MB/s per GPU": lambda n: f"{n.read_bytes_per_second / 1e6:,.1f}",
             "date": lambda n: n.date,
         },
-        least=("record MB",),
+        drop_first=("record MB",),
         gpu=lambda n: n.gpu,
     )

@@ -1,17 +1,17 @@
-"""The tables of `gpuyard catalog` that rooms are designed with."""
+"""The tables of `gpuyard catalog` for the design of rooms."""
 
 from gpuyard.cli.catalog.view import View
 
 
 def servers() -> View:
-    """Servers: rack units, weight, supplies, power.
+    """List servers: rack units, weight, power supplies, and power.
 
     Example: gpuyard catalog servers dgx-h100
     """
     from gpuyard.catalog.facility import servers as table
 
     return View(
-        "Servers as racks and electricians see them",
+        "Servers: size, weight, and power",
         table(),
         {
             "id": lambda s: s.id,
@@ -26,12 +26,12 @@ def servers() -> View:
             "basis": lambda s: s.basis,
             "date": lambda s: s.date,
         },
-        least=("date", "basis", "mm deep", "kg"),
+        drop_first=("date", "basis", "mm deep", "kg"),
     )
 
 
 def pdus() -> View:
-    """Rack PDUs: inlet and outlets.
+    """List rack PDUs: inlet and outlets.
 
     Example: gpuyard catalog pdus apc-ap8966
     """
@@ -52,12 +52,12 @@ def pdus() -> View:
             "outlets": lambda p: p.outlets_basis,
             "date": lambda p: p.date,
         },
-        least=("date", "outlets", "others", "U", "kind"),
+        drop_first=("date", "outlets", "others", "U", "kind"),
     )
 
 
 def plugs() -> View:
-    """Plugs and sockets: ratings, and what fits what; `gpuyard facility plugs` draws them.
+    """List plugs and sockets: ratings and matching parts; `gpuyard facility plugs` draws them.
 
     Example: gpuyard catalog plugs c19
     """
@@ -77,23 +77,23 @@ def plugs() -> View:
             ),
             "fits": lambda p: ", ".join(p.mates),
         },
-        least=("name", "poles"),
+        drop_first=("name", "poles"),
     )
 
 
 def facility_costs() -> View:
-    """Costs of rooms: PUE and colocation rates, as published averages.
+    """List facility costs: published averages of PUE and colocation rates.
 
     Example: gpuyard catalog facility-costs colocation-2024
     """
     from gpuyard.catalog.facility import facility_costs as table
 
     return View(
-        "Costs of rooms",
+        "Facility costs",
         table(),
         {
             "id": lambda c: c.id,
-            "what": lambda c: c.name,
+            "name": lambda c: c.name,
             "value": lambda c: f"{c.value:g}",
             "unit": lambda c: c.unit,
             "date": lambda c: c.date,
@@ -102,7 +102,7 @@ def facility_costs() -> View:
 
 
 def electricity() -> View:
-    """What electricity costs businesses, by country and for some regions.
+    """List business electricity prices by country and region.
 
     Example: gpuyard catalog electricity DE
     """
@@ -113,11 +113,11 @@ def electricity() -> View:
         electricity_prices(),
         {
             "id": lambda e: e.id,
-            "where": lambda e: e.name,
+            "place": lambda e: e.name,
             "$/kWh": lambda e: f"{e.usd_per_kwh:g}",
             "customers": lambda e: e.customers,
             "period": lambda e: e.period,
             "date": lambda e: e.date,
         },
-        least=("customers",),
+        drop_first=("customers",),
     )

@@ -1,4 +1,4 @@
-"""`gpuyard catalog gpus`: the table of GPUs, or, with --for, GPUs ranked for a workload."""
+"""`gpuyard catalog gpus`: list GPUs, or rank them for a workload with --for."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,14 +12,14 @@ from gpuyard.cli.catalog.view import (
     GpuFilter,
     MemoryFilter,
     NameArgument,
-    RowChoice,
-    gpus_named,
+    RowFilter,
+    find_gpus,
 )
 from gpuyard.cli.options import (
     PRECISIONS,
     PYTORCHS_DEFAULT,
+    apply_precision,
     parse_precision,
-    trained_in_asked,
 )
 from gpuyard.cli.output import JsonOption, PageOption, show
 from gpuyard.errors import UnknownName, UserMistake
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def add_gpus(app: typer.Typer) -> None:
-    """The command, with more options than other tables have."""
+    """Add the command, which has more options than those of other tables."""
 
     @app.command("gpus", help=gpus.__doc__)
     def _(
@@ -45,12 +45,12 @@ def add_gpus(app: typer.Typer) -> None:
             str | None,
             typer.Option(
                 metavar="NAME",
-                help=f"With --for: {', '.join(PRECISIONS)}.",
+                help=f"Precision with --for: {', '.join(PRECISIONS)}.",
                 show_default=PYTORCHS_DEFAULT,
             ),
         ] = None,
         batch: Annotated[
-            int | None, typer.Option(min=1, help="With --for: batch size per GPU.")
+            int | None, typer.Option(min=1, help="Batch size per GPU with --for.")
         ] = None,
         gpu: GpuFilter = None,
         cloud: CloudFilter = None,
@@ -59,83 +59,86 @@ def add_gpus(app: typer.Typer) -> None:
             str | None,
             typer.Option(
                 metavar="COLUMN",
-                help="Sort by a column, smallest first; with --for, best first, by speed, "
-                "speed-per-dollar, speed-per-rent, speed-per-watt or memory.",
+                help="Column to sort by, smallest first; with --for, best first: speed, "
+                "speed-per-dollar, speed-per-rent, speed-per-watt, or memory.",
             ),
         ] = None,
         descending: DescendingOption = False,
         json_output: JsonOption = False,
         html: PageOption = None,
     ) -> None:
-        choice = RowChoice(gpu, cloud, min_memory, sort, descending)
+        row_filter = RowFilter(gpu, cloud, min_memory, sort, descending)
         if workload is None:
-            _only_with_for(precision=precision, batch=batch, html=html)
-            show(gpus().answer(name, choice), json_output=json_output)
+            _check_ranking_options(precision=precision, batch=batch, html=html)
+            show(gpus().answer(name, row_filter), json_output=json_output)
             return
         if name is not None:
             raise UserMistake(f"--for ranks all GPUs: choose some with --gpu {name}")
         if descending:
             raise UserMistake("--for ranks the best first: leave out --descending")
-        answer = _ranking(workload, precision, batch, choice)
+        answer = _rank(workload, precision, batch, row_filter)
         show(answer, json_output=json_output, html=html)
 
 
-def _only_with_for(*, precision: str | None, batch: int | None, html: Path | None) -> None:
-    given = {"--precision": precision, "--batch": batch, "--html": html}
-    for option, value in given.items():
+def _check_ranking_options(*, precision: str | None, batch: int | None, html: Path | None) -> None:
+    options = {"--precision": precision, "--batch": batch, "--html": html}
+    for option, value in options.items():
         if value is not None:
-            raise UserMistake(f"{option} is about a ranking: add --for WORKLOAD")
+            raise UserMistake(f"{option} applies to a ranking only: add --for WORKLOAD")
 
 
-def _ranking(
-    workload: str, precision: str | None, batch: int | None, choice: RowChoice
+def _rank(
+    workload: str, precision: str | None, batch: int | None, row_filter: RowFilter
 ) -> "Answer":
     from gpuyard.catalog import gpus as table
     from gpuyard.catalog import prices
     from gpuyard.catalog.published import published_figures
     from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.cli.options import chosen_calibration
+    from gpuyard.cli.options import load_calibration
     from gpuyard.planner.gpu_ranking import rank_gpus
     from gpuyard.report.answers.gpu_ranking import gpu_ranking_answer
-    from gpuyard.workloads import profile_of
+    from gpuyard.workloads import profile_model
 
     if precision is not None:
         parse_precision(precision)
-    if choice.cloud is not None:
-        known = {price.cloud for price in prices()}
-        if choice.cloud not in known:
-            raise UnknownName("cloud", choice.cloud, known)
+    if row_filter.cloud is not None:
+        all_clouds = {price.cloud for price in prices()}
+        if row_filter.cloud not in all_clouds:
+            raise UnknownName("cloud", row_filter.cloud, all_clouds)
     spec = read_workload(workload)
-    profile = profile_of(spec)
-    spec = trained_in_asked(spec, profile, precision)
+    profile = profile_model(spec)
+    spec = apply_precision(spec, profile, precision)
     if batch is not None:
         spec = spec.model_copy(update={"batch_per_gpu": batch})
-    wanted = gpus_named(choice.gpu) if choice.gpu else frozenset(table().ids())
-    asked = [
+    names = find_gpus(row_filter.gpu) if row_filter.gpu else frozenset(table().ids())
+    candidates = [
         gpu
         for gpu in table()
-        if gpu.id in wanted
-        and gpu.memory_gb >= (choice.min_memory_gb or 0.0)
-        # what needs software of its own is compared with GPUs only where it is named
-        and (choice.gpu or not gpu.own_software)
+        if gpu.id in names
+        and gpu.memory_gb >= (row_filter.min_memory_gb or 0.0)
+        # accelerators without CUDA or ROCm are compared only if they are named
+        and (row_filter.gpu or not gpu.needs_vendor_software)
     ]
-    sort = choice.sort or "speed"
-    clouds = (choice.cloud,) if choice.cloud else ()
+    sort = row_filter.sort or "speed"
+    clouds = (row_filter.cloud,) if row_filter.cloud else ()
     ranked, without = rank_gpus(
         spec,
         profile,
-        asked,
+        candidates,
         sort=sort,
         clouds=clouds,
-        calibration=chosen_calibration(None),
+        calibration=load_calibration(None),
     )
-    if choice.cloud is not None:
-        ranked = [one for one in ranked if one.rented is not None]
-    names = {gpu.id for gpu in asked}
+    if row_filter.cloud is not None:
+        ranked = [gpu for gpu in ranked if gpu.rented is not None]
+    candidate_ids = {gpu.id for gpu in candidates}
     figures = [
         figure
         for figure in published_figures()
-        if figure.model == spec.model and figure.gpu in names and figure.gpus and not figure.note
+        if figure.model == spec.model
+        and figure.gpu in candidate_ids
+        and figure.gpus
+        and not figure.note
     ]
     figures.sort(key=lambda f: (-(f.per_gpu or 0.0), f.id))
     return gpu_ranking_answer(spec, ranked, without, figures, sort=sort)

@@ -1,15 +1,15 @@
-"""The tables of `gpuyard catalog` that predictions stand on: GPUs, machines, links and models."""
+"""The tables of `gpuyard catalog` that predictions use: GPUs, machines, CPUs, links, and models."""
 
 from gpuyard.cli.catalog.view import View
 
 
 def gpus() -> View:
-    """GPUs: memory, dense peaks by precision, power, PCIe, links to others, which software still supports them.
+    """List GPUs: memory, dense peaks by precision, power, PCIe, links to other GPUs, and software support.
 
     Example: gpuyard catalog gpus a100-sxm4-80gb
     """
     from gpuyard.catalog import gpus as table
-    from gpuyard.catalog.hardware import end_of_life
+    from gpuyard.catalog.hardware import find_end_of_life
 
     return View(
         "GPUs (TFLOP/s are dense peaks from the datasheets)",
@@ -26,25 +26,25 @@ def gpus() -> View:
             "W": lambda g: f"{g.board_watts:.0f}",
             "PCIe": lambda g: f"{g.pcie_generation}.0 x{g.pcie_lanes}",
             "links": lambda g: (
-                f"{g.own_links} × {g.own_link}{' bridge' if g.nvlink_bridge else ''}"
-                if g.own_link
+                f"{g.peer_links} × {g.peer_link}{' bridge' if g.nvlink_bridge else ''}"
+                if g.peer_link
                 else ""
             ),
             "P2P": lambda g: "yes" if g.pcie_peer_to_peer else "no",
-            "CUDA": lambda g: end.words if (end := end_of_life(g)) else "",
+            "CUDA": lambda g: end.cuda_range if (end := find_end_of_life(g)) else "",
             "date": lambda g: g.date,
         },
-        least=("date", "P2P", "fp8", "links", "PCIe", "bf16", "tf32", "GB/s"),
+        drop_first=("date", "P2P", "fp8", "links", "PCIe", "bf16", "tf32", "GB/s"),
         more=lambda g: {
-            "links_to_others": g.own_links_words,
-            "end_of_life": end.sentence if (end := end_of_life(g)) else None,
+            "links_to_others": g.links_description,
+            "end_of_life": end.sentence if (end := find_end_of_life(g)) else None,
         },
         gpu=lambda g: g.id,
     )
 
 
 def machines() -> View:
-    """Machines: which GPUs, how they are connected, network cards, power.
+    """List machines: GPUs, topology, network cards, and power.
 
     Example: gpuyard catalog machines dgx-a100
     """
@@ -61,20 +61,20 @@ def machines() -> View:
             "W": lambda m: f"{m.max_watts:,.0f}" if m.max_watts else "",
             "date": lambda m: m.date,
         },
-        least=("date", "W", "network"),
+        drop_first=("date", "W", "network"),
         gpu=lambda m: m.gpu,
     )
 
 
 def cpus() -> View:
-    """CPUs: PCIe lanes and generation, sockets; `gpuyard topo lanes` says what they can feed.
+    """List CPUs: PCIe lanes, PCIe generation, and sockets; `gpuyard topo lanes` shows what fits them.
 
     Example: gpuyard catalog cpus epyc-7742
     """
     from gpuyard.catalog.hardware import cpus as table
 
     return View(
-        "CPUs, by the PCIe lanes that reach slots",
+        "CPUs, with the PCIe lanes that reach slots",
         table(),
         {
             "id": lambda c: c.id,
@@ -82,16 +82,16 @@ def cpus() -> View:
             "cores": lambda c: c.cores,
             "PCIe": lambda c: f"{c.pcie_generation}.0",
             "lanes": lambda c: c.pcie_lanes,
-            "of two": lambda c: c.lanes_of_two,
-            "sockets": lambda c: c.most_sockets,
+            "dual-socket lanes": lambda c: c.dual_socket_lanes,
+            "sockets": lambda c: c.max_sockets,
             "date": lambda c: c.date,
         },
-        least=("family", "date", "cores"),
+        drop_first=("family", "date", "cores"),
     )
 
 
 def links() -> View:
-    """Links: raw and effective rate in one direction, latency.
+    """List links: raw and effective rate in one direction, and latency.
 
     Example: gpuyard catalog links infiniband-edr
     """
@@ -109,12 +109,12 @@ def links() -> View:
             "basis": lambda x: x.basis,
             "date": lambda x: x.date,
         },
-        least=("date", "protocol"),
+        drop_first=("date", "protocol"),
     )
 
 
 def models() -> View:
-    """Models: parameters, gradient bytes by layer in backward order, FLOPs and bytes per sample.
+    """List models: parameters, gradient bytes by layer in backward order, and FLOPs and bytes per sample.
 
     Example: gpuyard catalog models resnet50 --json
     """
@@ -122,7 +122,7 @@ def models() -> View:
     from gpuyard.units import format_bytes
 
     return View(
-        "Models (FLOPs and bytes are for one sample; activations: what is kept for backward)",
+        "Models (FLOPs and bytes per sample; activations are kept for backward)",
         table(),
         {
             "id": lambda m: m.id,
@@ -133,14 +133,14 @@ def models() -> View:
             "activations fp32": lambda m: format_bytes(m.activation_bytes),
             "fp16, bf16": lambda m: format_bytes(m.activation_bytes_autocast),
             "input": lambda m: format_bytes(m.input_bytes),
-            "one sample is": lambda m: m.sample,
+            "sample": lambda m: m.sample,
         },
-        least=("one sample is", "input", "layers", "fp16, bf16", "activations fp32"),
+        drop_first=("sample", "input", "layers", "fp16, bf16", "activations fp32"),
     )
 
 
 def published() -> View:
-    """Published figures of Lambda, MLPerf and TensorFlow, row by row; choose them by --model and --gpu.
+    """List the published results of Lambda, MLPerf, and TensorFlow; filter them with --model and --gpu.
 
     Example: gpuyard catalog published --model resnet50 --gpu v100
     """
@@ -160,13 +160,13 @@ def published() -> View:
             "series": lambda f: f.series,
             "date": lambda f: f.date,
         },
-        least=("date", "series", "batch/GPU", "samples/s", "id"),
+        drop_first=("date", "series", "batch/GPU", "samples/s", "id"),
         gpu=lambda f: f.gpu,
     )
 
 
 def staged_copies() -> View:
-    """Share of their slots' bandwidth that GPUs without peer access reach, as published.
+    """List the published share of PCIe bandwidth that GPUs without peer access reach.
 
     Example: gpuyard catalog staged-copies rtx-4090-nccl-814
     """
@@ -174,7 +174,7 @@ def staged_copies() -> View:
     from gpuyard.units import format_share
 
     return View(
-        "Copies between two GPUs through host memory, GB/s (of the slot, of each direction)",
+        "Copies between two GPUs through host memory, GB/s (share of the slot in each direction)",
         table(),
         {
             "id": lambda c: c.id,
@@ -189,6 +189,6 @@ def staged_copies() -> View:
             "peer": lambda c: c.peer_gb_per_second,
             "date": lambda c: c.date,
         },
-        least=("date", "peer", "slot"),
+        drop_first=("date", "peer", "slot"),
         gpu=lambda c: c.gpu,
     )

@@ -1,4 +1,4 @@
-"""The tables of `gpuyard catalog` with prices: of clouds, and of what machines are built from."""
+"""The tables of `gpuyard catalog` with prices of clouds and of the parts of machines."""
 
 from typing import TYPE_CHECKING
 
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from gpuyard.catalog import Price
 
 
-def _network(price: "Price") -> str:
-    from gpuyard.catalog.prices import network_of_instance
+def _describe_network(price: "Price") -> str:
+    from gpuyard.catalog.prices import find_instance_network
 
-    known = network_of_instance(price)
-    return known.words if known else "unknown"
+    network = find_instance_network(price)
+    return network.description if network else "unknown"
 
 
 _PRICE_COLUMNS: Columns = {
@@ -25,45 +25,45 @@ _PRICE_COLUMNS: Columns = {
 
 
 def prices() -> View:
-    """Prices of cloud instances with GPUs, with the date of each.
+    """List the prices of cloud instances with GPUs, with the date of each.
 
     Example: gpuyard catalog prices aws/p4d.24xlarge
     """
     from gpuyard.catalog import prices as table
 
     return View(
-        "Prices in US dollars an hour, on demand, at the date shown",
+        "On-demand prices in US dollars per hour, at the date shown",
         table(),
-        {**_PRICE_COLUMNS, "network": _network},
-        least=("spot $/h", "network"),
+        {**_PRICE_COLUMNS, "network": _describe_network},
+        drop_first=("spot $/h", "network"),
         gpu=lambda p: p.gpu,
         cloud=lambda p: p.cloud,
     )
 
 
 def past_prices() -> View:
-    """Prices of earlier days, with the day in the name.
+    """List earlier prices, with the date in the name.
 
     Example: gpuyard catalog past-prices aws/p3dn.24xlarge@2022-10-11
     """
     from gpuyard.catalog import past_prices as table
 
     return View(
-        "Prices of earlier days in US dollars an hour, on demand",
+        "Earlier on-demand prices in US dollars per hour",
         table(),
         _PRICE_COLUMNS,
-        least=("spot $/h",),
+        drop_first=("spot $/h",),
         gpu=lambda p: p.gpu,
         cloud=lambda p: p.cloud,
     )
 
 
 def instance_networks() -> View:
-    """Networks of cloud instances: cards, rate, protocol.
+    """List the networks of cloud instances: cards, rate, and protocol.
 
     Example: gpuyard catalog instance-networks aws/p5.48xlarge
     """
-    from gpuyard.catalog import price_named
+    from gpuyard.catalog import find_price
     from gpuyard.catalog.prices import instance_networks as table
 
     return View(
@@ -71,35 +71,35 @@ def instance_networks() -> View:
         table(),
         {
             "id": lambda n: n.id,
-            "network": lambda n: n.words,
+            "network": lambda n: n.description,
             "Gbit/s": lambda n: f"{n.total_gbit_per_second:,g}",
             "protocol": lambda n: n.network_protocol,
-            "a flow gets": lambda n: (
+            "per flow": lambda n: (
                 f"{n.per_flow_gbit_per_second:g} Gbit/s" if n.per_flow_gbit_per_second else ""
             ),
             "flows": lambda n: str(n.flows) if n.per_flow_gbit_per_second else "",
             "date": lambda n: n.date,
         },
-        least=("date", "flows", "a flow gets", "protocol"),
-        gpu=lambda n: price_named(n.id).gpu,
+        drop_first=("date", "flows", "per flow", "protocol"),
+        gpu=lambda n: find_price(n.id).gpu,
         cloud=lambda n: n.id.partition("/")[0],
     )
 
 
 def gpu_prices() -> View:
-    """GPUs: launch or street price.
+    """List the launch or street prices of GPUs.
 
     Example: gpuyard catalog gpu-prices rtx-4090
     """
     from gpuyard.catalog.prices import gpu_prices as table
 
     return View(
-        "Prices of GPUs, at launch or on the street",
+        "Launch or street prices of GPUs",
         table(),
         {
             "id": lambda g: g.id,
             "$": lambda g: f"{g.usd:,.0f}",
-            "price of": lambda g: g.basis,
+            "basis": lambda g: g.basis,
             "date": lambda g: g.date,
         },
         gpu=lambda g: g.id,
@@ -107,14 +107,14 @@ def gpu_prices() -> View:
 
 
 def chassis() -> View:
-    """Machines without their GPUs: how many go in, price, watts.
+    """List machines without their GPUs: number of GPUs, price, and watts.
 
     Example: gpuyard catalog chassis server-sxm
     """
     from gpuyard.catalog.prices import chassis as table
 
     return View(
-        "Machines without their GPUs, estimated",
+        "Machines without their GPUs, estimated prices",
         table(),
         {
             "id": lambda c: c.id,
@@ -124,49 +124,49 @@ def chassis() -> View:
             "W": lambda c: f"{c.watts:,.0f}",
             "date": lambda c: c.date,
         },
-        least=("W", "form"),
+        drop_first=("W", "form"),
     )
 
 
 def tiers() -> View:
-    """Laptop, workstation, server, cluster: what they are for and their range of prices.
+    """List the tiers laptop, workstation, server, and cluster: their purpose and price range.
 
     Example: gpuyard catalog tiers
     """
     from gpuyard.catalog.tiers import tiers as table
-    from gpuyard.units import format_about_usd
+    from gpuyard.units import format_rough_usd
 
     return View(
-        "What machines to train on are sold as, at prices that are estimates",
+        "Tiers of training machines, estimated prices",
         table(),
         {
             "id": lambda t: t.id,
             "GPUs": lambda t: t.gpus,
-            "from": lambda t: format_about_usd(t.least.total_usd),
-            "to": lambda t: format_about_usd(t.most.total_usd),
+            "from": lambda t: format_rough_usd(t.least.total_usd),
+            "to": lambda t: format_rough_usd(t.most.total_usd),
             "for": lambda t: t.purpose,
-            "cheapest": lambda t: t.least.words,
-            "dearest": lambda t: t.most.words,
+            "cheapest": lambda t: t.least.description,
+            "most expensive": lambda t: t.most.description,
             "oldest price": lambda t: t.price_date,
         },
-        least=("dearest", "cheapest", "oldest price"),
+        drop_first=("most expensive", "cheapest", "oldest price"),
         more=lambda t: {
-            "least_usd": t.least.total_usd,
-            "most_usd": t.most.total_usd,
+            "min_usd": t.least.total_usd,
+            "max_usd": t.most.total_usd,
             "oldest_price": t.price_date.isoformat(),
         },
     )
 
 
 def ports() -> View:
-    """Ports: what joining one of eight machines to a network costs.
+    """List the price of connecting one of eight machines to a network, by link.
 
     Example: gpuyard catalog ports ethernet-10g
     """
     from gpuyard.catalog.prices import ports as table
 
     return View(
-        "Network ports of one of eight machines: card, cable, share of a switch",
+        "Network connection of one of eight machines: card, cable, share of a switch",
         table(),
         {
             "id": lambda p: p.id,
@@ -177,14 +177,14 @@ def ports() -> View:
 
 
 def cloud_data() -> View:
-    """Cloud data: what storage and egress cost.
+    """List the prices of cloud storage and egress.
 
     Example: gpuyard catalog cloud-data aws
     """
     from gpuyard.catalog.prices import cloud_data as table
 
     return View(
-        "Data in clouds, list prices",
+        "List prices of cloud data",
         table(),
         {
             "id": lambda c: c.id,
@@ -194,6 +194,6 @@ def cloud_data() -> View:
             "note": lambda c: c.note,
             "date": lambda c: c.date,
         },
-        least=("note",),
+        drop_first=("note",),
         cloud=lambda c: c.id,
     )

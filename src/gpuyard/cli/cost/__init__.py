@@ -1,4 +1,4 @@
-"""`gpuyard cost`: renting against buying, and the questions that follow from it."""
+"""`gpuyard cost`: compare renting with buying."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,14 +12,14 @@ from gpuyard.cli.cost.options import (
     DiscountRateOption,
     OwningOptions,
     PriceDateOption,
-    electricity_words,
-    given_on,
-    months,
-    owned_machine,
-    quantity,
-    share,
-    takes_option_groups,
-    usd,
+    choose_price_date,
+    create_owned,
+    describe_electricity,
+    expand_option_groups,
+    parse_months,
+    quantity_option,
+    share_option,
+    usd_option,
 )
 from gpuyard.cli.output import JsonOption, PageOption, show
 from gpuyard.errors import UserMistake, describe_unknown
@@ -39,61 +39,61 @@ app.command()(invoice)
 
 
 @app.callback()
-@takes_option_groups
+@expand_option_groups
 def cost(
     context: typer.Context,
     *,
     rent: Annotated[
         str | None,
-        typer.Option(
-            metavar="PRICE", help="Renting: '$1.50/h', '$160308/year' or aws/p4d.24xlarge."
-        ),
+        typer.Option(metavar="PRICE", help="Rent: '$1.50/h', '$160308/year', or aws/p4d.24xlarge."),
     ] = None,
-    buy: Annotated[float | None, usd("Price of buying, e.g. '$8000'.")] = None,
+    buy: Annotated[float | None, usd_option("Purchase price, e.g. '$8000'.")] = None,
     hours_per_year: Annotated[
         float | None, typer.Option(help="Hours of use per year (default: 2000).")
     ] = None,
-    utilisation: Annotated[
-        float | None, share("The same as a share of all hours, e.g. '60 %'.")
+    utilization: Annotated[
+        float | None, share_option("Hours of use as a share of all hours, e.g. '60%'.")
     ] = None,
     speed_lead: Annotated[
-        float, share("How much faster the bought machine is, e.g. '30 %'.")
+        float, share_option("Speed advantage of the bought machine, e.g. '30%'.")
     ] = 0.0,
     horizon: Annotated[
-        int | None, quantity(months, "TIME", "Planning horizon (default: 3 years).")
+        int | None, quantity_option(parse_months, "TIME", "Planning horizon (default: 3 years).")
     ] = None,
     term: Annotated[
-        int, quantity(months, "TIME", "Term of a price by the year (default: 1 year).")
+        int, quantity_option(parse_months, "TIME", "Term of a yearly price (default: 1 year).")
     ] = 12,
     rest: Annotated[
         str | None,
-        typer.Option(metavar="pay|resell", help="What becomes of a term past the horizon."),
+        typer.Option(metavar="pay|resell", help="Treatment of a term that ends past the horizon."),
     ] = None,
-    resale: Annotated[float, share("What a resold rest of a term brings.")] = 0.0,
+    resale: Annotated[
+        float, share_option("Share of its price that a resold rest of a term brings.")
+    ] = 0.0,
     discount_rate: DiscountRateOption = 0.0,
     owning: OwningOptions,
     tornado: Annotated[
         bool, typer.Option("--tornado", help="Show which input matters most, one at a time.")
     ] = False,
     monte_carlo: Annotated[
-        int | None, typer.Option(help="Draw all inputs at once, this many times.")
+        int | None, typer.Option(help="Number of random draws of all inputs at once.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    swing: Annotated[float, share("How far off each input may be (default: 20 %).")] = 0.2,
+    swing: Annotated[float, share_option("Error of each input (default: 20%).")] = 0.2,
     vary: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="RANGE", help="Own range, e.g. rent_usd_per_hour=1.0..1.8; repeatable."
+            metavar="RANGE", help="Range of one input: rent_usd_per_hour=1.0..1.8; repeatable."
         ),
     ] = None,
     price_date: PriceDateOption = None,
     html: PageOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Renting against buying, offers side by side, what to own of a demand, when to buy more.
+    """Compare renting with buying, compare offers, and plan owned capacity.
 
-    Without a command: after how many hours of use is buying cheaper than renting? What you leave out of
-    the costs of owning counts as nothing.
+    Without a command, it finds after how many hours of use buying is cheaper than renting. Costs of owning that you
+    leave out count as zero.
 
     Example: gpuyard cost --rent '$1.50/h' --buy '$8000' --hours-per-year 2000
     """
@@ -102,20 +102,20 @@ def cost(
     if rent is None or buy is None:
         raise UserMistake(
             "give --rent and --buy, e.g. gpuyard cost --rent '$1.50/h' --buy '$8000'; "
-            "or one of: compare, hybrid, growth, invoice"
+            "or use a command: compare, hybrid, growth, invoice"
         )
-    if hours_per_year is not None and utilisation is not None:
-        raise UserMistake("give --hours-per-year or --utilisation, not both")
+    if hours_per_year is not None and utilization is not None:
+        raise UserMistake("give --hours-per-year or --utilization, not both")
     if rest not in (None, "pay", "resell"):
         raise UserMistake(describe_unknown("value of --rest", rest, ["pay", "resell"]))
-    from gpuyard.economics.billing import rent_price
+    from gpuyard.economics.billing import parse_rent_price
     from gpuyard.economics.rent_or_own import RentOrOwn
     from gpuyard.report.answers.cost.rent_or_own import RentOrOwnQuestion, rent_or_own_answer
 
     hours = hours_per_year if hours_per_year is not None else _HOURS_PER_YEAR
-    if utilisation is not None:
-        hours = utilisation * 8766
-    price = rent_price(rent)
+    if utilization is not None:
+        hours = utilization * 8766
+    price = parse_rent_price(rent)
     detailed = (
         owning != OwningOptions()
         or any((horizon, rest, tornado, vary, monte_carlo is not None))
@@ -123,11 +123,11 @@ def cost(
     )
     whole_months = horizon if horizon is not None else _HORIZON_MONTHS
     case = RentOrOwn(
-        owned_machine(buy, owning),
+        create_owned(buy, owning),
         rent_usd_per_hour=price.usd_per_hour,
         hours_per_year=hours,
         reserved_usd_per_year=price.usd_per_year,
-        rest_years=_rest_years(price, whole_months, term, rest) if detailed else 0.0,
+        rest_years=_unused_term_years(price, whole_months, term, rest) if detailed else 0.0,
         rest_resold=resale if rest == "resell" else 0.0,
         speed_lead=speed_lead,
         discount_per_year=discount_rate,
@@ -136,19 +136,20 @@ def cost(
     question = RentOrOwnQuestion(
         rent=price,
         case=case,
-        ranges=_ranges(case, swing, vary or []),
-        given_on=given_on(price_date),
+        ranges=_parse_ranges(case, swing, vary or []),
+        given_on=choose_price_date(price_date),
         detailed=detailed,
         tornado=tornado or bool(vary),
         draws=monte_carlo,
         seed=seed,
-        electricity=electricity_words(owning),
+        electricity=describe_electricity(owning),
     )
-    show(rent_or_own_answer(question), json_output=json_output, html=html)
+    answer = rent_or_own_answer(question, page=html is not None)
+    show(answer, json_output=json_output, html=html)
 
 
-def _rest_years(price: "RentPrice", horizon: int, term: int, rest: str | None) -> float:
-    """Of the last term, after the horizon."""
+def _unused_term_years(price: "RentPrice", horizon: int, term: int, rest: str | None) -> float:
+    """Return the years of the last term after the horizon."""
     from gpuyard.economics.billing import unused_years
 
     if not price.usd_per_year:
@@ -156,20 +157,23 @@ def _rest_years(price: "RentPrice", horizon: int, term: int, rest: str | None) -
     return float(unused_years(horizon / 12, term / 12, rest))  # type: ignore[arg-type]
 
 
-def _ranges(case: "RentOrOwn", swing: float, vary: list[str]) -> dict[str, tuple[float, float]]:
+def _parse_ranges(
+    case: "RentOrOwn", swing: float, vary: list[str]
+) -> dict[str, tuple[float, float]]:
+    """Return the range of each input, with the ranges of --vary in place of the default ones."""
     from gpuyard.economics.sensitivity import ranges_around
 
-    found = ranges_around(case, swing)
-    known = case.inputs()
+    ranges = ranges_around(case, swing)
+    inputs = case.inputs()
     for text in vary:
         name, _, span = text.partition("=")
         low, dots, high = span.partition("..")
-        if name not in known:
-            raise UserMistake(describe_unknown("input", name, known))
+        if name not in inputs:
+            raise UserMistake(describe_unknown("input", name, inputs))
         try:
-            found[name] = (float(low), float(high))
+            ranges[name] = (float(low), float(high))
         except ValueError:
             dots = ""
         if not dots:
             raise UserMistake(f"{text!r} is not a range; write it like {name}=1.0..1.8")
-    return found
+    return ranges

@@ -1,4 +1,4 @@
-"""`gpuyard cost growth`: when a growing team buys its next machine."""
+"""`gpuyard cost growth`: find when a growing team should buy its next machine."""
 
 from typing import Annotated
 
@@ -10,43 +10,47 @@ from gpuyard.cli.cost.options import (
     GpusPerMachineOption,
     HorizonOption,
     PriceDateOption,
-    given_on,
-    quantity,
-    share,
-    usd,
+    choose_price_date,
+    quantity_option,
+    share_option,
+    usd_option,
 )
 from gpuyard.cli.output import JsonOption, PageOption, show
 
 
 def growth(
     *,
-    researchers: Annotated[float, typer.Option(help="People who train models, today.")],
+    researchers: Annotated[float, typer.Option(help="People who train models today.")],
     hires_per_year: Annotated[
-        float, typer.Option(show_default=False, help="How many join each year.")
+        float, typer.Option(show_default=False, help="People who join per year.")
     ] = 0.0,
     gpu_hours: Annotated[float, typer.Option(help="GPU-hours per researcher and month.")],
     demand_growth: Annotated[
-        float, share("How much more each of them needs per year, e.g. '30 %'.")
+        float, share_option("Growth of each person's demand per year, e.g. '30%'.")
     ] = 0.0,
-    rent: Annotated[str, typer.Option(metavar="PRICE", help="Renting one GPU, e.g. '$1.50/h'.")],
-    buy: Annotated[float, usd("Buying one machine, e.g. '$28389'.")],
+    rent: Annotated[str, typer.Option(metavar="PRICE", help="Rent of one GPU, e.g. '$1.50/h'.")],
+    buy: Annotated[float, usd_option("Price of one machine, e.g. '$28389'.")],
     gpus_per_machine: GpusPerMachineOption = 1,
     running: Annotated[
         float,
-        quantity(
+        quantity_option(
             units.parse_usd_per_year,
             "PRICE",
-            "Power, space and people for one machine, e.g. '$6000/year'.",
+            "Power, space, and staff for one machine, e.g. '$6000/year'.",
         ),
     ] = 0.0,
     usable: Annotated[
-        float, share("Share of a machine's hours that people can fill (default: 70 %).")
+        float, share_option("Share of a machine's hours that people can use (default: 70%).")
     ] = 0.7,
-    price_falls: Annotated[float, share("How much cheaper machines get each year.")] = 0.0,
-    value_kept: Annotated[float, share("Resale value kept each year, e.g. '70 %'.")] = 0.0,
+    price_falls: Annotated[
+        float, share_option("Price decrease of machines per year, e.g. '10%'.")
+    ] = 0.0,
+    value_kept: Annotated[float, share_option("Resale value kept per year, e.g. '70%'.")] = 0.0,
     budget: Annotated[
         float | None,
-        quantity(units.parse_usd_per_year, "PRICE", "To spend on machines, e.g. '$60000/year'."),
+        quantity_option(
+            units.parse_usd_per_year, "PRICE", "Budget for machines, e.g. '$60000/year'."
+        ),
     ] = None,
     discount_rate: DiscountRateOption = 0.0,
     horizon: HorizonOption = 36,
@@ -54,15 +58,15 @@ def growth(
     html: PageOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Say when to buy each next machine, and rent what the owned ones can't do.
+    """Find when to buy each next machine; the remaining demand is rented.
 
     Example: gpuyard cost growth --researchers 12 --hires-per-year 4 --gpu-hours 120 --rent '$1.50/h' --buy '$28389' --gpus-per-machine 8
     """
-    from gpuyard.economics.billing import hourly_rent
+    from gpuyard.economics.billing import parse_hourly_rent
     from gpuyard.economics.growth import Growth, NextMachine, plan_growth
     from gpuyard.report.answers.cost.growth import growth_answer
 
-    rented = hourly_rent(rent, "--rent is the price of one GPU by the hour")
+    rented = parse_hourly_rent(rent, "--rent must be the price of one GPU by the hour")
     plan = plan_growth(
         Growth(
             people=researchers,
@@ -83,5 +87,6 @@ def growth(
             discount_per_year=discount_rate,
         ),
     )
-    day = (rented.date or given_on(price_date)).isoformat()
-    show(growth_answer(plan, day), json_output=json_output, html=html)
+    day = (rented.date or choose_price_date(price_date)).isoformat()
+    answer = growth_answer(plan, day, with_chart=html is not None)
+    show(answer, json_output=json_output, html=html)

@@ -1,4 +1,4 @@
-"""The options that several questions of cost share: what owning costs, the horizon, the day of the prices."""
+"""Options that several `gpuyard cost` commands share: ownership costs, the horizon, and the date of prices."""
 
 import datetime
 import functools
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
 _YEAR_SECONDS = units.parse_seconds("1 year")
 
 
-def quantity(parse: Callable[[str], Any], metavar: str, help_text: str) -> Any:
-    """An option with a unit; its help says what holds where it is left out, if that is not nothing."""
+def quantity_option(parse: Callable[[str], Any], metavar: str, help_text: str) -> Any:
+    """Return an option with a unit; the help text names the default if it is not zero."""
 
-    def parsed(value: Any) -> Any:
-        return parse(value) if isinstance(value, str) else value  # a default is a number already
+    def parse_if_text(value: Any) -> Any:
+        return parse(value) if isinstance(value, str) else value  # a default is already a number
 
-    return typer.Option(parser=parsed, metavar=metavar, help=help_text, show_default=False)
-
-
-def share(help_text: str) -> Any:
-    """An option like '30 %'."""
-    return quantity(units.parse_share, "SHARE", help_text)
+    return typer.Option(parser=parse_if_text, metavar=metavar, help=help_text, show_default=False)
 
 
-def usd(help_text: str) -> Any:
-    """An option like '$8000'."""
-    return quantity(units.parse_usd, "PRICE", help_text)
+def share_option(help_text: str) -> Any:
+    """Return an option for values like '30%'."""
+    return quantity_option(units.parse_share, "SHARE", help_text)
 
 
-def years(text: str) -> float:
-    """ "18 months" → 1.5."""
+def usd_option(help_text: str) -> Any:
+    """Return an option for values like '$8000'."""
+    return quantity_option(units.parse_usd, "PRICE", help_text)
+
+
+def parse_years(text: str) -> float:
+    """Parse a duration in years: "18 months" is 1.5."""
     return units.parse_seconds(text, "3 years") / _YEAR_SECONDS
 
 
-def months(text: str) -> int:
-    """ "3 years" → 36."""
-    return round(12 * years(text))
+def parse_months(text: str) -> int:
+    """Parse a duration in months: "3 years" is 36."""
+    return round(12 * parse_years(text))
 
 
 class Colocation(NamedTuple):
-    """By the rack or by the kW."""
+    """The price of colocation, per rack or per kW."""
 
     usd_per_year: float = 0.0
     usd_per_kw_month: float = 0.0
@@ -58,8 +58,8 @@ class Colocation(NamedTuple):
 _NO_COLOCATION = Colocation()
 
 
-def colocation_price(text: str) -> Colocation:
-    """ "$15000/year" or "$184/kW/month"."""
+def parse_colocation(text: str) -> Colocation:
+    """Parse "$15000/year" or "$184/kW/month"."""
     for parse, field in (
         (units.parse_usd_per_year, "usd_per_year"),
         (units.parse_usd_per_kw_month, "usd_per_kw_month"),
@@ -69,96 +69,116 @@ def colocation_price(text: str) -> Colocation:
         except BadQuantity:
             continue
     raise UserMistake(
-        f"{text!r} is not a price of colocation; write it like '$15000/year' or '$184/kW/month'"
+        f"{text!r} is not a colocation price; write it like '$15000/year' or '$184/kW/month'"
     )
 
 
-def day(text: str) -> datetime.date:
-    """ "2026-01-31"."""
+def parse_day(text: str) -> datetime.date:
+    """Parse a date like "2026-01-31"."""
     try:
         return datetime.date.fromisoformat(text)
     except ValueError:
-        raise UserMistake(f"{text!r} is not a day; write it like 2026-01-31") from None
+        raise UserMistake(f"{text!r} is not a date; write it like 2026-01-31") from None
 
 
-HorizonOption = Annotated[int, quantity(months, "TIME", "Planning horizon (default: 3 years).")]
-DiscountRateOption = Annotated[float, share("Discount rate per year, for the present value.")]
+HorizonOption = Annotated[
+    int, quantity_option(parse_months, "TIME", "Planning horizon (default: 3 years).")
+]
+DiscountRateOption = Annotated[
+    float, share_option("Discount rate per year, for the present value.")
+]
 GpusPerMachineOption = Annotated[int, typer.Option(min=1, help="GPUs in one machine.")]
 PriceDateOption = Annotated[
-    datetime.date | None, quantity(day, "DAY", "The day of the prices you give (default: today).")
+    datetime.date | None,
+    quantity_option(parse_day, "DAY", "Date of the prices you give (default: today)."),
 ]
 
 
-def given_on(price_date: datetime.date | None) -> datetime.date:
-    """The day of prices that were typed."""
+def choose_price_date(price_date: datetime.date | None) -> datetime.date:
+    """Return the date of prices given on the command line, today by default."""
     return price_date or datetime.datetime.now(datetime.UTC).date()
 
 
 @dataclass(frozen=True)
 class RunningOptions:
-    """What a machine needs once it is there."""
+    """Options for the running costs of a machine."""
 
     power: Annotated[
-        float, quantity(units.parse_watts, "POWER", "Power under load, e.g. '3.5 kW'.")
+        float, quantity_option(units.parse_watts, "POWER", "Power under load, e.g. '3.5 kW'.")
     ] = 0.0
     idle_power: Annotated[
-        float, quantity(units.parse_watts, "POWER", "Power when idle, e.g. '700 W'.")
+        float, quantity_option(units.parse_watts, "POWER", "Power when idle, e.g. '700 W'.")
     ] = 0.0
     tariff: Annotated[
-        float, quantity(units.parse_usd_per_kwh, "PRICE", "Electricity, e.g. '$0.12/kWh'.")
+        float,
+        quantity_option(units.parse_usd_per_kwh, "PRICE", "Electricity price, e.g. '$0.12/kWh'."),
     ] = 0.0
     country: CountryOption = None
-    pue: Annotated[
-        float, typer.Option(help="Power of the building per watt of the machines, 1 or more.")
-    ] = 1.0
+    pue: Annotated[float, typer.Option(help="Total power per watt of the machines, 1 or more.")] = (
+        1.0
+    )
     colocation: Annotated[
-        Colocation, quantity(colocation_price, "PRICE", "'$15000/year' or '$184/kW/month'.")
+        Colocation,
+        quantity_option(
+            parse_colocation, "PRICE", "Colocation rent: '$15000/year' or '$184/kW/month'."
+        ),
     ] = _NO_COLOCATION
-    support: Annotated[float, share("Support per year, of the hardware's price.")] = 0.0
+    support: Annotated[
+        float, share_option("Support per year, as a share of the hardware price.")
+    ] = 0.0
     staff_hours: Annotated[
         float, typer.Option(min=0, show_default=False, help="Staff hours per month.")
     ] = 0.0
     staff: Annotated[
-        float, quantity(units.parse_usd_per_hour, "PRICE", "Staff cost, e.g. '$75/h'.")
+        float, quantity_option(units.parse_usd_per_hour, "PRICE", "Staff cost, e.g. '$75/h'.")
     ] = 0.0
-    value_kept: Annotated[float, share("Resale value kept each year, e.g. '70 %'.")] = 0.0
+    value_kept: Annotated[float, share_option("Resale value kept per year, e.g. '70%'.")] = 0.0
 
 
 @dataclass(frozen=True)
 class OwningOptions(RunningOptions):
-    """All that owning costs besides the hardware."""
+    """Options for all costs of owning except the hardware."""
 
-    spares: Annotated[float, share("Spares, of the hardware's price, e.g. '5 %'.")] = 0.0
-    installation: Annotated[float, usd("Installation, paid once, e.g. '$2000'.")] = 0.0
-    network: Annotated[float, usd("Switches and cables, paid once.")] = 0.0
+    spares: Annotated[
+        float, share_option("Spares, as a share of the hardware price, e.g. '5%'.")
+    ] = 0.0
+    installation: Annotated[float, usd_option("Installation, paid once, e.g. '$2000'.")] = 0.0
+    network: Annotated[float, usd_option("Switches and cables, paid once.")] = 0.0
     gpus: Annotated[
         int, typer.Option(min=0, show_default=False, help="Number of GPUs, for failures.")
     ] = 0
-    failure: Annotated[float, usd("Cost of a failure; one in 50,700 GPU-hours, as in Llama 3.")] = (
-        0.0
-    )
-    financed: Annotated[float, share("Share of the up-front cost that is borrowed.")] = 0.0
-    interest: Annotated[float, share("Interest on the loan per year, e.g. '6 %'.")] = 0.0
-    loan: Annotated[float, quantity(years, "TIME", "Term of the loan (default: 3 years).")] = 3.0
+    failure: Annotated[
+        float, usd_option("Cost of a failure; one in 50,700 GPU-hours, as in Llama 3.")
+    ] = 0.0
+    financed: Annotated[float, share_option("Borrowed share of the up-front cost.")] = 0.0
+    interest: Annotated[float, share_option("Interest on the loan per year, e.g. '6%'.")] = 0.0
+    loan: Annotated[
+        float, quantity_option(parse_years, "TIME", "Term of the loan (default: 3 years).")
+    ] = 3.0
     depreciation: Annotated[
-        float, quantity(years, "TIME", "Instead of --value-kept: straight-line, e.g. '5 years'.")
+        float,
+        quantity_option(
+            parse_years,
+            "TIME",
+            "Straight-line depreciation instead of --value-kept, e.g. '5 years'.",
+        ),
     ] = 0.0
 
 
-def takes_option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Each parameter that is a dataclass of options becomes those options."""
-    plain = inspect.signature(command)
+def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter that is a dataclass of options by those options."""
+    signature = inspect.signature(command)
     groups: dict[str, Any] = {
-        n: p.annotation for n, p in plain.parameters.items() if is_dataclass(p.annotation)
+        n: p.annotation for n, p in signature.parameters.items() if is_dataclass(p.annotation)
     }
 
     @functools.wraps(command)
-    def run(**given: Any) -> None:
+    def run(**values: Any) -> None:
         for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
-        command(**given)
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
 
-    def expanded(name: str, parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    def expand(name: str, parameter: inspect.Parameter) -> list[inspect.Parameter]:
         if name not in groups:
             return [parameter]
         return [
@@ -166,28 +186,30 @@ def takes_option_groups(command: Callable[..., None]) -> Callable[..., None]:
             for field in fields(groups[name])
         ]
 
-    parameters = [one for n, p in plain.parameters.items() for one in expanded(n, p)]
-    run.__signature__ = plain.replace(parameters=parameters)  # type: ignore[attr-defined]
+    parameters = [
+        p for name, parameter in signature.parameters.items() for p in expand(name, parameter)
+    ]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return run
 
 
-def _electricity(options: RunningOptions) -> tuple[float, str]:
-    """Given, of a country, or not counted."""
-    from gpuyard.catalog.electricity import counted_tariff
+def _price_electricity(options: RunningOptions) -> tuple[float, str]:
+    """Return the electricity price from --tariff or --country, and a sentence about it."""
+    from gpuyard.catalog.electricity import price_electricity
 
     if options.country is not None and options.tariff:
         raise UserMistake("give --tariff or --country, not both")
-    asked = ("--power", "--tariff or --country")
-    return counted_tariff(options.power, options.tariff, options.country, asked)
+    option_names = ("--power", "--tariff or --country")
+    return price_electricity(options.power, options.tariff, options.country, option_names)
 
 
-def electricity_words(options: RunningOptions) -> str:
-    """Which price the answer uses, or that none is counted."""
-    return _electricity(options)[1]
+def describe_electricity(options: RunningOptions) -> str:
+    """Describe the electricity price in use, or that electricity is not counted."""
+    return _price_electricity(options)[1]
 
 
-def owned_machine(hardware_usd: float, options: RunningOptions) -> "Owned":
-    """What owning costs, as the formulas take it."""
+def create_owned(hardware_usd: float, options: RunningOptions) -> "Owned":
+    """Create the input of the ownership formulas from the options."""
     from gpuyard.economics.ownership import Owned
 
     owned = Owned(
@@ -195,7 +217,7 @@ def owned_machine(hardware_usd: float, options: RunningOptions) -> "Owned":
         watts=options.power,
         idle_watts=options.idle_power,
         pue=options.pue,
-        usd_per_kwh=_electricity(options)[0],
+        usd_per_kwh=_price_electricity(options)[0],
         colocation_usd_per_year=options.colocation.usd_per_year,
         colocation_usd_per_kw_month=options.colocation.usd_per_kw_month,
         support_share_per_year=options.support,

@@ -1,4 +1,4 @@
-"""`gpuyard deploy`: from a description to a cluster that trains."""
+"""`gpuyard deploy`: builds a cluster from its description, and verifies it."""
 
 import os
 from typing import Annotated
@@ -11,9 +11,9 @@ from gpuyard.cli.deploy.cost import cost
 from gpuyard.cli.deploy.options import (
     AskSudoPasswordOption,
     FileArgument,
-    opened_with_password,
-    take_sudo_password,
-    telling,
+    load_with_password,
+    pop_sudo_password,
+    report_progress,
 )
 from gpuyard.cli.measure.bench.running import results_store
 from gpuyard.cli.output import JsonOption, show
@@ -32,10 +32,10 @@ app.command()(bench)
 @app.callback()
 def deploy(context: typer.Context) -> None:
     """Build the cluster that a file describes, and prove that it works."""
-    from gpuyard.deploy.clouds.ttl import watch_all
+    from gpuyard.deploy.expiry import start_all_reapers
 
-    context.obj = take_sudo_password()
-    watch_all()
+    context.obj = pop_sudo_password()
+    start_all_reapers()
 
 
 @app.command()
@@ -44,12 +44,12 @@ def plan(file: FileArgument, *, json_output: JsonOption = False) -> None:
 
     Example: gpuyard deploy plan examples/pair.deployment.yaml
     """
-    from gpuyard.deploy import deployment as room
+    from gpuyard.deploy import deployment
     from gpuyard.report.answers.deploy import plan_answer
 
-    opened = room.open_deployment(file)
-    with telling("Asking Terraform what would change"):
-        planned = room.plan(opened)
+    loaded = deployment.load_deployment(file)
+    with report_progress("Asking Terraform what would change"):
+        planned = deployment.plan(loaded)
     show(plan_answer(planned), json_output=json_output)
 
 
@@ -61,20 +61,20 @@ def up(
     ask_sudo_password: AskSudoPasswordOption = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Make its machines and apply their roles. A second time changes nothing; one that was interrupted continues.
+    """Create the machines and apply their roles. Repeating it changes nothing; after an interruption it continues.
 
     Example: gpuyard deploy up examples/pair.deployment.yaml
     """
-    from gpuyard.deploy import deployment as room
-    from gpuyard.deploy.access.ssh_entries import entries_file, write_entries
+    from gpuyard.deploy import deployment
+    from gpuyard.deploy.access.ssh_config import entries_file, write_entries
     from gpuyard.report.answers.deploy import up_answer
 
-    opened, password = opened_with_password(context, file, ask=ask_sudo_password)
-    with telling("Making machines") as tell:
-        changes, outcome = room.up(opened, tell, password)
-    if entries_file(opened.state).exists():  # its machines may have other addresses now
-        write_entries(opened.state, opened.state.hosts())
-    show(up_answer(opened, changes, outcome, file), json_output=json_output)
+    loaded, password = load_with_password(context, file, ask=ask_sudo_password)
+    with report_progress("Creating machines") as report:
+        changes, recap = deployment.up(loaded, report, password)
+    if entries_file(loaded.state).exists():  # the machines may have new addresses
+        write_entries(loaded.state, loaded.state.hosts())
+    show(up_answer(loaded, changes, recap, file), json_output=json_output)
 
 
 @app.command()
@@ -85,16 +85,16 @@ def verify(
     ask_sudo_password: AskSudoPasswordOption = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Check on the machines themselves that everything works; exits 1 where something does not.
+    """Check on the machines themselves that everything works; exits with status 1 if something does not.
 
     Example: gpuyard deploy verify examples/pair.deployment.yaml
     """
     from gpuyard.deploy.verify import verify as check
     from gpuyard.report.answers.deploy import verify_answer
 
-    opened, password = opened_with_password(context, file, ask=ask_sudo_password)
-    with telling("Reaching every machine") as tell:
-        verdict = check(opened, results_store(), tell, password)
+    loaded, password = load_with_password(context, file, ask=ask_sudo_password)
+    with report_progress("Connecting to every machine") as report:
+        verdict = check(loaded, results_store(), report, password)
     show(verify_answer(verdict), json_output=json_output)
     if not verdict.ok:
         raise typer.Exit(1)
@@ -106,14 +106,18 @@ def status(*, json_output: JsonOption = False) -> None:
 
     Example: gpuyard deploy status
     """
-    from gpuyard.deploy.clouds.ttl import end_of
-    from gpuyard.deploy.state import StateDirectory, deployments
+    from gpuyard.deploy.expiry import read_expiry
+    from gpuyard.deploy.state import StateDirectory, list_deployments
     from gpuyard.report.answers.deploy import status_answer
 
-    known = [StateDirectory(name) for name in deployments()]
-    ends = {state.name: end.when for state in known if (end := end_of(state)) is not None}
+    states = [StateDirectory(name) for name in list_deployments()]
+    expiries = {
+        state.name: expiry.unix_seconds
+        for state in states
+        if (expiry := read_expiry(state)) is not None
+    }
     show(
-        status_answer([(state.name, state.hosts()) for state in known], ends),
+        status_answer([(state.name, state.hosts()) for state in states], expiries),
         json_output=json_output,
     )
 
@@ -121,45 +125,45 @@ def status(*, json_output: JsonOption = False) -> None:
 @app.command(context_settings={"ignore_unknown_options": True})
 def ssh(
     file: FileArgument,
-    machine: Annotated[str | None, typer.Argument(help="Its name (default: the head).")] = None,
+    machine: Annotated[str | None, typer.Argument(help="Machine name (default: the head).")] = None,
     command: Annotated[
-        list[str] | None, typer.Argument(help="A command to run there (default: a shell).")
+        list[str] | None, typer.Argument(help="Command to run there (default: a shell).")
     ] = None,
 ) -> None:
     """Log in to a machine, or run a command on it.
 
     Example: gpuyard deploy ssh examples/pair.deployment.yaml node1
     """
-    from gpuyard.deploy import deployment as room
-    from gpuyard.deploy.access.remote import hosts_of
+    from gpuyard.deploy import deployment
+    from gpuyard.deploy.access.remote import require_hosts
 
-    opened = room.open_deployment(file)
-    hosts = hosts_of(opened, file)
+    loaded = deployment.load_deployment(file)
+    hosts = require_hosts(loaded, file)
     names = [host.name for host in hosts]
     name = machine or names[0]
     if name not in names:
         raise UnknownName("machine", name, names)
     os.execvp(  # noqa: S606  becomes ssh, with the terminal
         "ssh",  # noqa: S607
-        ["ssh", "-F", str(opened.state.ssh_config), "--", name, *(command or ())],
+        ["ssh", "-F", str(loaded.state.ssh_config), "--", name, *(command or ())],
     )
 
 
 @app.command()
 def down(file: FileArgument, *, json_output: JsonOption = False) -> None:
-    """Remove all that `up` has made, and list what remains; exits 1 if anything does.
+    """Remove everything that `up` created, and list what remains; exits with status 1 if anything does.
 
     Example: gpuyard deploy down examples/pair.deployment.yaml
     """
-    from gpuyard.deploy import deployment as room
-    from gpuyard.deploy.access.ssh_entries import remove_entries
+    from gpuyard.deploy import deployment
+    from gpuyard.deploy.access.ssh_config import remove_entries
     from gpuyard.report.answers.deploy import down_answer
 
-    opened = room.open_deployment(file)
-    with telling("Removing machines") as tell:
-        left = room.down(opened, tell)
-    if not opened.state.path.exists():
-        remove_entries(opened.state)
-    show(down_answer(opened, left), json_output=json_output)
-    if left and opened.target.module() is not None:
+    loaded = deployment.load_deployment(file)
+    with report_progress("Removing machines") as report:
+        remaining = deployment.down(loaded, report)
+    if not loaded.state.path.exists():
+        remove_entries(loaded.state)
+    show(down_answer(loaded, remaining), json_output=json_output)
+    if remaining and loaded.target.module() is not None:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`gpuyard deploy ssh-config`, `open` and `sync`: a deployment from the machine where people work."""
+"""`gpuyard deploy ssh-config`, `open`, and `sync`: work on a deployment from your own machine."""
 
 import sys
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.deploy.options import FileArgument, telling
+from gpuyard.cli.deploy.options import FileArgument, report_progress
 from gpuyard.cli.options import DryRunOption
-from gpuyard.cli.output import JsonOption, show, write_exactly
+from gpuyard.cli.output import JsonOption, show, write_verbatim
 from gpuyard.errors import UserMistake
 
 open_app = typer.Typer(help="Open what runs on the head as if it ran here.", no_args_is_help=True)
@@ -18,38 +18,38 @@ def ssh_config(
     file: FileArgument,
     *,
     write: Annotated[
-        bool, typer.Option("--write", help="Put them into a file that ~/.ssh/config includes.")
+        bool, typer.Option("--write", help="Write them to a file that ~/.ssh/config includes.")
     ] = False,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Remove what --write has put there.")
+        bool, typer.Option("--remove", help="Remove the entries that --write added.")
     ] = False,
 ) -> None:
-    """Print the entries with which ssh, VS Code and JetBrains Gateway reach its machines.
+    """Print the entries with which ssh, VS Code, and JetBrains Gateway reach its machines.
 
-    Machines are called DEPLOYMENT-MACHINE there. Your other entries are never touched.
+    The entries are named DEPLOYMENT-MACHINE. Your other entries never change.
 
     Example: gpuyard deploy ssh-config examples/pair.deployment.yaml --write
     """
-    from gpuyard.deploy import deployment as room
-    from gpuyard.deploy.access.remote import hosts_of
-    from gpuyard.deploy.access.ssh_entries import entries, remove_entries, write_entries
-    from gpuyard.report.terminal import say
+    from gpuyard.deploy.access.remote import require_hosts
+    from gpuyard.deploy.access.ssh_config import remove_entries, render_entries, write_entries
+    from gpuyard.deploy.deployment import load_deployment
+    from gpuyard.report.terminal import print_line
 
     if write and remove:
         raise UserMistake("give --write or --remove, not both")
-    opened = room.open_deployment(file)
+    loaded = load_deployment(file)
     if remove:
-        gone = remove_entries(opened.state)
-        name = opened.deployment.name
-        say(f"Removed the entries of {name}." if gone else f"{name} has no entries there.")
+        removed = remove_entries(loaded.state)
+        name = loaded.deployment.name
+        print_line(f"Removed the entries of {name}." if removed else f"{name} has no entries.")
         return
-    hosts = hosts_of(opened, file)
+    hosts = require_hosts(loaded, file)
     if not write:
-        write_exactly(entries(opened.state, hosts))
+        write_verbatim(render_entries(loaded.state, hosts))
         return
-    path = write_entries(opened.state, hosts)
-    names = ", ".join(f"{opened.deployment.name}-{host.name}" for host in hosts)
-    say(f"Wrote {path}, which ~/.ssh/config includes. Hosts: {names}.")
+    path = write_entries(loaded.state, hosts)
+    names = ", ".join(f"{loaded.deployment.name}-{host.name}" for host in hosts)
+    print_line(f"Wrote {path}, which ~/.ssh/config includes. Hosts: {names}.")
 
 
 @open_app.callback()
@@ -66,62 +66,60 @@ def jupyter(
         typer.Option(min=1, max=65535, help="Local port (default: 8888, or a free one)."),
     ] = None,
 ) -> None:
-    """Make a tunnel to JupyterLab on the head and print its address, with the token; Ctrl-C ends it.
+    """Open a tunnel to JupyterLab on the head, and print its address with the token; Ctrl-C closes it.
 
     Example: gpuyard deploy open jupyter examples/pair.deployment.yaml
     """
-    from gpuyard.deploy import deployment as room
     from gpuyard.deploy.access.notebook import open_notebook
-    from gpuyard.deploy.access.remote import hosts_of
-    from gpuyard.report.terminal import say
+    from gpuyard.deploy.access.remote import require_hosts
+    from gpuyard.deploy.deployment import load_deployment
+    from gpuyard.report.terminal import print_line
 
-    opened = room.open_deployment(file)
-    head = hosts_of(opened, file)[0]
+    loaded = load_deployment(file)
+    head = require_hosts(loaded, file)[0]
     try:
-        with open_notebook(opened, head, port) as tunnel:
+        with open_notebook(loaded, head, port) as tunnel:
             sys.stdout.write(f"{tunnel.address}\n")
             sys.stdout.flush()
-            say("JupyterLab is open at this address until you press Ctrl-C.")
+            print_line("JupyterLab is open at this address until you press Ctrl-C.")
             tunnel.wait()
-    except KeyboardInterrupt:  # as it is meant to end
+    except KeyboardInterrupt:  # the normal way to close the tunnel
         return
 
 
 def sync(
     file: FileArgument,
-    folder: Annotated[Path, typer.Argument(help="What to copy.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(help="Folder to copy.", show_default=False)],
     *,
     to: Annotated[
         str | None,
-        typer.Option(
-            help="Its name in the shared storage (default: the folder's).", metavar="NAME"
-        ),
+        typer.Option(help="Name in the shared storage (default: the folder's).", metavar="NAME"),
     ] = None,
     exclude: Annotated[
         list[str] | None,
         typer.Option(
-            help="Leave out files and folders of this name, like '*.pt'; .git and .venv always are.",
+            help="Files and folders to exclude, like '*.pt'; .git and .venv always are.",
             metavar="PATTERN",
         ),
     ] = None,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Delete there what the folder does not have.")
+        bool, typer.Option("--delete", help="Delete files there that the folder does not have.")
     ] = False,
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Copy a folder to the shared storage, where every machine sees it; only what has changed.
+    """Copy a folder to the shared storage, where every machine sees it. Only changed files are sent.
 
     Example: gpuyard deploy sync examples/pair.deployment.yaml examples --dry-run
     """
-    from gpuyard.deploy import deployment as room
-    from gpuyard.deploy.access.remote import hosts_of
+    from gpuyard.deploy.access.remote import require_hosts
     from gpuyard.deploy.access.sync import plan_copy, run_copy
+    from gpuyard.deploy.deployment import load_deployment
     from gpuyard.report.answers.deploy import sync_answer
 
-    opened = room.open_deployment(file)
-    head = hosts_of(opened, file)[0]
-    copy = plan_copy(opened, head, folder, to, exclude or (), delete=delete)
-    with telling(f"Reaching {head.name}") as tell:
-        copied = run_copy(opened, copy, tell, dry_run=dry_run)
-    show(sync_answer(copied, dry_run=dry_run), json_output=json_output)
+    loaded = load_deployment(file)
+    head = require_hosts(loaded, file)[0]
+    plan = plan_copy(loaded, head, folder, to, exclude or (), delete=delete)
+    with report_progress(f"Connecting to {head.name}") as report:
+        result = run_copy(loaded, plan, report, dry_run=dry_run)
+    show(sync_answer(result, dry_run=dry_run), json_output=json_output)

@@ -1,27 +1,27 @@
-"""`gpuyard deploy bench`: the sweep of the founding paper on what was deployed."""
+"""`gpuyard deploy bench`: runs the founding paper's training sweep on a deployment."""
 
 from typing import Annotated
 
 import typer
 
 from gpuyard.cli.deploy.options import FileArgument
-from gpuyard.cli.measure.bench.running import results_store, run_with_bar
+from gpuyard.cli.measure.bench.running import results_store, run_matrix_with_progress
 from gpuyard.cli.options import (
     CalibrationOption,
     DryRunOption,
     FreshOption,
     TimePerPointOption,
-    chosen_calibration,
+    load_calibration,
     parse_counts,
 )
-from gpuyard.cli.output import JsonOption, PageOption, progress_bar, show, shown_if_not_stored
+from gpuyard.cli.output import JsonOption, PageOption, progress_bar, show, show_if_not_stored
 
 
 def bench(
     file: FileArgument,
     *,
     workload: Annotated[
-        str, typer.Option(help="What to train: a catalog model, or a workload file.")
+        str, typer.Option(help="Workload to train: a catalog model, or a workload file.")
     ] = "resnet50",
     batch: Annotated[
         str | None, typer.Option(help="Batch sizes per GPU (default: 32,64,96).", metavar="N,N,…")
@@ -32,19 +32,19 @@ def bench(
     link: Annotated[
         str | None,
         typer.Option(
-            help="Speeds of links, where the target can set them, like '1 Gbit/s,100 Mbit/s'.",
+            help="Link rates, if the target can set them, like '1 Gbit/s,100 Mbit/s'.",
             metavar="RATE,…",
         ),
     ] = None,
     data: Annotated[
         str | None,
         typer.Option(
-            help="Images in the shared storage, or 'none' (default: images are made there).",
+            help="Images in the shared storage, or 'none' (default: gpuyard generates images there).",
             metavar="FOLDER",
         ),
     ] = None,
     images: Annotated[
-        int, typer.Option(help="How many images are made, of 115 kB each.", metavar="N", min=1)
+        int, typer.Option(help="Number of images to generate, 115 kB each.", metavar="N", min=1)
     ] = 2048,
     gpu: Annotated[
         str | None, typer.Option(help="Emulate this catalog GPU; a lab emulates its cluster's.")
@@ -58,16 +58,17 @@ def bench(
 ) -> None:
     """Measure how training scales on its machines, and show it next to the prediction.
 
-    One GPU of each machine, several GPUs of one machine, and all GPUs of all; at each batch and link speed.
+    It uses one GPU of each machine, several GPUs of one machine, and all GPUs, at each batch size and link rate.
     If it is killed, it continues where it stopped.
 
     Example: gpuyard deploy bench examples/pair.deployment.yaml --dry-run
     """
-    from gpuyard.deploy import deployment as room
-    from gpuyard.deploy.access.remote import hosts_of
-    from gpuyard.deploy.bench.compared import compare
-    from gpuyard.deploy.bench.data import make_data
+
+    from gpuyard.deploy.access.remote import require_hosts
+    from gpuyard.deploy.bench.comparison import compare
+    from gpuyard.deploy.bench.data import create_images
     from gpuyard.deploy.bench.plan import BenchOptions, plan_bench
+    from gpuyard.deploy.deployment import load_deployment
     from gpuyard.errors import GpuyardError
     from gpuyard.report.answers.deploy_bench import bench_answer, bench_plan_answer
     from gpuyard.units import parse_rate
@@ -76,31 +77,33 @@ def bench(
         workload=workload,
         batches=None if batch is None else parse_counts(batch, "batch size"),
         nodes=None if nodes is None else parse_counts(nodes, "number of machines"),
-        rates=None if link is None else [parse_rate(one.strip()) for one in link.split(",")],
+        rates=None if link is None else [parse_rate(rate.strip()) for rate in link.split(",")],
         data=data,
         gpu=gpu,
         seconds_per_point=time_per_point,
     )
-    constants = chosen_calibration(calibration)
-    opened = room.open_deployment(file)
-    planned = plan_bench(opened, hosts_of(opened, file), options, asks=not dry_run)
+    constants = load_calibration(calibration)
+    loaded = load_deployment(file)
+    planned = plan_bench(loaded, require_hosts(loaded, file), options, query_gpus=not dry_run)
     store = results_store()
     if dry_run:
-        stored = set() if fresh else planned.matrix.stored_keys(store)
+        stored = set() if fresh else planned.matrix.find_stored_keys(store)
         show(bench_plan_answer(planned, stored), json_output=json_output)
         return
     with (
-        opened.state.changing(),
-        shown_if_not_stored(json_output=json_output, document=lambda one: {"measurements": [one]}),
+        loaded.state.hold(),
+        show_if_not_stored(
+            json_output=json_output, document=lambda measurement: {"measurements": [measurement]}
+        ),
     ):
-        if planned.makes is not None:
-            with progress_bar(f"making {images:,} images in {planned.makes}"):
-                make_data(planned, images)
-        outcome = run_with_bar(planned.matrix, store, fresh=fresh)
-    rows = compare(opened, planned, outcome.measurements, constants)
+        if planned.images_folder is not None:
+            with progress_bar(f"creating {images:,} images in {planned.images_folder}"):
+                create_images(planned, images)
+        outcome = run_matrix_with_progress(planned.matrix, store, fresh=fresh)
+    rows = compare(loaded, planned, outcome.measurements, constants)
     show(bench_answer(planned, rows, outcome), json_output=json_output, html=html)
     if outcome.rejected:
         raise GpuyardError(
-            f"{len(outcome.rejected)} of {planned.matrix.points} runs are not credible; see "
+            f"{len(outcome.rejected)} of {planned.matrix.points} runs are not valid; see "
             "`gpuyard results list --kind rejected`, and run it again when the machines are quiet"
         )

@@ -1,14 +1,14 @@
-"""`gpuyard deploy cost`: what the machines of a deployment cost while they are there."""
+"""`gpuyard deploy cost`: shows the running cost of a deployment's machines."""
 
 from typing import Annotated
 
 import typer
 
 from gpuyard import units
-from gpuyard.cli.cost.options import quantity
+from gpuyard.cli.cost.options import quantity_option
 from gpuyard.cli.deploy.options import FileArgument
 from gpuyard.cli.options import CountryOption
-from gpuyard.cli.output import JsonOption, show, working
+from gpuyard.cli.output import JsonOption, show, show_status
 from gpuyard.errors import UserMistake
 
 
@@ -17,33 +17,36 @@ def cost(
     *,
     tariff: Annotated[
         float | None,
-        quantity(
-            units.parse_usd_per_kwh, "PRICE", "Electricity of own machines, e.g. '$0.12/kWh'."
+        quantity_option(
+            units.parse_usd_per_kwh,
+            "PRICE",
+            "Electricity price for your own machines, e.g. '$0.12/kWh'.",
         ),
     ] = None,
     country: CountryOption = None,
     pue: Annotated[
-        float, typer.Option(min=1, help="Power of the building per watt of the machines.")
+        float,
+        typer.Option(min=1, help="Power usage effectiveness: building power per watt of IT load."),
     ] = 1.0,
     json_output: JsonOption = False,
 ) -> None:
-    """Say what it costs per hour, day and month and until it is removed automatically, against its budget.
+    """Show its cost per hour, day, and month, and until it is removed automatically, against its budget.
 
-    Machines that you rent cost what their cloud charges now; your own cost their electricity.
+    Rented machines cost what their cloud charges now; your own machines cost their electricity.
 
     Example: gpuyard deploy cost examples/pair.deployment.yaml
     """
-    from gpuyard.catalog.electricity import Tariff, tariff_of
-    from gpuyard.deploy import deployment as room
-    from gpuyard.deploy.cost import cost_of
+    from gpuyard.catalog.electricity import Tariff, select_tariff
+    from gpuyard.deploy.cost import calculate_cost
+    from gpuyard.deploy.deployment import load_deployment
     from gpuyard.report.answers.deploy import cost_answer
 
     if tariff is not None and country is not None:
         raise UserMistake("give --tariff or --country, not both")
     price = Tariff(tariff) if tariff is not None else None
     if country is not None:
-        price = tariff_of(None, country, "--tariff")
-    opened = room.open_deployment(file)
-    with working("asking for prices"):
-        found = cost_of(opened, price, pue)
-    show(cost_answer(found), json_output=json_output)
+        price = select_tariff(None, country, "--tariff")
+    loaded = load_deployment(file)
+    with show_status("asking for prices"):
+        deployment_cost = calculate_cost(loaded, price, pue)
+    show(cost_answer(deployment_cost), json_output=json_output)

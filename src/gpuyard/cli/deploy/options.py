@@ -1,9 +1,9 @@
-"""What all commands about a deployment take, and how they say what they do."""
+"""Options that the deployment commands share, and their progress display."""
 
 import getpass
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,54 +14,53 @@ from gpuyard.cli.output import progress_bar
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.deploy.deployment import Opened
+    from gpuyard.deploy import StatusCallback
+    from gpuyard.deploy.deployment import LoadedDeployment
 
 FileArgument = Annotated[
-    Path, typer.Argument(help="The deployment, NAME.deployment.yaml.", show_default=False)
+    Path, typer.Argument(help="Deployment file, NAME.deployment.yaml.", show_default=False)
 ]
 
 AskSudoPasswordOption = Annotated[
     bool,
     typer.Option(
         "--ask-sudo-password",
-        help="Ask for the password of sudo on its machines (default: GPUYARD_SUDO_PASSWORD, else none).",
+        help="Ask for the sudo password of its machines (default: GPUYARD_SUDO_PASSWORD, or none).",
     ),
 ]
 _SUDO_PASSWORD = "GPUYARD_SUDO_PASSWORD"  # noqa: S105  the variable's name
 
 
-def take_sudo_password() -> str | None:
-    """The environment's, from which it goes: no process that is started from here has it."""
+def pop_sudo_password() -> str | None:
+    """Return the password and remove it from the environment, so that no child process inherits it."""
     return os.environ.pop(_SUDO_PASSWORD, None)
 
 
-def checked_sudo_password(given: str | None, *, ask: bool) -> str | None:
-    """Asked for on the terminal where it is to be; never shown."""
+def resolve_sudo_password(password: str | None, *, ask: bool) -> str | None:
+    """Check the password, after asking for it on the terminal if requested; it is never shown."""
     if ask:
         if not sys.stdin.isatty():
-            raise UserMistake(
-                f"--ask-sudo-password asks on a terminal, and there is none; set {_SUDO_PASSWORD} instead"
-            )
-        given = getpass.getpass("Password of sudo on its machines: ")
-    if given and not given.isprintable():
-        raise UserMistake("expected a password of printable characters, on one line")
-    return given or None
+            raise UserMistake(f"--ask-sudo-password needs a terminal; set {_SUDO_PASSWORD} instead")
+        password = getpass.getpass("sudo password of its machines: ")
+    if password and not password.isprintable():
+        raise UserMistake("the sudo password must be one line of printable characters")
+    return password or None
 
 
-def opened_with_password(
+def load_with_password(
     context: typer.Context, file: Path, *, ask: bool
-) -> "tuple[Opened, str | None]":
-    """A deployment, and the password of sudo on its machines where one was given."""
-    from gpuyard.deploy.deployment import open_deployment
+) -> "tuple[LoadedDeployment, str | None]":
+    """Return a deployment, and the sudo password of its machines if there is one."""
+    from gpuyard.deploy.deployment import load_deployment
 
-    password = checked_sudo_password(context.obj, ask=ask)
-    return open_deployment(file), password
+    password = resolve_sudo_password(context.obj, ask=ask)
+    return load_deployment(file), password
 
 
 @contextmanager
-def telling(first: str) -> Iterator[Callable[[str], None]]:
-    """A line that says what is being done, for work whose length nobody knows."""
+def report_progress(first: str) -> "Iterator[StatusCallback]":
+    """Show a line with the current step, for work of unknown duration."""
     from gpuyard.measure.progress import ProgressUpdate
 
-    with progress_bar(first) as tell:
-        yield lambda what: tell(ProgressUpdate(what))
+    with progress_bar(first) as update:
+        yield lambda step: update(ProgressUpdate(step))

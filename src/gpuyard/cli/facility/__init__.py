@@ -1,4 +1,4 @@
-"""`gpuyard facility`: the room that a cluster needs; a bare file stands for `facility design FILE`."""
+"""`gpuyard facility`: design the room for a cluster. `facility FILE` is short for `facility design FILE`."""
 
 from importlib import import_module
 from typing import Any
@@ -14,7 +14,7 @@ _PRINTING = ("design", "plugs")
 
 
 class DesignByDefault(TyperGroup):
-    """`facility FILE` reads like `facility design FILE`; names of commands stay commands."""
+    """A group that runs `design` if its first argument is not a command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, "-h", "--help"}:
@@ -24,7 +24,7 @@ class DesignByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=DesignByDefault,
-    help="Design the room: power, plugs, racks, cooling, cables, switches and storage.",
+    help="Design the room: power, plugs, racks, cooling, cables, switches, and storage.",
     epilog="gpuyard facility FILE.cluster.yaml is short for gpuyard facility design FILE.cluster.yaml",
     no_args_is_help=True,
 )
@@ -32,7 +32,7 @@ app = typer.Typer(
 
 @app.callback()
 def facility() -> None:
-    """Design the room: power, plugs, racks, cooling, cables, switches and storage.
+    """Design the room: power, plugs, racks, cooling, cables, switches, and storage.
 
     Example: gpuyard facility apollo.cluster.yaml --site office.site.yaml
     """

@@ -1,4 +1,4 @@
-"""`gpuyard facility plugs`: what plugs look like, what they carry and what they fit."""
+"""`gpuyard facility plugs`: show plugs and sockets, their ratings, and what they fit."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,23 +6,23 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.options import write_or_print
-from gpuyard.cli.output import JsonOption, show, writable_or_printed
+from gpuyard.cli.output import JsonOption, check_output_or_stdout, show
 from gpuyard.errors import UserMistake
 
 
 def plugs(
-    name: Annotated[str | None, typer.Argument(help="One plug or socket.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Id of a plug or socket.")] = None,
     *,
     svg: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write the drawings as SVG.", callback=writable_or_printed
+            metavar="FILE", help="SVG file for the drawings.", callback=check_output_or_stdout
         ),
     ] = None,
     html: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write a page with the drawings.", callback=writable_or_printed
+            metavar="FILE", help="Page with the drawings.", callback=check_output_or_stdout
         ),
     ] = None,
     json_output: JsonOption = False,
@@ -32,15 +32,15 @@ def plugs(
     Example: gpuyard facility plugs --svg plugs.svg
     """
     if (svg is not None) + (html is not None) + json_output > 1:
-        raise UserMistake("give one of --svg, --html and --json, not several")
+        raise UserMistake("use only one of --svg, --html, and --json")
     from gpuyard.catalog.facility import plugs as table
     from gpuyard.report.answers.facility.plugs import plugs_answer
 
     rows = [table().get(name)] if name else list(table())
     if svg is not None:
-        from gpuyard.draw.plugs import plug_svg, plugs_svg
+        from gpuyard.draw.plugs import draw_plug_svg, draw_plugs_svg
 
-        write_or_print(plug_svg(rows[0]) if name else plugs_svg(rows), svg)
+        write_or_print(draw_plug_svg(rows[0]) if name else draw_plugs_svg(rows), svg)
         return
     answer = plugs_answer(rows, alone=name is not None)
     if html is not None:

@@ -1,4 +1,4 @@
-"""`gpuyard cancel`: end a job."""
+"""`gpuyard cancel`: stop jobs."""
 
 from typing import Annotated
 
@@ -6,24 +6,26 @@ import typer
 
 
 def cancel(
-    handles: Annotated[list[str], typer.Argument(metavar="HANDLE", help="The jobs.")],
+    handles: Annotated[list[str], typer.Argument(metavar="HANDLE", help="Handles of the jobs.")],
 ) -> None:
-    """End jobs, or take them out of the queue; those that have ended stay as they are.
+    """Stop jobs or remove them from the queue; jobs that have ended stay as they are.
 
-    A job is first asked to end (SIGTERM), and killed after a grace period.
+    A job first gets SIGTERM and is killed after a grace period.
 
     Example: gpuyard cancel local://17
     """
-    from gpuyard.jobs.engines.base import engine
+    from gpuyard.jobs.engines.base import load_engine
     from gpuyard.jobs.job import Handle
-    from gpuyard.report.terminal import say
+    from gpuyard.report.terminal import print_line
 
-    for named in [Handle.parse(text) for text in handles]:
-        found = engine(named.engine)
-        before = found.status(named)
+    for handle in [Handle.parse(text) for text in handles]:
+        engine = load_engine(handle.engine)
+        before = engine.status(handle)
         if before.final:
-            say(f"{named} is {before.state} already.")
+            print_line(f"{handle} is already {before.state}.")
             continue
-        found.cancel(named)
-        now = found.status(named).state
-        say(f"{named} is {now}." if now == "cancelled" else f"{named} is being cancelled.")
+        engine.cancel(handle)
+        state = engine.status(handle).state
+        print_line(
+            f"{handle} is {state}." if state == "cancelled" else f"{handle} is being canceled."
+        )

@@ -1,4 +1,4 @@
-"""`gpuyard logs`: what a job has printed."""
+"""`gpuyard logs`: show the output of a job."""
 
 import sys
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.jobs.status import HandleArgument
-from gpuyard.cli.output import write_exactly
+from gpuyard.cli.output import write_verbatim
 
 
 def logs(
@@ -16,14 +16,14 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Keep printing until the job has ended.")
     ] = False,
 ) -> None:
-    """Show the output of a job, from every time that it was started.
+    """Show the output of a job from all of its starts.
 
     Example: gpuyard logs -f local://17
     """
-    from gpuyard.jobs.engines.base import engine
+    from gpuyard.jobs.engines.base import load_engine
     from gpuyard.jobs.job import Handle
 
-    named = Handle.parse(handle)
-    for text in engine(named.engine).logs(named, follow):
-        write_exactly(text)
+    parsed = Handle.parse(handle)
+    for text in load_engine(parsed.engine).logs(parsed, follow):
+        write_verbatim(text)
         sys.stdout.flush()

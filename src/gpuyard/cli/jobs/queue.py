@@ -1,14 +1,17 @@
-"""`gpuyard queue`: all jobs, and the policy by which they share GPUs."""
+"""`gpuyard queue`: list jobs, explain them, and show or set the policy."""
 
+import math
 import time
 from typing import Annotated
 
 import typer
 
+from gpuyard.cli.jobs.queue_view import show_queue
 from gpuyard.cli.output import JsonOption, show
-from gpuyard.errors import NoAnswer, UserMistake
+from gpuyard.errors import NoResponse, UserMistake
 
-_OFTEN_SECONDS = 10.0  # Slurm's controller is everybody's
+_MIN_KEEP_SECONDS = 86400.0
+_MIN_PERIOD_SECONDS = 10.0  # all users share Slurm's controller
 
 
 def queue(
@@ -16,17 +19,34 @@ def queue(
         list[str] | None,
         typer.Argument(
             metavar="[explain HANDLE | policy [NAME] | rebalance]",
-            help="Why a job waits; the queue's policy, or a new one; or resize jobs that run on Slurm.",
+            help="Explain a job, show or set the policy, or resize running Slurm jobs.",
         ),
     ] = None,
     *,
     all_: Annotated[bool, typer.Option("--all", help="Also show jobs that have ended.")] = False,
+    last: Annotated[
+        int | None,
+        typer.Option("--last", metavar="N", min=1, help="Also show the N jobs that ended last."),
+    ] = None,
+    everyone: Annotated[
+        bool, typer.Option("--everyone", help="Show the open jobs of all users of this machine.")
+    ] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete the records of jobs that ended long ago.")
+    ] = False,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Time for which ended jobs are kept from now on, like 30d, or `forever` (default: 90 days).",
+        ),
+    ] = None,
     every: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="With a policy: how often running jobs may be resized (default: as the policy has it). "
-            "With rebalance: again and again, until no job is left.",
+            help="Time between resizes of running jobs, with a policy (default: as the policy defines). "
+            "With rebalance: time between repetitions, until no job is left.",
         ),
     ] = None,
     explore: Annotated[
@@ -37,89 +57,105 @@ def queue(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With rebalance: only say what it would do.")
+        bool,
+        typer.Option("--dry-run", help="With rebalance or --prune: only show what it would do."),
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Show your jobs that wait or run, of every engine that can be asked.
+    """Show your waiting and running jobs on all available engines.
 
-    `gpuyard queue explain HANDLE` says why a job waits, when it will start and how likely it meets its deadline;
-    `gpuyard queue policy [NAME]` shows or sets by which policy jobs share GPUs; `gpuyard queue rebalance` grows and
-    shrinks jobs that run on Slurm by it. On this machine that happens by itself.
+    `gpuyard queue explain HANDLE` shows why a job waits, when it will start, and how likely it is to meet its deadline.
+    `gpuyard queue policy [NAME]` shows or sets the policy by which jobs share GPUs. `gpuyard queue rebalance` grows and
+    shrinks running Slurm jobs by this policy; on this machine, that happens automatically.
 
     Example: gpuyard queue explain local://17
     """
     words = what or []
-    tuned = every is not None or explore is not None
-    if words == ["rebalance"] and not all_ and explore is None:
+    has_policy_option = every is not None or explore is not None
+    has_list_option = all_ or last is not None or everyone
+    if (prune or keep is not None) and not (words or has_list_option or has_policy_option):
+        _prune(keep, prune=prune, dry_run=dry_run, json_output=json_output)
+    elif prune or keep is not None:
+        raise UserMistake("--prune and --keep can be combined only with --dry-run and --json")
+    elif words == ["rebalance"] and not has_list_option and explore is None:
         _rebalance(every, dry_run=dry_run, json_output=json_output)
     elif dry_run:
-        raise UserMistake("--dry-run goes with: gpuyard queue rebalance")
-    elif not words and not tuned:
-        _list(all_=all_, json_output=json_output)
-    elif words[:1] == ["explain"] and len(words) == 2 and not all_ and not tuned:
+        raise UserMistake("--dry-run is only for gpuyard queue rebalance and gpuyard queue --prune")
+    elif not words and not has_policy_option:
+        show_queue(all_=all_, last=last, everyone=everyone, json_output=json_output)
+    elif (
+        words[:1] == ["explain"]
+        and len(words) == 2
+        and not has_list_option
+        and not has_policy_option
+    ):
         _explain(words[1], json_output=json_output)
-    elif words[:1] == ["policy"] and len(words) <= 2 and not all_:
+    elif words[:1] == ["policy"] and len(words) <= 2 and not has_list_option:
         _policy(words[1] if len(words) == 2 else None, every, explore, json_output=json_output)
     else:
         raise UserMistake(
-            "write it like: gpuyard queue, gpuyard queue --all, gpuyard queue explain HANDLE, "
+            "expected gpuyard queue, gpuyard queue --all, gpuyard queue explain HANDLE, "
             "gpuyard queue policy min-time, or gpuyard queue rebalance"
         )
 
 
-def _list(*, all_: bool, json_output: bool) -> None:
-    from gpuyard.errors import GpuyardError
-    from gpuyard.jobs.engines.base import Availability, available_engines
-    from gpuyard.report.answers.jobs.queue import queue_answer
+def _prune(keep: str | None, *, prune: bool, dry_run: bool, json_output: bool) -> None:
+    from gpuyard.jobs.engines.base import check_engines, load_engine
+    from gpuyard.jobs.engines.local.engine import LocalEngine
+    from gpuyard.report.answers.jobs.queue import prune_answer
+    from gpuyard.units import parse_seconds
 
-    jobs, engines = [], []
-    for engine, availability in available_engines():
-        found = availability
-        if availability.ok or availability.down:
-            try:
-                jobs += [job for job in engine.list() if all_ or not job.final]
-            except GpuyardError as error:
-                found = Availability(False, str(error))
-        engines.append((engine.name, found))
-    show(queue_answer(jobs, engines, all_=all_), json_output=json_output)
+    local = LocalEngine()
+    seconds = local.keep_seconds()
+    if keep is not None:
+        seconds = math.inf if keep == "forever" else parse_seconds(keep)
+        if seconds < _MIN_KEEP_SECONDS:
+            raise UserMistake("--keep must be 1 day or more, or forever")
+        if not dry_run:
+            local.set_keep_seconds(seconds)
+    pruned = 0
+    if prune:
+        names = [name for name, availability in check_engines() if availability.ok]
+        before = time.time() - seconds
+        pruned = sum(load_engine(name).prune(before, dry_run=dry_run) for name in names)
+    show(prune_answer(pruned if prune else None, seconds, dry_run=dry_run), json_output=json_output)
 
 
-def _explain(handle: str, *, json_output: bool) -> None:
-    from gpuyard.jobs.engines.base import engine
+def _explain(text: str, *, json_output: bool) -> None:
+    from gpuyard.jobs.engines.base import load_engine
     from gpuyard.jobs.job import Handle
     from gpuyard.report.answers.jobs.queue import explain_answer
 
-    named = Handle.parse(handle)
-    found = engine(named.engine)
-    explanation = found.explain(named)
-    show(explain_answer(found.status(named), explanation), json_output=json_output)
+    handle = Handle.parse(text)
+    engine = load_engine(handle.engine)
+    explanation = engine.explain(handle)
+    show(explain_answer(engine.status(handle), explanation), json_output=json_output)
 
 
 def _rebalance(every: str | None, *, dry_run: bool, json_output: bool) -> None:
     from gpuyard.jobs.engines.local.engine import LocalEngine
     from gpuyard.jobs.engines.slurm.rebalancing import rebalance
     from gpuyard.report.answers.jobs.queue import rebalance_answer
-    from gpuyard.report.terminal import say
+    from gpuyard.report.terminal import print_line
     from gpuyard.units import parse_seconds
 
     seconds = None if every is None else parse_seconds(every)
-    if seconds is not None and (seconds < _OFTEN_SECONDS or json_output):
-        raise UserMistake(
-            f"--every takes {_OFTEN_SECONDS:.0f}s or more with rebalance, and prints no JSON"
-        )
+    if seconds is not None and json_output:
+        raise UserMistake("--every cannot be combined with --json")
+    if seconds is not None and seconds < _MIN_PERIOD_SECONDS:
+        raise UserMistake(f"--every must be {_MIN_PERIOD_SECONDS:.0f}s or more with rebalance")
     while True:
         try:
-            found = rebalance(LocalEngine().policy(), dry_run=dry_run)
-        except NoAnswer as silent:
+            result = rebalance(LocalEngine().policy(), dry_run=dry_run)
+        except NoResponse as silent:
             if seconds is None:
                 raise
-            say(f"gpuyard: {silent}")
+            print_line(f"gpuyard: {silent}")
             time.sleep(seconds)
             continue
-        if seconds is None or found.resizes or not found.open_jobs:
-            show(rebalance_answer(found, dry_run=dry_run), json_output=json_output)
-        if seconds is None or not found.open_jobs:
+        if seconds is None or result.resizes or not result.open_jobs:
+            show(rebalance_answer(result, dry_run=dry_run), json_output=json_output)
+        if seconds is None or not result.open_jobs:
             return
         time.sleep(seconds)
 
@@ -136,6 +172,6 @@ def _policy(name: str | None, every: str | None, explore: str | None, *, json_ou
     elif every is not None or explore is not None:
         option = "--every" if every is not None else "--explore"
         raise UserMistake(
-            f"{option} goes with a policy, like: gpuyard queue policy explore-then-focus {option} 5min"
+            f"{option} needs a policy, like: gpuyard queue policy explore-then-focus {option} 5min"
         )
     show(policy_answer(local.policy()), json_output=json_output)

@@ -3,25 +3,28 @@
 import sys
 
 from gpuyard.cli.jobs.status import HandleArgument
+from gpuyard.cli.jobs.submit import print_caveats
 from gpuyard.errors import UserMistake
 
 
 def retry(handle: HandleArgument) -> None:
-    """Submit a job that has ended again, unchanged, and print only its new handle on stdout.
+    """Submit an ended job again, unchanged, and print only its new handle on stdout.
 
     Example: gpuyard retry local://17
     """
     import time
 
-    from gpuyard.jobs.engines.base import choose_engine, engine
+    from gpuyard.jobs.engines.base import choose_engine, load_engine
     from gpuyard.jobs.job import Handle
 
-    named = Handle.parse(handle)
-    before = engine(named.engine).status(named)
-    if not before.final:
+    old = Handle.parse(handle)
+    status = load_engine(old.engine).status(old)
+    if not status.final:
         raise UserMistake(
-            f"{named} is {before.state}, and would run twice; to start it over, first: gpuyard cancel {named}"
+            f"{old} is {status.state} and would run twice; to start it over, first run: gpuyard cancel {old}"
         )
-    chosen = choose_engine(named.engine)
-    again = chosen.submit(chosen.plan(chosen.job(named).again(time.time())))
-    sys.stdout.write(f"{again}\n")
+    engine = choose_engine(old.engine)
+    request = engine.plan(engine.job(old).resubmit(time.time()))
+    print_caveats(request.caveats)
+    new = engine.submit(request)
+    sys.stdout.write(f"{new}\n")

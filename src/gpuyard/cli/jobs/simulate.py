@@ -1,4 +1,4 @@
-"""`gpuyard simulate`: what a trace of jobs would meet under other policies or on other machines."""
+"""`gpuyard simulate`: run a trace of jobs under other policies or on other machines."""
 
 import re
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from gpuyard.cli.output import JsonOption, PageOption, progress_bar, show
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.jobs.policies import Policy, Pool
     from gpuyard.jobs.simulate.trace import Trace
     from gpuyard.jobs.simulate.traces import BatchChoice
-    from gpuyard.jobs.simulate.what_if import Faster, Ratio
+    from gpuyard.jobs.simulate.what_if import Speedup, SpeedupLookup
+    from gpuyard.policies import Policy, Pool
     from gpuyard.specs import Cluster
 
 _RANGE = re.compile(r"(\d{1,4}(?:\.\d{1,4})?)\.\.(\d{1,4}(?:\.\d{1,4})?)")
@@ -24,22 +24,22 @@ _MACHINES = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,2})")
 
 def simulate(
     trace: Annotated[
-        Path | None, typer.Argument(metavar="TRACE", help="A CSV with one line per job.")
+        Path | None, typer.Argument(metavar="TRACE", help="CSV file with one line per job.")
     ] = None,
     *,
     policy: Annotated[
         str | None,
         typer.Option(
             metavar="LIST",
-            help="Which policies, like min-time,fifo, or all; with --what-if the one that was in "
-            "use (default: fifo,min-time; with --what-if: fifo).",
+            help="Policies to compare, like min-time,fifo, or all; with --what-if, the policy in use "
+            "(default: fifo,min-time; with --what-if: fifo).",
         ),
     ] = None,
     what_if: Annotated[
         list[str] | None,
         typer.Option(
             metavar="CHANGE",
-            help="Also simulate a change: 'add 8 gpus', 'remove 1 machine', "
+            help="Change to simulate too: 'add 8 gpus', 'remove 1 machine', "
             "'network 25 Gbit/s', policy=min-time, or several with commas. Repeat to compare.",
         ),
     ] = None,
@@ -47,48 +47,48 @@ def simulate(
         str | None,
         typer.Option(
             metavar="WORKLOAD",
-            help="With another network: the workload of jobs for which the trace names none.",
+            help="Workload of jobs for which the trace names none; only with another network.",
         ),
     ] = None,
     cluster: Annotated[
         str | None,
         typer.Option(
             metavar="CLUSTER",
-            help="A *.cluster.yaml, or machines × GPUs, like 16x4 (default: the trace's own).",
+            help="Cluster file, or machines × GPUs, like 16x4 (default: the trace's own).",
         ),
     ] = None,
     format: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="gpuyard, pollux, philly, sacct or leases (default: by its columns).",
+            help="Format of the trace: gpuyard, pollux, philly, sacct, or leases (default: by its columns).",
         ),
     ] = None,
     traces: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="The applications' measurements, for pollux (default: next to TRACE).",
+            help="Directory of the applications' measurements, for pollux (default: next to TRACE).",
         ),
     ] = None,
     batch: Annotated[
         str,
-        typer.Option(metavar="WHO", help="For pollux: who chooses the batch, user or adaptive."),
+        typer.Option(metavar="WHO", help="Choice of the batch, for pollux: user or adaptive."),
     ] = "user",
     deadlines: Annotated[
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="Invent deadlines: a multiple of each job's time when it runs alone, like 1..3, or one for "
-            "all, like '8 h' after the start.",
+            help="Invented deadlines: multiples of each job's time alone, like 1..3, or one for all jobs, "
+            "like '8 h' after the start.",
         ),
     ] = None,
     html: PageOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Run a trace of jobs through policies, and compare completion times, makespan and use of GPUs.
+    """Run a trace of jobs under several policies, and compare completion times, makespan, and GPU utilization.
 
-    With --format leases it is the history of this machine's leases, and TRACE is left out.
+    With --format leases, the trace is the history of this machine's leases; leave out TRACE.
 
     Example: gpuyard simulate jobs.csv --cluster 4x8 --policy min-time,fair-share,fifo
 
@@ -101,69 +101,76 @@ def simulate(
     from gpuyard.report.answers.jobs.what_if import what_if_answer
 
     changes = [parse_change(text) for text in what_if or []]
-    policies = _policies(policy or ("fifo" if changes else "fifo,min-time"))
+    policies = _parse_policies(policy or ("fifo" if changes else "fifo,min-time"))
     if changes and len(policies) > 1:
-        raise UserMistake("with --what-if, --policy is the one in use; add --what-if policy=NAME")
+        raise UserMistake(
+            "with --what-if, --policy must be the one policy in use; compare others with --what-if policy=NAME"
+        )
     if workload is not None and all(change.network is None for change in changes):
-        raise UserMistake("--workload is for --what-if 'network RATE'")
-    machines = _machines(cluster)
-    read = _trace(trace, format, traces, batch, machines)
-    pool = _pool(machines, read)
+        raise UserMistake("--workload is only for --what-if 'network RATE'")
+    machines = _parse_cluster(cluster)
+    jobs = _read_jobs(trace, format, traces, batch, machines)
+    pool = _choose_pool(machines, jobs)
     if deadlines is not None:
-        read = _due(read, deadlines, pool)
-    cases = [SimulationCase(AS_IT_IS if changes else one.name, read, pool, one) for one in policies]
-    cases += [change.case(cases[0], _faster(machines, workload)) for change in changes]
-    with progress_bar("simulating") as tell:
+        jobs = _add_deadlines(jobs, deadlines, pool)
+    cases = [
+        SimulationCase(AS_IT_IS if changes else policy.name, jobs, pool, policy)
+        for policy in policies
+    ]
+    cases += [change.apply(cases[0], _create_lookup(machines, workload)) for change in changes]
+    with progress_bar("simulating") as report:
 
-        def told(name: str) -> Callable[[int, int], None]:
-            return lambda done, of: tell(ProgressUpdate(name, done, of))
+        def report_case(name: str) -> Callable[[int, int], None]:
+            return lambda done, total: report(ProgressUpdate(name, done, total))
 
-        outcomes = [run(case.trace, case.policy, case.pool, told(case.name)) for case in cases]
+        outcomes = [
+            run(case.trace, case.policy, case.pool, report_case(case.name)) for case in cases
+        ]
     answer = simulation_answer(outcomes)
     if changes:
         names = [case.name for case in cases]
-        assumed = f"Where the trace doesn't say it, jobs are taken to train {workload}."
+        assumed = f"Jobs for which the trace names no workload are assumed to train {workload}."
         answer = what_if_answer(
             list(zip(names, outcomes, strict=True)), assumed if workload else ""
         )
     show(answer, json_output=json_output, html=html)
 
 
-def _faster(machines: "Cluster | Pool | None", otherwise: str | None) -> "Faster":
-    """What a network makes of jobs, by the predictor; `otherwise` stands for what a trace doesn't say."""
+def _create_lookup(machines: "Cluster | Pool | None", default: str | None) -> "SpeedupLookup":
+    """Return a function that predicts a network's speedup; jobs without a workload use the default."""
 
     @cache
-    def ratio(network: str, workload: str) -> "Ratio":
+    def find_speedup(network: str, workload: str) -> "Speedup":
         from gpuyard.catalog.specfiles import read_workload
-        from gpuyard.jobs.simulate.what_if import network_of, network_ratio
+        from gpuyard.jobs.simulate.what_if import compare_networks, parse_network
         from gpuyard.specs import Cluster
-        from gpuyard.workloads import profile_of
+        from gpuyard.workloads import profile_model
 
-        name = workload or otherwise
+        name = workload or default
         if name is None or not isinstance(machines, Cluster):
             raise UserMistake(
-                "another network needs the predictor: name the machines with their network, like "
-                "--cluster 4x8xa100-sxm4-80gb@10G, and what is trained, like --workload resnet50"
+                "another network needs a prediction: name the machines with their network, like "
+                "--cluster 4x8xa100-sxm4-80gb@10G, and the workload, like --workload resnet50"
             )
         spec = read_workload(name)
-        other = network_of(network, machines.network)
-        return network_ratio(spec, profile_of(spec), machines, other)
+        other = parse_network(network, machines.network)
+        return compare_networks(spec, profile_model(spec), machines, other)
 
-    return ratio
+    return find_speedup
 
 
-def _policies(text: str) -> "list[Policy]":
-    from gpuyard.jobs.policies import POLICIES, policy_of
+def _parse_policies(text: str) -> "list[Policy]":
+    from gpuyard.policies import POLICIES, get_policy
 
     if text.strip() == "all":
         return list(POLICIES.values())
     names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
         raise UserMistake(f"--policy: expected names like min-time,fifo, got {text!r}")
-    return [policy_of(name) for name in names]
+    return [get_policy(name) for name in names]
 
 
-def _trace(
+def _read_jobs(
     file: Path | None,
     format: str | None,
     traces: Path | None,
@@ -175,51 +182,52 @@ def _trace(
 
     if format == "leases":
         if file is not None:
-            raise UserMistake("--format leases is the history of this machine: leave out TRACE")
-        return _leases()
+            raise UserMistake("--format leases reads the history of this machine; leave out TRACE")
+        return _read_leases()
     if file is None:
-        raise UserMistake("name a TRACE: a CSV with a line a job, or take --format leases")
+        raise UserMistake(
+            "TRACE is missing: name a CSV file with one line per job, or use --format leases"
+        )
     cluster = machines if isinstance(machines, Cluster) else None
-    return read_trace(file, format, traces, _batch(batch), cluster)
+    return read_trace(file, format, traces, _parse_batch_choice(batch), cluster)
 
 
-def _leases() -> "Trace":
-    from gpuyard.jobs.simulate.traces.history import lease_trace
-    from gpuyard.share.service.desk import open_to_look
+def _read_leases() -> "Trace":
+    from gpuyard.jobs.simulate.traces.history import trace_from_leases
+    from gpuyard.share.client import open_reader
 
-    desk = open_to_look()
-    desk.state()  # what is dead is closed first
-    return lease_trace(desk.history(), len(desk.config.gpus))
+    client = open_reader()
+    return trace_from_leases(client.history(), len(client.config.gpus))
 
 
-def _due(trace: "Trace", text: str, pool: "Pool") -> "Trace":
-    """A range of times that jobs take alone, or one moment for all."""
+def _add_deadlines(trace: "Trace", text: str, pool: "Pool") -> "Trace":
+    """Parse a range of multiples of each job's time alone, or one time for all."""
     from gpuyard.units import parse_seconds
 
     if ".." not in text:
-        return trace.due_at(parse_seconds(text))
+        return trace.set_deadline(parse_seconds(text))
     match = _RANGE.fullmatch(text.strip())
     if match is None or not 0 < float(match[1]) <= float(match[2]):
         raise UserMistake(f"--deadlines: expected a range like 1..3, got {text!r}")
-    return trace.with_deadlines(float(match[1]), float(match[2]), pool)
+    return trace.add_deadlines(float(match[1]), float(match[2]), pool)
 
 
-def _batch(text: str) -> "BatchChoice":
+def _parse_batch_choice(text: str) -> "BatchChoice":
     from typing import get_args
 
     from gpuyard.errors import UnknownName
     from gpuyard.jobs.simulate.traces import BatchChoice
 
-    for known in get_args(BatchChoice):
-        if known == text:
-            return known  # type: ignore[no-any-return]
-    raise UnknownName("way to choose the batch", text, get_args(BatchChoice))
+    for name in get_args(BatchChoice):
+        if name == text:
+            return name  # type: ignore[no-any-return]
+    raise UnknownName("batch choice", text, get_args(BatchChoice))
 
 
-def _machines(text: str | None) -> "Cluster | Pool | None":
-    """A described cluster, or only how many machines with how many GPUs."""
+def _parse_cluster(text: str | None) -> "Cluster | Pool | None":
+    """Parse a described cluster, or only numbers of machines and GPUs."""
     from gpuyard.hardware.clusters import read_cluster
-    from gpuyard.jobs.policies import Pool
+    from gpuyard.policies import Pool
 
     if text is None:
         return None
@@ -228,15 +236,17 @@ def _machines(text: str | None) -> "Cluster | Pool | None":
     return read_cluster(text)
 
 
-def _pool(machines: "Cluster | Pool | None", trace: "Trace") -> "Pool":
-    from gpuyard.hardware.clusters import machine_of
-    from gpuyard.jobs.policies import Pool
+def _choose_pool(machines: "Cluster | Pool | None", trace: "Trace") -> "Pool":
+    from gpuyard.hardware.clusters import resolve_machine
+    from gpuyard.policies import Pool
 
     if machines is None:
         if trace.pool is None:
-            raise UserMistake("name the machines: --cluster 16x4 is 16 machines with 4 GPUs each")
+            raise UserMistake(
+                "--cluster is missing: --cluster 16x4 means 16 machines with 4 GPUs each"
+            )
         return trace.pool
     if isinstance(machines, Pool):
         return machines
-    gpus = machine_of(machines)[1].gpus
+    gpus = resolve_machine(machines)[1].gpus
     return Pool.uniform(machines.nodes, gpus, machines.nodes_per_rack)

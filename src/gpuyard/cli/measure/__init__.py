@@ -1,1 +1,1 @@
-"""Commands that measure, keep what was measured, and fit the model to it."""
+"""Commands that measure, store results, and fit the predictor to them."""

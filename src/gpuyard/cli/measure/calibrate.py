@@ -1,11 +1,11 @@
-"""`gpuyard calibrate`: fit the predictor's constants to what was measured."""
+"""`gpuyard calibrate`: fit the predictor's constants to stored measurements."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.output import JsonOption, progress_bar, show, writable
+from gpuyard.cli.output import JsonOption, check_output_file, progress_bar, show
 
 if TYPE_CHECKING:
     from gpuyard.measure.calibration import CalibrationRows
@@ -24,19 +24,20 @@ def calibrate(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="File to write (default: gpuyard's own).", callback=writable)
+        Path | None,
+        typer.Option(help="File to write (default: gpuyard's own).", callback=check_output_file),
     ] = None,
     doubtful: Annotated[
-        bool, typer.Option("--doubtful", help="Use runs that are marked as not credible, too.")
+        bool, typer.Option("--doubtful", help="Also use runs that are marked as doubtful.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Write it even where it makes predictions worse.")
+        bool, typer.Option("--force", help="Write it even if it makes predictions worse.")
     ] = False,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Remove the calibration: back to the defaults.")
+        bool, typer.Option("--remove", help="Remove the calibration and return to the defaults.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Fit and check, and write or remove nothing.")
+        bool, typer.Option("--dry-run", help="Fit and check, but do not write or remove anything.")
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
@@ -45,34 +46,34 @@ def calibrate(
     Example: gpuyard calibrate --dry-run
     """
     from gpuyard import files
-    from gpuyard.files import make_parent, write_text
+    from gpuyard.files import create_parent, write_text
 
     target = output or files.calibration_file()
     if remove:
         _remove(target, dry_run=dry_run, json_output=json_output)
         return
     from gpuyard.errors import GpuyardError
-    from gpuyard.measure.calibration import calibration_document
+    from gpuyard.measure.calibration import build_calibration
     from gpuyard.report.answers.calibrate import calibrate_answer
-    from gpuyard.report.terminal import say
+    from gpuyard.report.terminal import print_line
 
-    rows = _rows(results, doubtful_too=doubtful)
-    done, refused = _fit(rows)
-    notes = [*rows.notes, *(f"Left out: {r.hardware.label}: {r.sentence}." for r in refused)]
-    if not done:
-        raise GpuyardError(_too_few(rows, refused))
-    kept = [one for one in done if force or not one.worse]
-    document = calibration_document(kept, rows)
+    rows = _read_rows(results, include_doubtful=doubtful)
+    fits, refused = _fit(rows)
+    notes = [*rows.notes, *(f"Left out: {r.hardware.label}: {r.reason}." for r in refused)]
+    if not fits:
+        raise GpuyardError(_describe_too_few(rows, refused))
+    kept = [fit for fit in fits if force or not fit.is_worse]
+    document = build_calibration(kept, rows)
     answer = calibrate_answer(
-        done,
+        fits,
         notes,
         {
             "written": str(target) if kept and not dry_run else None,
             "calibration": document.as_json() if kept else None,
             "worse": [
-                calibration_document([one], rows).as_json()["hardware"][0]
-                for one in done
-                if one.worse
+                build_calibration([fit], rows).as_json()["hardware"][0]
+                for fit in fits
+                if fit.is_worse
             ],
             "notes": notes,
         },
@@ -80,39 +81,41 @@ def calibrate(
     show(answer, json_output=json_output)
     if json_output:
         for note in notes:
-            say(note)
+            print_line(note)
     if dry_run:
-        what = f"would be written to {target}" if kept else "would not be written: it is worse"
-        say(f"Dry run: {what}", stderr=json_output)
+        outcome = f"would be written to {target}" if kept else "would not be written: it is worse"
+        print_line(f"Dry run: {outcome}", stderr=json_output)
         return
     if not kept:
         raise GpuyardError(
-            "on configurations that the fit had not seen, predictions would be worse than with the "
-            "defaults, so nothing was written; measure more, on a machine with nothing else to do, "
-            "or write it anyway with --force"
+            "nothing was written, because predictions of configurations outside the fit would be worse "
+            "than with the defaults; measure more while nothing else runs, or write it anyway with --force"
         )
-    write_text(target if output else make_parent(target), document.model_dump_json(indent=1) + "\n")
-    taken_back = "gpuyard calibrate --remove" + (f" --output {output}" if output else "")
-    say(f"Written to {target}; remove it with: {taken_back}", stderr=json_output)
+    write_text(
+        target if output else create_parent(target), document.model_dump_json(indent=1) + "\n"
+    )
+    remove_command = "gpuyard calibrate --remove" + (f" --output {output}" if output else "")
+    print_line(f"Written to {target}; remove it with: {remove_command}", stderr=json_output)
 
 
-def _rows(results: list[Path] | None, *, doubtful_too: bool) -> "CalibrationRows":
+def _read_rows(paths: list[Path] | None, *, include_doubtful: bool) -> "CalibrationRows":
     from gpuyard import files
     from gpuyard.errors import GpuyardError
     from gpuyard.measure import LinkBench, Measurement, Results, read_results
-    from gpuyard.measure.calibration import calibration_rows
+    from gpuyard.measure.calibration import build_calibration_rows
     from gpuyard.measure.job_runs.records import JobRun
 
     store = files.results_file()
-    if results:
-        found = read_results(results)
+    if paths:
+        results = read_results(paths)
     else:
-        found = read_results([store]) if store.exists() else Results()
-    measurements: list[Measurement | JobRun] = [*found.of(Measurement), *found.of(JobRun)]
-    if not measurements:
-        where = ", ".join(map(str, results or [store]))
-        raise GpuyardError(f"no training run is in {where}; make some with: {_MEASURE}")
-    return calibration_rows(measurements, found.of(LinkBench), doubtful_too=doubtful_too)
+        results = read_results([store]) if store.exists() else Results()
+    runs: list[Measurement | JobRun] = [*results.select(Measurement), *results.select(JobRun)]
+    if not runs:
+        names = ", ".join(map(str, paths or [store]))
+        raise GpuyardError(f"no training runs found in {names}; measure some with: {_MEASURE}")
+    benches = results.select(LinkBench)
+    return build_calibration_rows(runs, benches, include_doubtful=include_doubtful)
 
 
 def _fit(rows: "CalibrationRows") -> "tuple[list[Calibrated], list[Uncalibrated]]":
@@ -127,21 +130,21 @@ def _fit(rows: "CalibrationRows") -> "tuple[list[Calibrated], list[Uncalibrated]
         raise MissingRequirement(
             "calibrating needs scipy; get it with: pip install 'gpuyard[fit]'"
         ) from missing
-    with progress_bar("fitting") as tell:
+    with progress_bar("fitting") as on_progress:
 
-        def checked(hardware: Hardware, fold: int, folds: int) -> None:
-            tell(ProgressUpdate(f"checking {hardware.label}", fold, folds))
+        def report_fold(hardware: Hardware, fold: int, folds: int) -> None:
+            on_progress(ProgressUpdate(f"checking {hardware.label}", fold, folds))
 
-        return fit_and_check(rows.rows, rows.links, on_fold=checked)
+        return fit_and_check(rows.rows, rows.links, on_fold=report_fold)
 
 
-def _too_few(rows: "CalibrationRows", refused: "list[Uncalibrated]") -> str:
+def _describe_too_few(rows: "CalibrationRows", refused: "list[Uncalibrated]") -> str:
     if not refused:
         return "; ".join(rows.notes) or "no run can be used"
-    listed = "; ".join(f"{one.hardware.label} has {one.sentence}" for one in refused)
+    reasons = "; ".join(f"{r.hardware.label} has {r.reason}" for r in refused)
     return (
-        f"too little was measured to calibrate: {listed}; make more, of several batch sizes and "
-        f"worker counts, with: {_MEASURE}" + "".join(f"\n{note}" for note in rows.notes)
+        f"too little was measured to calibrate: {reasons}; measure more batch sizes and worker counts "
+        f"with: {_MEASURE}" + "".join(f"\n{note}" for note in rows.notes)
     )
 
 
@@ -149,15 +152,15 @@ def _remove(target: Path, *, dry_run: bool, json_output: bool) -> None:
     from gpuyard.errors import GpuyardError
     from gpuyard.report.answer import Answer, Sentence
 
-    there = target.exists()
-    if there and not dry_run:
+    exists = target.exists()
+    if exists and not dry_run:
         try:
             target.unlink()
         except OSError as error:
-            raise GpuyardError(f"{target} can't be removed: {error.strerror}") from error
-    if there:
-        said = f"{'Would remove' if dry_run else 'Removed'} {target}"
+            raise GpuyardError(f"{target} cannot be removed: {error.strerror}") from error
+    if exists:
+        outcome = f"{'Would remove' if dry_run else 'Removed'} {target}"
     else:
-        said = f"There is no calibration at {target}"
-    removed = {"removed": str(target) if there and not dry_run else None}
-    show(Answer([Sentence(said)], removed), json_output=json_output)
+        outcome = f"There is no calibration at {target}"
+    removed = {"removed": str(target) if exists and not dry_run else None}
+    show(Answer([Sentence(outcome)], removed), json_output=json_output)

@@ -9,7 +9,7 @@ from gpuyard.cli.output import JsonOption, progress_bar, show
 from gpuyard.errors import UnknownName
 
 app = typer.Typer(
-    help="Fetch the datasets of the built-in workloads, or make images.", no_args_is_help=True
+    help="Fetch the datasets of the built-in workloads, or create images.", no_args_is_help=True
 )
 
 
@@ -29,7 +29,7 @@ def fetch(
     if name != "spoken-digits":
         raise UnknownName("dataset", name, ["spoken-digits"])
     from gpuyard.files import dataset_directory
-    from gpuyard.report.terminal import say
+    from gpuyard.report.terminal import print_line
     from gpuyard.workloads.digit_clips import import_clips
 
     target = dataset_directory(name)
@@ -37,45 +37,47 @@ def fetch(
         count = import_clips(from_directory, target)
     else:
         count = _download(target)
-    say(f"{count} clips in {target}", stderr=False)
+    print_line(f"{count} clips in {target}", stderr=False)
 
 
 @app.command()
 def make(
-    directory: Annotated[Path, typer.Argument(help="Where they go; it is made if it is missing.")],
+    directory: Annotated[
+        Path, typer.Argument(help="Directory for the images; created if it does not exist.")
+    ],
     *,
     images: Annotated[
-        int, typer.Option(help="How many: 115 kB each, as ImageNet's are.", metavar="N")
+        int, typer.Option(help="Number of images of 115 kB, ImageNet's average.", metavar="N")
     ] = 2048,
     json_output: JsonOption = False,
 ) -> None:
-    """Make images of ImageNet's size, in archives that training and storage benches read.
+    """Create images of ImageNet's size, in archives that training and storage benches read.
 
-    Images that exist already are kept, so it can be run again, also after it was killed.
+    Existing images are kept, so you can run it again, even after it was killed.
 
     Example: gpuyard data make ./imagenet-shaped --images 512
     """
     from gpuyard.measure.progress import ProgressMeter
     from gpuyard.report.answer import Answer, Sentence
     from gpuyard.units import format_bytes
-    from gpuyard.workloads.made_images import make_images
+    from gpuyard.workloads.image_generation import generate_images
 
     meter = ProgressMeter([directory])
-    with progress_bar("making images") as tell:
-        found = make_images(
-            directory, images, lambda share: tell(meter.at(directory, share, "making images"))
+    with progress_bar("creating images") as on_progress:
+        archive = generate_images(
+            directory,
+            images,
+            lambda share: on_progress(meter.advance(directory, share, "creating images")),
         )
-    words = f"{found.images:,} images in {directory}, {format_bytes(found.size_bytes)}"
-    new = "all were there" if not found.made else f"{found.made:,} of them new"
+    size = f"{archive.images:,} images in {directory}, {format_bytes(archive.size_bytes)}"
+    new = f"{archive.created:,} of them new" if archive.created else "all existed already"
     document = {
         "directory": str(directory),
-        "images": found.images,
-        "made": found.made,
-        "bytes": found.size_bytes,
+        "images": archive.images,
+        "created": archive.created,
+        "bytes": archive.size_bytes,
     }
-    show(
-        Answer([Sentence(f"{words}; {new}.")], document, verb="data make"), json_output=json_output
-    )
+    show(Answer([Sentence(f"{size}; {new}.")], document, verb="data make"), json_output=json_output)
 
 
 def _download(target: Path) -> int:
@@ -84,10 +86,12 @@ def _download(target: Path) -> int:
     from gpuyard.workloads.digit_clips import fetch_clips
 
     meter = ProgressMeter([target])
-    with progress_bar("fetching") as tell:
+    with progress_bar("fetching") as on_progress:
 
-        def arrived(done: int, total: int | None) -> None:
-            what = f"fetching: {format_bytes(done)}"
-            tell(meter.at(target, done / total, what) if total else ProgressUpdate(what))
+        def report(done: int, total: int | None) -> None:
+            text = f"fetching: {format_bytes(done)}"
+            on_progress(
+                meter.advance(target, done / total, text) if total else ProgressUpdate(text)
+            )
 
-        return fetch_clips(target, arrived)
+        return fetch_clips(target, report)

@@ -27,9 +27,9 @@ def install(
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Build Horovod 0.28.1 with gloo against the PyTorch that is installed; takes some minutes.
+    """Build Horovod 0.28.1 with gloo against the installed PyTorch; this takes some minutes.
 
-    Horovod's own build asks for C++14, and PyTorch needs C++17 now: a wrapper around the compiler asks for that.
+    Horovod's build uses C++14, but PyTorch needs C++17, so gpuyard wraps the compiler to use C++17.
 
     Example: gpuyard horovod install --dry-run
     """
@@ -37,26 +37,24 @@ def install(
     from gpuyard.run.horovod_build import VERSION, build, is_installed, plan_build
 
     if is_installed() and not fresh and not dry_run:
-        words = "Horovod is installed; build it again with --fresh."
-        show(
-            Answer([Sentence(words)], {"installed": True, "built": False}), json_output=json_output
-        )
+        sentence = Sentence("Horovod is installed; build it again with --fresh.")
+        show(Answer([sentence], {"installed": True, "built": False}), json_output=json_output)
         return
     plan = plan_build()
     if dry_run:
-        lines = _script(plan)
+        lines = _format_script(plan)
         show(Answer([Drawing(lines=lambda _: lines)], plan.describe()), json_output=json_output)
         return
     from gpuyard.measure.progress import ProgressUpdate
 
-    with progress_bar("building") as tell:
-        build(plan, lambda line: tell(ProgressUpdate(line[:70])))
+    with progress_bar("building") as on_progress:
+        build(plan, lambda line: on_progress(ProgressUpdate(line[:70])))
     built = {"installed": True, "built": True, "version": VERSION}
     show(Answer([Sentence(f"Horovod {VERSION} is installed.")], built), json_output=json_output)
 
 
-def _script(plan: "HorovodBuild") -> list[str]:
-    """What would be run, as a shell takes it."""
+def _format_script(plan: "HorovodBuild") -> list[str]:
+    """Format the commands of the build as a shell script."""
     import shlex
 
     environment = [f"{name}={value}" for name, value in plan.environment.items()]

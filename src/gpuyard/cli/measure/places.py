@@ -1,4 +1,4 @@
-"""The options that say where workers run, how many on each node, and which GPU they stand for."""
+"""Options for where workers run, how many run on each node, and which GPU they emulate."""
 
 import contextlib
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ GpuOption = Annotated[
 ]
 LabOption = Annotated[
     str | None,
-    typer.Option(help="Run on the nodes of a lab that is up, or of one for this run: 4x1Gbit."),
+    typer.Option(help="Run on the nodes of a running lab, or of a temporary one like 4x1Gbit."),
 ]
 HostsOption = Annotated[
     str | None, typer.Option(help="Run on these hosts over ssh, like node1,node2.")
@@ -31,8 +31,8 @@ SlurmOption = Annotated[
 RanksPerNodeOption = Annotated[
     int | None,
     typer.Option(
-        help="Workers per node with --lab, --hosts or --slurm; else one per GPU, or one without "
-        "GPUs and in labs. Nodes are filled one after the other.",
+        help="Workers per node with --lab, --hosts, or --slurm (default: one per GPU, or one without "
+        "GPUs and in labs). Nodes are filled one after another.",
         min=1,
         metavar="N",
     ),
@@ -40,13 +40,14 @@ RanksPerNodeOption = Annotated[
 LauncherOption = Annotated[
     str | None,
     typer.Option(
-        help="What starts the workers: torchrun or direct; else torchrun over nodes, direct here."
+        help="Launcher of the workers: torchrun or direct (default: torchrun on several nodes, "
+        "direct here)."
     ),
 ]
 
 
 @contextlib.contextmanager
-def chosen_place(
+def open_place(
     lab: str | None,
     hosts: str | None,
     *,
@@ -54,16 +55,15 @@ def chosen_place(
     ranks_per_node: int | None = None,
     planning: bool = False,
 ) -> "Iterator[Place]":
-    """The place that was asked for; a lab for this run is up as long as this lasts."""
-    asked = sum((lab is not None, hosts is not None, slurm))
-    if asked > 1:
-        raise UserMistake("--lab, --hosts and --slurm exclude each other")
-    if ranks_per_node is not None and not asked:
+    """Open the place that the options select; a temporary lab is removed at the end."""
+    count = sum((lab is not None, hosts is not None, slurm))
+    if count > 1:
+        raise UserMistake("--lab, --hosts, and --slurm exclude each other")
+    if ranks_per_node is not None and not count:
         raise UserMistake(
-            "--ranks-per-node goes with --lab, --hosts or --slurm; on this machine alone "
-            "--workers says how many there are"
+            "--ranks-per-node needs --lab, --hosts, or --slurm; on this machine, use --workers"
         )
-    from gpuyard.run.places import Here, allocation, reach_hosts
+    from gpuyard.run.places import LocalMachine, find_allocation, reach_hosts
 
     if lab is not None:
         with _nodes(lab, ranks_per_node or 1, planning=planning) as nodes:
@@ -71,9 +71,9 @@ def chosen_place(
     elif hosts is not None:
         yield reach_hosts([name.strip() for name in hosts.split(",")], ranks_per_node)
     elif slurm:
-        yield allocation(ranks_per_node)
+        yield find_allocation(ranks_per_node)
     else:
-        yield Here()
+        yield LocalMachine()
 
 
 @contextlib.contextmanager
@@ -85,9 +85,9 @@ def _nodes(text: str, ranks_per_node: int, *, planning: bool) -> "Iterator[Place
 
     plan = lab.plan_from_text(text, name=f"bench-{os.getpid()}")
     if plan is None:
-        found = lab.find(text)
-        with found.held():
-            yield LabNodes(found.plan, found, ranks_per_node)
+        running_lab = lab.find(text)
+        with running_lab.held():
+            yield LabNodes(running_lab.plan, running_lab, ranks_per_node)
         return
     planned = LabNodes(plan, ranks_per_node=ranks_per_node)
     with contextlib.nullcontext(planned) if planning else planned.up() as nodes:

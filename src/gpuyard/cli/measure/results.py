@@ -1,4 +1,4 @@
-"""`gpuyard results`: what was measured on this machine."""
+"""`gpuyard results`: list, show, add, and export stored measurements."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from gpuyard.cli.measure.bench.running import results_store
-from gpuyard.cli.output import JsonOption, writable
+from gpuyard.cli.output import JsonOption, check_output_file
 from gpuyard.cli.output import show as show_answer
 from gpuyard.errors import UserMistake
 
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
     from gpuyard.measure.export.runs import ExportedRun
     from gpuyard.measure.kind import ResultKind
     from gpuyard.measure.record import Record
+    from gpuyard.reporting.windows import StepWindow
     from gpuyard.specs import Workload
-    from gpuyard.steps.windows import StepWindow
 
-app = typer.Typer(help="Look at what was measured.", no_args_is_help=True)
+app = typer.Typer(help="List, show, add, and export measurements.", no_args_is_help=True)
 
 WorkloadOption = Annotated[str | None, typer.Option(help="Only measurements of this workload.")]
 
 
 class ExportFormat(StrEnum):
-    """JSON lines hold everything; CSV is one flat row a measurement."""
+    """The file formats of an export."""
 
     JSON = "json"
     CSV = "csv"
 
 
 class Tracker(StrEnum):
-    """What teams look at."""
+    """The tools that an export can be written for."""
 
     MLFLOW = "mlflow"
     WANDB = "wandb"
     PROMETHEUS = "prometheus"
 
 
-def _kinds() -> list[str]:
+def _list_kinds() -> list[str]:
     from gpuyard.measure.registry import RESULT_KINDS
 
     return list(RESULT_KINDS)
@@ -50,8 +50,8 @@ KindOption = Annotated[
     str,
     typer.Option(
         metavar="KIND",
-        autocompletion=_kinds,
-        help="The bench that measured it, job, convergence (of gpuyard train) or rejected.",
+        autocompletion=_list_kinds,
+        help="Name of a bench, job, convergence (from gpuyard train), or rejected.",
     ),
 ]
 
@@ -68,20 +68,22 @@ def list_results(
     Example: gpuyard results list --workload spoken-digits-linear
     """
     from gpuyard.report.answers.results import records_answer
-    from gpuyard.report.terminal import say
+    from gpuyard.report.terminal import print_line
 
-    found, records = _records(kind, workload)
-    show_answer(records_answer(found, records), json_output=json_output)
+    result_kind, records = _read_records(kind, workload)
+    show_answer(records_answer(result_kind, records), json_output=json_output)
     if not records and not json_output:
         of_workload = f" of {workload!r}" if workload else ""
-        where = results_store().path
-        say(f"No results of kind {kind!r}{of_workload} in {where}. They come from: {found.made_by}")
+        print_line(
+            f"No results of kind {kind!r}{of_workload} in {results_store().path}. "
+            f"Measure some with: {result_kind.command}"
+        )
 
 
 @app.command()
 def show(
     measurement_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The id of a measurement, or how it starts.")
+        str, typer.Argument(metavar="ID", help="The id of a measurement, or its first characters.")
     ],
     *,
     json_output: JsonOption = False,
@@ -101,43 +103,45 @@ def add(
         str,
         typer.Argument(
             metavar="LOG|HANDLE",
-            help="The log of a training run, or a job, like slurm://cluster/17.",
+            help="The log of a training run, or a job like slurm://cluster/17.",
         ),
     ],
     *,
     workload: Annotated[
         str | None,
-        typer.Option(metavar="WORKLOAD", help="What it trained: a file or a catalog model."),
+        typer.Option(metavar="WORKLOAD", help="The trained workload: a file or a catalog model."),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Store what a training run reported with gpuyard.step() as a measurement.
+    """Store the steps that a training run reported with gpuyard.step() as a measurement.
 
     Example: gpuyard results add slurm-17.out --workload resnet50
     """
-    from gpuyard.measure.job_runs.summary import job_runs, keep
+    from gpuyard.measure.job_runs.summary import add_new_runs, build_job_runs
     from gpuyard.measure.job_runs.tables import JOB_RUNS
     from gpuyard.report.answers.results import records_answer
-    from gpuyard.report.terminal import say
-    from gpuyard.units import counted
+    from gpuyard.report.terminal import print_line
+    from gpuyard.units import format_count
 
-    told = _of_job(log, workload) if "://" in log else _of_log(Path(log), workload)
-    if not told.windows:
+    reported = _read_job(log, workload) if "://" in log else _read_log(Path(log), workload)
+    if not reported.windows:
         raise UserMistake(
-            f"{log}: there is no report of gpuyard.step() in it; train with GPUYARD_REPORT=stdout to get some"
+            f"{log} has no reports of gpuyard.step(); set GPUYARD_REPORT=stdout while training"
         )
-    runs = job_runs(told.windows, told.workload, job=told.job, handle=told.handle)
+    runs = build_job_runs(
+        reported.windows, reported.workload, job=reported.job, handle=reported.handle
+    )
     if not runs:
-        raise UserMistake(f"{log}: the training ended before it had warmed up")
-    new = keep(results_store(), runs)
+        raise UserMistake(f"{log}: the training stopped before its warm-up was over")
+    new = add_new_runs(results_store(), runs)
     show_answer(records_answer(JOB_RUNS, new), json_output=json_output)
     old = len(runs) - len(new)
     if old:
-        say(f"Already in the store: {counted(old, 'run')}", stderr=json_output)
+        print_line(f"Already in the store: {format_count(old, 'run')}", stderr=json_output)
 
 
-class _Told(NamedTuple):
-    """What a training reported, and of which job."""
+class _ReportedSteps(NamedTuple):
+    """The steps that a training run reported, its workload, and its job."""
 
     windows: "Sequence[StepWindow]"
     workload: "Workload"
@@ -145,27 +149,27 @@ class _Told(NamedTuple):
     handle: str = ""
 
 
-def _of_log(log: Path, workload: str | None) -> _Told:
+def _read_log(log: Path, workload: str | None) -> _ReportedSteps:
     from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.steps.windows import read_log
+    from gpuyard.reporting.windows import read_log
 
     if workload is None:
-        raise UserMistake("what did it train? Name it with --workload")
-    return _Told(workload=read_workload(workload), windows=read_log(log))
+        raise UserMistake(f"{log} does not name its workload; pass it with --workload")
+    return _ReportedSteps(workload=read_workload(workload), windows=read_log(log))
 
 
-def _of_job(text: str, workload: str | None) -> _Told:
+def _read_job(text: str, workload: str | None) -> _ReportedSteps:
     from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.jobs.engines.base import engine
+    from gpuyard.jobs.engines.base import load_engine
     from gpuyard.jobs.job import Handle
 
     handle = Handle.parse(text)
-    runs_it = engine(handle.engine)
-    job = runs_it.job(handle)
+    engine = load_engine(handle.engine)
+    job = engine.job(handle)
     trained = workload or job.spec.workload
     if trained is None:
-        raise UserMistake(f"{handle} does not say what it trains; name it with --workload")
-    return _Told(runs_it.reports(handle), read_workload(trained), job.uuid, str(handle))
+        raise UserMistake(f"{handle} does not name its workload; pass it with --workload")
+    return _ReportedSteps(engine.reports(handle), read_workload(trained), job.uuid, str(handle))
 
 
 @app.command()
@@ -174,28 +178,30 @@ def export(
     export_format: Annotated[
         ExportFormat,
         typer.Option(
-            "--format", metavar="json|csv", help="JSON lines with everything, or flat CSV rows."
+            "--format",
+            metavar="json|csv",
+            help="JSON lines with everything, or one flat CSV row per result.",
         ),
     ] = ExportFormat.JSON,
     to: Annotated[
         Tracker | None,
         typer.Option(
             metavar="mlflow|wandb|prometheus",
-            help="For an MLflow server, wandb sync, or Prometheus as text.",
+            help="Tool to export to: an MLflow server, wandb sync, or Prometheus text.",
         ),
     ] = None,
     server: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Of MLflow (default: $MLFLOW_TRACKING_URI)."),
+        typer.Option(metavar="URL", help="MLflow server URL (default: $MLFLOW_TRACKING_URI)."),
     ] = None,
     experiment: Annotated[
-        str, typer.Option(metavar="NAME", help="In MLflow; in W&B the project.")
+        str, typer.Option(metavar="NAME", help="MLflow experiment, or W&B project.")
     ] = "gpuyard",
     output: Annotated[
         Path | None,
         typer.Option(
-            help="File to write (default: stdout); of W&B a directory (default: wandb).",
-            callback=writable,
+            help="File to write (default: stdout), or the directory for W&B (default: wandb).",
+            callback=check_output_file,
         ),
     ] = None,
     kind: KindOption = "train",
@@ -209,27 +215,30 @@ def export(
 
     if server is not None and to is not Tracker.MLFLOW:
         raise UserMistake("--server goes with --to mlflow")
-    found, records = _records(kind, workload)
+    result_kind, records = _read_records(kind, workload)
     if to is not None:
         if export_format is not ExportFormat.JSON:
-            raise UserMistake("--to has a format of its own; leave out --format")
-        from gpuyard.measure.export.runs import exported_runs
+            raise UserMistake("--to sets the format; leave out --format")
+        from gpuyard.measure.export.runs import build_exported_runs
 
-        runs = exported_runs(found, records)
+        runs = build_exported_runs(result_kind, records)
         if to is Tracker.MLFLOW:
             if output is not None:
-                raise UserMistake("--to mlflow writes no file; leave out --output")
-            _to_mlflow(runs, server, experiment)
+                raise UserMistake("--to mlflow does not write a file; leave out --output")
+            _export_to_mlflow(runs, server, experiment)
         elif to is Tracker.WANDB:
-            _to_wandb(runs, output or Path("wandb"), experiment)
+            _export_to_wandb(runs, output or Path("wandb"), experiment)
         else:
-            from gpuyard.measure.export.prometheus import prometheus_text
+            from gpuyard.measure.export.prometheus import format_prometheus
 
-            _write(prometheus_text(runs), len(runs), output)
+            _write(format_prometheus(runs), len(runs), output)
         return
-    if export_format is ExportFormat.CSV and found.flat is None:
-        raise UserMistake(f"results of kind {kind!r} have no flat rows: export them as json")
-    text = found.to_csv(records) if export_format is ExportFormat.CSV else to_json_lines(records)
+    if export_format is ExportFormat.JSON:
+        text = to_json_lines(records)
+    elif result_kind.csv_layout is None:
+        raise UserMistake(f"results of kind {kind!r} have no CSV form; use --format json")
+    else:
+        text = result_kind.to_csv(records)
     _write(text, len(records), output)
 
 
@@ -237,47 +246,53 @@ def _write(text: str, count: int, output: Path | None) -> None:
     import sys
 
     from gpuyard.files import write_text
-    from gpuyard.report.terminal import say
-    from gpuyard.units import counted
+    from gpuyard.report.terminal import print_line
+    from gpuyard.units import format_count
 
     if output is None:
         sys.stdout.write(text)
         return
     write_text(output, text)
-    say(f"{counted(count, 'measurement')} written to {output}")
+    print_line(f"{format_count(count, 'measurement')} written to {output}")
 
 
-def _to_mlflow(runs: "list[ExportedRun]", server: str | None, experiment: str) -> None:
+def _export_to_mlflow(runs: "list[ExportedRun]", server: str | None, experiment: str) -> None:
     import os
 
-    from gpuyard.measure.export.mlflow import ADDRESS_VARIABLE, MlflowServer
-    from gpuyard.report.terminal import say
-    from gpuyard.units import counted
+    from gpuyard.measure.export.mlflow import SERVER_VARIABLE, MlflowServer
+    from gpuyard.report.terminal import print_line
+    from gpuyard.units import format_count
 
-    address = server or os.environ.get(ADDRESS_VARIABLE)
-    if not address:
-        raise UserMistake(f"which MLflow? Name it with --server URL, or set {ADDRESS_VARIABLE}")
-    mlflow = MlflowServer(address)
-    added, old = mlflow.export(runs, experiment)
-    there = f"; already there: {old}" if old else ""
-    say(f"{counted(added, 'measurement')} written to {experiment!r} at {mlflow.address}{there}")
+    url = server or os.environ.get(SERVER_VARIABLE)
+    if not url:
+        raise UserMistake(
+            f"the MLflow server is not set: use --server URL, or set {SERVER_VARIABLE}"
+        )
+    mlflow_server = MlflowServer.from_url(url)
+    added, existing = mlflow_server.export(runs, experiment)
+    skipped = f"; {existing} already exist" if existing else ""
+    print_line(
+        f"{format_count(added, 'measurement')} written to {experiment!r} at {mlflow_server.url}{skipped}"
+    )
 
 
-def _to_wandb(runs: "list[ExportedRun]", directory: Path, project: str) -> None:
+def _export_to_wandb(runs: "list[ExportedRun]", directory: Path, project: str) -> None:
     from gpuyard.measure.export.wandb import write_wandb_runs
-    from gpuyard.report.terminal import say
-    from gpuyard.units import counted
+    from gpuyard.report.terminal import print_line
+    from gpuyard.units import format_count
 
     written = write_wandb_runs(directory, runs, project)
-    say(f"{counted(len(written), 'measurement')} written to {directory}; upload with: wandb sync")
-    for place in written:
-        say(str(place), stderr=False)
+    print_line(
+        f"{format_count(len(written), 'measurement')} written to {directory}; upload with: wandb sync"
+    )
+    for path in written:
+        print_line(str(path), stderr=False)
 
 
-def _records(kind: str, workload: str | None) -> "tuple[ResultKind[Record], list[Record]]":
-    from gpuyard.measure.registry import result_kind
+def _read_records(kind: str, workload: str | None) -> "tuple[ResultKind[Record], list[Record]]":
+    from gpuyard.measure.registry import get_result_kind
 
-    found = result_kind(kind)
-    if workload is not None and not found.of_workloads:
+    result_kind = get_result_kind(kind)
+    if workload is not None and not result_kind.has_workload:
         raise UserMistake(f"results of kind {kind!r} have no workload; leave out --workload")
-    return found, results_store().records(found.record, workload)
+    return result_kind, results_store().records(result_kind.record, workload)

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.measure.bench.running import run_bench
-from gpuyard.cli.options import DryRunOption, PrecisionOption, measured_in_asked
-from gpuyard.cli.output import JsonOption, writable
+from gpuyard.cli.options import DryRunOption, PrecisionOption, override_precision
+from gpuyard.cli.output import JsonOption, check_output_file
 
 
 def train(
@@ -21,15 +21,16 @@ def train(
         typer.Option(help="Batch size per worker (default: 50 over all workers).", min=1),
     ] = None,
     precision: PrecisionOption = None,
-    epochs: Annotated[int, typer.Option(help="Most passes over the training data.", min=1)] = 20,
+    epochs: Annotated[int, typer.Option(help="Maximum passes over the training data.", min=1)] = 20,
     accuracy: Annotated[
         str, typer.Option(help="Stop when the accuracy on the training data reaches this.")
-    ] = "99 %",
+    ] = "99%",
     seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            help="File to keep the run in (default: one in gpuyard's home).", callback=writable
+            help="File to keep the run in (default: one in gpuyard's home).",
+            callback=check_output_file,
         ),
     ] = None,
     fresh: Annotated[
@@ -40,8 +41,8 @@ def train(
 ) -> None:
     """Train a model until it has learned its training data, and report its accuracy on held-out samples.
 
-    After each epoch a checkpoint is written. A run that was stopped or killed resumes from the last one, and
-    ends with the same weights, bit for bit, as if nothing had happened.
+    gpuyard writes a checkpoint after each epoch. A run that was stopped or killed resumes from the last one, and
+    produces exactly the same weights as an uninterrupted run.
 
     Example: gpuyard train spoken-digits-linear --workers 2
     """
@@ -52,7 +53,7 @@ def train(
     from gpuyard.units import format_share, parse_share
 
     plan = plan_convergence(
-        measured_in_asked(read_workload(workload), precision),
+        override_precision(read_workload(workload), precision),
         workers=workers,
         batch_per_worker=batch,
         epochs=epochs,
@@ -64,7 +65,7 @@ def train(
     run = run_bench(plan, run_convergence, dry_run=dry_run, json_output=json_output)
     if run is not None and not run.reached:
         raise GpuyardError(
-            f"{format_share(run.last.training_accuracy)} of the training data after "
-            f"{len(run.epochs)} epochs, {format_share(plan.target_accuracy)} was wanted; "
-            f"go on with: --epochs {2 * len(run.epochs)}"
+            f"the accuracy is {format_share(run.last.training_accuracy)} after {len(run.epochs)} epochs, "
+            f"below the target of {format_share(plan.target_accuracy)}; "
+            f"continue with: --epochs {2 * len(run.epochs)}"
         )

@@ -1,11 +1,11 @@
-"""`gpuyard validate`: predictions against every published table that ships."""
+"""`gpuyard validate`: compare predictions with every published table that ships with gpuyard."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gpuyard.cli.output import JsonOption, show, writable
+from gpuyard.cli.output import JsonOption, check_output_file, show
 from gpuyard.errors import UserMistake
 
 
@@ -24,7 +24,8 @@ def validate(
     html: Annotated[
         Path | None,
         typer.Option(
-            help="Also write an HTML page with a scatter plot of each table.", callback=writable
+            help="Also write an HTML page with a scatter plot of each table.",
+            callback=check_output_file,
         ),
     ] = None,
     json_output: JsonOption = False,
@@ -38,13 +39,12 @@ def validate(
     from gpuyard.predict.validation import report
     from gpuyard.report.answers.validation import validation_answer
 
-    found = report(table, _counts(points) if points else ())
-    show(validation_answer(found), json_output=json_output, html=html)
+    comparison = report(table, _parse_points(points) if points else ())
+    show(validation_answer(comparison), json_output=json_output, html=html)
 
 
-def _counts(text: str) -> list[int]:
-    """Whole numbers from 0 to 9."""
+def _parse_points(text: str) -> list[int]:
     counts = text.split(",")
     if not all(count.strip().isdecimal() and len(count.strip()) == 1 for count in counts):
-        raise UserMistake(f"--points takes whole numbers from 0 to 9, e.g. 0,1,2; got {text!r}")
+        raise UserMistake(f"--points must be whole numbers from 0 to 9, e.g. 0,1,2; got {text!r}")
     return [int(count) for count in counts]

@@ -1,1 +1,1 @@
-"""Commands that share the GPUs of a machine: leases, who holds what, reservations, notebooks."""
+"""Commands that share the GPUs of a machine: leases, reservations, usage, and notebooks."""

@@ -1,67 +1,53 @@
-"""`gpuyard lease`: hold GPUs for a command, a shell, or the shell that asks."""
+"""`gpuyard lease`: hold GPUs for a command, a shell, or the calling shell."""
 
+import inspect
 import sys
-from typing import Annotated
+from dataclasses import fields
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from gpuyard.cli.share.lease_line import run_lease
+from gpuyard.cli.share.lease_command import LeaseOptions, run_lease
 
 
 def lease(
     what: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[N] -- COMMAND", help="How many GPUs, and the command after --."),
+        typer.Argument(metavar="[N] -- COMMAND", help="Number of GPUs, and the command after --."),
     ] = None,
-    *,
-    for_: Annotated[
-        str | None,
-        typer.Option(
-            "--for",
-            metavar="TIME",
-            help="Longest time to hold them, like 2h (default: until the command ends).",
-        ),
-    ] = None,
-    gpus: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Which GPUs, by index, like 3,4.")
-    ] = None,
-    share: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="Only a part of each GPU, like 0.5.")
-    ] = None,
-    memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Only this much memory of each, like 12GB.")
-    ] = None,
-    now: Annotated[bool, typer.Option("--now", help="Fail instead of waiting.")] = False,
-    wait: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Wait at most this long, like 10min.")
-    ] = None,
-    shell: Annotated[
-        bool, typer.Option("--shell", help="Open a shell instead of running a command.")
-    ] = False,
-    export: Annotated[
-        bool,
-        typer.Option("--export", help='For eval "$(…)": hold them as long as this shell lives.'),
-    ] = False,
-    project: Annotated[str, typer.Option(help="Project that `usage` counts it under.")] = "",
+    **options: Any,
 ) -> None:
     """Wait for free GPUs, run a command on them, and give them back when it ends.
 
-    The command sees CUDA_VISIBLE_DEVICES and GPUYARD_LEASE, and its exit status is this command's. 75 means that
-    --now or --wait found no GPUs.
+    The command sees CUDA_VISIBLE_DEVICES and GPUYARD_LEASE, and its exit status is this command's. Exits 75 if --now or
+    --wait found no GPUs.
 
     Example: gpuyard lease 2 -- python train.py
     """
-    sys.exit(
-        run_lease(
-            what or [],
-            for_=for_,
-            gpus=gpus,
-            share=share,
-            memory=memory,
-            now=now,
-            wait=wait,
-            shell=shell,
-            export=export,
-            project=project,
+    sys.exit(run_lease(what or [], LeaseOptions(**options)))
+
+
+def _declare_options() -> None:
+    """Give the command one option for each field of `LeaseOptions`, which is the only place that lists them."""
+    hints = get_type_hints(LeaseOptions)
+    signature = inspect.signature(lease)
+    parameters = [signature.parameters["what"]]
+    for option in fields(LeaseOptions):
+        declaration = typer.Option(
+            option.metadata["flag"],
+            metavar=option.metadata["metavar"],
+            help=option.metadata["help"],
         )
-    )
+        parameters.append(
+            inspect.Parameter(
+                option.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=option.default,
+                annotation=Annotated[hints[option.name], declaration],
+            )
+        )
+    lease.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    lease.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+
+
+_declare_options()

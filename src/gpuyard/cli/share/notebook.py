@@ -8,6 +8,7 @@ import typer
 
 from gpuyard.cli.output import JsonOption, show
 from gpuyard.errors import UserMistake
+from gpuyard.files import expand_home
 
 if TYPE_CHECKING:
     from gpuyard.share.notebook.records import Notebook
@@ -19,17 +20,21 @@ app = typer.Typer(invoke_without_command=True)
 def notebook(
     context: typer.Context,
     *,
-    gpus: Annotated[int, typer.Option(min=1, metavar="N", help="How many GPUs.")] = 1,
+    gpus: Annotated[int, typer.Option(min=1, metavar="N", help="Number of GPUs.")] = 1,
     for_: Annotated[
         str | None,
-        typer.Option("--for", metavar="TIME", help="How long at most, like 8h (default: no end)."),
+        typer.Option("--for", metavar="TIME", help="Time limit, like 8h (default: none)."),
     ] = None,
     idle: Annotated[
-        str, typer.Option(metavar="TIME", help="End it when idle for this long; 0: never.")
+        str, typer.Option(metavar="TIME", help="Idle time after which it stops; 0: never.")
     ] = "1h",
     directory: Annotated[
         Path | None,
-        typer.Option("--dir", metavar="DIRECTORY", help="Of its files (default: this one)."),
+        typer.Option(
+            "--dir",
+            metavar="DIRECTORY",
+            help="Directory of its files (default: the current directory).",
+        ),
     ] = None,
     python: Annotated[
         str | None,
@@ -48,38 +53,29 @@ def notebook(
     project: Annotated[str, typer.Option(help="Project that `usage` counts it under.")] = "",
     json_output: JsonOption = False,
 ) -> None:
-    """Run your own JupyterLab on leased GPUs, on this machine's loopback with a token of its own.
+    """Run your own JupyterLab on leased GPUs. It listens only on loopback and has its own token.
 
     Example: gpuyard notebook --gpus 1 --for 8h
     """
     if context.invoked_subcommand is not None:
         return
-    from gpuyard.cli.share.lease_line import tell
+    from gpuyard.cli.share.lease_command import LeaseOptions, print_status
+    from gpuyard.share.client import open_client
     from gpuyard.share.notebook.run import NotebookCallbacks, run_notebook
-    from gpuyard.share.service.desk import open_desk
-    from gpuyard.share.store.lease import LeaseRequest
     from gpuyard.units import parse_seconds
 
-    if now and wait:
-        raise UserMistake("use either --now or --wait")
-    where = (directory or Path.cwd()).expanduser().absolute()
-    if not where.is_dir():
-        raise UserMistake(f"{where} is no directory; name one with --dir")
-    request = LeaseRequest(
-        count=gpus,
-        seconds=parse_seconds(for_) if for_ else None,
-        command=f"notebook in {where}",
-        project=project,
-        waits=not now,
-    )
+    files = expand_home(directory or Path.cwd()).absolute()
+    if not files.is_dir():
+        raise UserMistake(f"{files} is not a directory; name one with --dir")
+    options = LeaseOptions(for_=for_, now=now, wait=wait, project=project)
+    request, wait_seconds = options.request(gpus, f"notebook in {files}"), options.wait_seconds
     idle_seconds = None if idle == "0" else parse_seconds(idle)
-    wait_seconds = parse_seconds(wait) if wait else None
 
     def run(callbacks: NotebookCallbacks) -> int:
         return run_notebook(
-            open_desk(),
+            open_client(),
             request,
-            directory=where,
+            directory=files,
             environment=python,
             idle_seconds=idle_seconds,
             wait_seconds=wait_seconds,
@@ -90,19 +86,19 @@ def notebook(
         if background:
             from gpuyard.share.notebook.background import run_in_background
 
-            started, log = run_in_background(run, tell)
-            _ready(started, json_output=json_output)
-            _say(f"gpuyard: it keeps running in the background; its output is in {log}")
+            started, log = run_in_background(run, print_status)
+            _print_address(started, json_output=json_output)
+            _print_message(f"it keeps running in the background; its output is in {log}")
             return
         status = run(
             NotebookCallbacks(
-                tell,
-                lambda started: _ready(started, json_output=json_output),
-                lambda sentence: _say(f"gpuyard: {sentence}"),
+                print_status,
+                lambda started: _print_address(started, json_output=json_output),
+                _print_message,
             )
         )
     except KeyboardInterrupt:
-        _say("gpuyard: stopped waiting; the place in the queue is given up")
+        _print_message("stopped waiting and left the queue")
         status = 130
     sys.exit(status)
 
@@ -114,38 +110,36 @@ def list_(*, json_output: JsonOption = False) -> None:
     Example: gpuyard notebook list
     """
     from gpuyard.report.answers.share.leases import notebooks_answer
-    from gpuyard.share.notebook.run import running
-    from gpuyard.share.service.desk import open_desk
+    from gpuyard.share.client import open_client
+    from gpuyard.share.notebook.run import list_running
 
-    found = [one.document() for one in running(open_desk())]
-    show(notebooks_answer({"notebooks": found}), json_output=json_output)
+    notebooks = [notebook.document() for notebook in list_running(open_client())]
+    show(notebooks_answer({"notebooks": notebooks}), json_output=json_output)
 
 
 @app.command()
 def stop(
-    id_: Annotated[str, typer.Argument(metavar="ID", help="The notebook, as `list` shows it.")],
+    id_: Annotated[str, typer.Argument(metavar="ID", help="ID of the notebook; see `list`.")],
     *,
     json_output: JsonOption = False,
 ) -> None:
-    """End a notebook of yours and give its GPUs back; its files stay.
+    """Stop one of your notebooks and give its GPUs back; its files stay.
 
     Example: gpuyard notebook stop 1f3a09c2
     """
     from gpuyard.report.answer import Answer, Sentence
-    from gpuyard.share.notebook.run import stop as end
-    from gpuyard.share.service.desk import open_desk
+    from gpuyard.share.client import open_client
+    from gpuyard.share.notebook.run import stop_notebook
 
-    ended = end(open_desk(), id_)
-    gpus = ", ".join(map(str, ended.gpus))
-    sentence = (
-        f"Notebook {ended.id} is stopped: GPU {gpus} is free, {ended.directory} is as it was."
-    )
-    document = {"id": ended.id, "gpus": list(ended.gpus), "directory": ended.directory}
+    stopped = stop_notebook(open_client(), id_)
+    gpus = ", ".join(map(str, stopped.gpus))
+    sentence = f"Notebook {stopped.id} has stopped: GPU {gpus} is free, and the files in {stopped.directory} stay."
+    document = {"id": stopped.id, "gpus": list(stopped.gpus), "directory": stopped.directory}
     show(Answer([Sentence(sentence)], document, verb="notebook"), json_output=json_output)
 
 
-def _ready(started: "Notebook", *, json_output: bool) -> None:
-    """By the program itself, not by a logger: the address has the token."""
+def _print_address(started: "Notebook", *, json_output: bool) -> None:
+    """Print directly, never through a logger, because the address contains the token."""
     if json_output:
         import json
 
@@ -153,12 +147,12 @@ def _ready(started: "Notebook", *, json_output: bool) -> None:
     else:
         gpus = ", ".join(map(str, started.gpus))
         sys.stdout.write(
-            f"Notebook {started.id} runs on GPU {gpus}. On your own computer:\n"
+            f"Notebook {started.id} runs on GPU {gpus}. On your own computer, run:\n"
             f"  {started.tunnel}\nand open there:\n  {started.url}\n"
         )
     sys.stdout.flush()
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+def _print_message(sentence: str) -> None:
+    sys.stderr.write(f"gpuyard: {sentence}\n")
     sys.stderr.flush()

@@ -6,22 +6,22 @@ import typer
 
 
 def release(
-    lease: Annotated[str, typer.Argument(metavar="ID", help="The lease, as `who` shows it.")],
+    lease: Annotated[str, typer.Argument(metavar="ID", help="ID of the lease; see `who`.")],
 ) -> None:
-    """End a lease: its processes first, then the lease. Your own, or as an admin anybody's.
+    """Stop the processes of a lease, then end it. Admins can release the leases of all users.
 
     Example: gpuyard release 1f3a09c2
     """
-    from gpuyard.report.terminal import say
-    from gpuyard.share.service.desk import open_desk
+    from gpuyard.report.terminal import print_line
+    from gpuyard.share.client import open_reader
 
-    desk = open_desk()
-    if desk.config.scheduler == "slurm":
-        from gpuyard.share.slurm.jobs import cancel
+    client = open_reader()  # works on a full disk
+    if client.config.scheduler == "slurm":
+        from gpuyard.share.slurm.jobs import cancel_job
 
-        cancel(lease)
-        say(f"Slurm ends job {lease}.")
+        cancel_job(lease)
+        print_line(f"Slurm cancels job {lease}.")
         return
-    ended = desk.release(lease)
-    gpus = ", ".join(map(str, ended.gpus))
-    say(f"Lease {ended.id} of {ended.user} is released{f': GPU {gpus}' if gpus else ''}.")
+    released = client.release(lease)
+    gpus = ", ".join(map(str, released.gpus))
+    print_line(f"Released lease {released.id} of {released.user}{f': GPU {gpus}' if gpus else ''}.")

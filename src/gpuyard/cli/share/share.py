@@ -1,4 +1,4 @@
-"""`gpuyard share`: make a server's GPUs leasable."""
+"""`gpuyard share`: set up and administer the GPUs of a server that users lease."""
 
 import os
 from enum import StrEnum
@@ -7,17 +7,19 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.output import JsonOption, show, writable_directory
+from gpuyard.cli.output import JsonOption, check_output_directory, show
 from gpuyard.errors import UserMistake
 
-app = typer.Typer(help="Set up the GPUs of a server to be leased.", no_args_is_help=True)
+app = typer.Typer(help="Set up the GPUs of a server for leases.", no_args_is_help=True)
+
+_MAX_DIGITS = 9
 
 export = typer.Typer(help="Write the rules of a share for another scheduler.", no_args_is_help=True)
 app.add_typer(export, name="export")
 
 
 class Scheduler(StrEnum):
-    """Who gives GPUs out."""
+    """Schedulers that can hand out the GPUs."""
 
     LOCAL = "local"
     SLURM = "slurm"
@@ -25,7 +27,7 @@ class Scheduler(StrEnum):
 
 @app.callback()
 def share() -> None:
-    """Set up the GPUs of a server to be leased."""
+    """Set up the GPUs of a server for leases."""
 
 
 @app.command()
@@ -44,7 +46,7 @@ def setup(
         bool | None,
         typer.Option(
             "--isolate/--no-isolate",
-            help="As root: close the devices of other GPUs to a lease's processes, by cgroups.",
+            help="As root: close the devices of other GPUs to a lease's processes, with cgroups.",
             show_default=False,
         ),
     ] = None,
@@ -56,19 +58,23 @@ def setup(
         ),
     ] = False,
     service: Annotated[
-        bool, typer.Option(help="As root: start the service through which other users lease.")
+        bool,
+        typer.Option(help="As root: start (or restart) the service that leases to other users."),
     ] = True,
 ) -> None:
-    """Make the store, and find this machine's GPUs. As root for everybody, else for yourself.
+    """Create the store and discover this machine's GPUs: as root for everyone, otherwise for yourself.
 
     Example: gpuyard share setup --fake-gpus 8
     """
     from gpuyard.report.answers.share.leases import guard_sentence
-    from gpuyard.report.terminal import say
-    from gpuyard.share.setup import set_up
-    from gpuyard.share.store.config import setup_directory
+    from gpuyard.report.terminal import print_line
+    from gpuyard.share.config import setup_directory
+    from gpuyard.share.setup import check_public_install, set_up
 
     directory = setup_directory()
+    for_everyone = os.geteuid() == 0 and service
+    if for_everyone:
+        check_public_install(directory)
     config = set_up(
         directory,
         fake_gpus=fake_gpus,
@@ -78,47 +84,60 @@ def setup(
         move=move,
     )
     kind = "test GPUs" if fake_gpus else "GPUs"
-    say(f"{len(config.gpus)} {kind} can be leased; the store is in {directory}.")
-    say(guard_sentence(config.guard))
-    if os.geteuid() == 0 and service:
-        from gpuyard.share.service.background import start_service
+    print_line(f"{len(config.gpus)} {kind} can be leased; the store is in {directory}.")
+    print_line(guard_sentence(config.guard))
+    if for_everyone:
+        from gpuyard.share.service import restart_service
 
-        say(start_service(directory))
+        print_line(restart_service(directory))
+
+
+@app.command()
+def restart() -> None:
+    """Restart the lease service, for example after an upgrade. Leases and the queue stay, and clients wait.
+
+    Example: gpuyard share restart
+    """
+    from gpuyard.report.terminal import print_line
+    from gpuyard.share.client import owned_directory
+    from gpuyard.share.service import restart_service
+
+    print_line(restart_service(owned_directory()))
 
 
 @app.command()
 def serve() -> None:
-    """Answer other users who lease, as the store's owner; `setup` starts it.
+    """Run the service that leases to other users, as the owner of the store; `setup` starts it.
 
     Example: gpuyard share serve
     """
-    from gpuyard.report.terminal import say
-    from gpuyard.share.service.desk import owned_directory
-    from gpuyard.share.service.service import serve as answer
+    from gpuyard.report.terminal import print_line
+    from gpuyard.share import service
+    from gpuyard.share.client import owned_directory
 
     directory = owned_directory()
-    os.chdir("/")  # no file system is kept busy
-    answer(directory, lambda: say(f"The lease service of {directory} answers."))
+    os.chdir("/")  # so that every file system can be unmounted
+    service.serve(directory, lambda: print_line(f"The lease service of {directory} is ready."))
 
 
 @app.command()
 def recover() -> None:
-    """Put a damaged store aside and make a new one with all leases that are held, and all else that can be read.
+    """Replace a damaged store with a new one that has all current leases and everything else that can be read.
 
     Example: gpuyard share recover
     """
-    from gpuyard.report.terminal import say
-    from gpuyard.share.service.desk import owned_directory
-    from gpuyard.share.store.recovery import recover as make_anew
+    from gpuyard.report.terminal import print_line
+    from gpuyard.share import recovery
+    from gpuyard.share.client import owned_directory
 
-    made = make_anew(owned_directory())
-    if made is None:
-        say("Nothing is wrong with the store; it was left as it is.")
+    recovered = recovery.recover(owned_directory())
+    if recovered is None:
+        print_line("The store is not damaged; nothing was changed.")
         return
-    say(f"The damaged store is now {made.aside}.")
-    say(
-        f"The new one has the {made.running} leases that are held now, and what could be read: "
-        f"{made.ended} that have ended, {made.reservations} reservations."
+    print_line(f"The damaged store is now {recovered.damaged}.")
+    print_line(
+        f"The new store has the {recovered.running} current leases, and what could be read: "
+        f"{recovered.ended} past leases and {recovered.reservations} reservations."
     )
 
 
@@ -132,34 +151,38 @@ def slurm(
     *,
     output: Annotated[
         Path,
-        typer.Option(metavar="DIRECTORY", help="Where to write them.", callback=writable_directory),
+        typer.Option(
+            metavar="DIRECTORY",
+            help="Directory to write the files to.",
+            callback=check_output_directory,
+        ),
     ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the files instead of writing them.")
     ] = False,
 ) -> None:
-    """Write slurm.conf, gres.conf, cgroup.conf and a script of accounts, QOS and limits, equal to today's rules.
+    """Write slurm.conf, gres.conf, cgroup.conf, and a script of accounts, QOS, and limits that equal the current rules.
 
     Example: gpuyard share export slurm --output slurm --dry-run
     """
     import sys
 
-    from gpuyard.report.terminal import say
-    from gpuyard.share.service.desk import open_to_look
-    from gpuyard.share.slurm.accounts import accounts_of, admins_of
-    from gpuyard.share.slurm.export import slurm_files, write_files
+    from gpuyard.report.terminal import print_line
+    from gpuyard.share.client import open_reader
+    from gpuyard.share.slurm.accounts import collect_accounts, list_admins
+    from gpuyard.share.slurm.export import render_slurm_files, write_slurm_files
 
-    desk = open_to_look()
-    config = desk.config
-    accounts = accounts_of(desk.history(), config.rules)
-    files = slurm_files(config, output, accounts, admins_of(config.admin_group))
+    client = open_reader()
+    config = client.config
+    accounts = collect_accounts(client.history(), config.rules)
+    files = render_slurm_files(config, output, accounts, list_admins(config.admin_group))
     if dry_run:
         for name, text in files.texts.items():
             sys.stdout.write(f"==> {output / name} <==\n{text}\n")
         return
-    write_files(files, output)
-    say(f"Written to {output}: {', '.join(files.texts)}.")
-    say("Put them into /etc/slurm, start Slurm, then run: gpuyard share use slurm")
+    write_slurm_files(files, output)
+    print_line(f"Written to {output}: {', '.join(files.texts)}.")
+    print_line("Put them into /etc/slurm, start Slurm, then run: gpuyard share use slurm")
 
 
 @app.command()
@@ -168,22 +191,20 @@ def use(
         Scheduler, typer.Argument(help="Scheduler that hands out the GPUs from now on.")
     ],
 ) -> None:
-    """Send everybody's `gpuyard lease` through Slurm, or back to gpuyard's own leases.
+    """Switch `gpuyard lease` for all users to Slurm, or back to gpuyard's own leases.
 
     Example: gpuyard share use slurm
     """
-    from gpuyard.report.terminal import say
+    from gpuyard.report.terminal import print_line
+    from gpuyard.share.config import share_directory
     from gpuyard.share.slurm.switch import use_local, use_slurm
-    from gpuyard.share.store.config import share_directory
 
     if scheduler is Scheduler.SLURM:
         use_slurm(share_directory())
-        say("`gpuyard lease` goes through Slurm now; undo it with: gpuyard share use local")
+        print_line("`gpuyard lease` now uses Slurm; undo it with: gpuyard share use local")
         return
-    caveat = use_local(share_directory())
-    if caveat:
-        say(caveat)
-    say("`gpuyard lease` gives the GPUs out itself now.")
+    use_local(share_directory())
+    print_line("`gpuyard lease` now hands out the GPUs itself.")
 
 
 @app.command()
@@ -192,49 +213,49 @@ def drain(
     until: Annotated[
         str | None,
         typer.Option(
-            metavar="WHEN", help="Until when, like 'Mon 18:00' (default: until `resume`)."
+            metavar="WHEN", help="End of the drain, like 'Mon 18:00' (default: until `resume`)."
         ),
     ] = None,
     gpus: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Which GPUs, by index (default: all).")
+        str | None, typer.Option(metavar="LIST", help="GPUs by index, like 0,1 (default: all).")
     ] = None,
 ) -> None:
-    """Give no new leases, for maintenance; running ones go on. For admins.
+    """Grant no new leases, for maintenance; running ones continue. For admins.
 
     Example: gpuyard share drain --until "tomorrow 8:00"
     """
     import time
 
-    from gpuyard.cli.share.lease_line import gpu_indices
-    from gpuyard.report.terminal import say
-    from gpuyard.share.service.desk import open_desk
-    from gpuyard.share.turns.when import parse_when, shown
+    from gpuyard.cli.share.lease_command import parse_indices
+    from gpuyard.report.terminal import print_line
+    from gpuyard.share.client import open_client
+    from gpuyard.share.timeparse import format_time, parse_time
 
-    end = parse_when(until, time.time()) if until else None
-    desk = open_desk()
-    drained = desk.drain(gpu_indices(gpus), end)
-    when = "`gpuyard share resume`" if drained.end is None else shown(drained.end)
-    say(f"GPU {', '.join(map(str, drained.gpus))}: no new leases until {when}.")
+    end = parse_time(until, time.time()) if until else None
+    client = open_client()
+    drained = client.drain(parse_indices(gpus), end)
+    when = "`gpuyard share resume`" if drained.end is None else format_time(drained.end)
+    print_line(f"GPU {', '.join(map(str, drained.gpus))}: no new leases until {when}.")
     running = {
-        lease.id for lease in desk.state().held if set(lease.gpus).intersection(drained.gpus)
+        lease.id for lease in client.state().held if set(lease.gpus).intersection(drained.gpus)
     }
     if running:
-        say(f"Leases that go on: {', '.join(sorted(running))}.")
+        print_line(f"Leases that continue: {', '.join(sorted(running))}.")
 
 
 @app.command()
 def resume() -> None:
-    """Lease again what was drained. For admins.
+    """End all drains, so that GPUs can be leased again. For admins.
 
     Example: gpuyard share resume
     """
-    from gpuyard.report.terminal import say
-    from gpuyard.share.service.desk import open_desk
+    from gpuyard.report.terminal import print_line
+    from gpuyard.share.client import open_client
 
-    if open_desk().resume():
-        say("All GPUs can be leased again.")
+    if open_client().resume():
+        print_line("All GPUs can be leased again.")
     else:
-        say("Nothing was drained.")
+        print_line("No GPU was drained.")
 
 
 @app.command()
@@ -244,95 +265,128 @@ def policy(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Who used less lately goes first; older use counts half per half-life.",
+            help="Time after which past use counts half; users with less recent use go first.",
         ),
     ] = None,
     fair_share: Annotated[
-        str | None, typer.Option(metavar="BY", help="Whose use counts: user or group.")
+        str | None, typer.Option(metavar="BY", help="Owner whose use counts: user or group.")
     ] = None,
     quota: Annotated[
         list[str] | None,
-        typer.Option(metavar="GROUP=N", help="Most GPUs that a Unix group may hold at once."),
+        typer.Option(metavar="GROUP=N", help="Maximum GPUs that a Unix group can hold at once."),
     ] = None,
     weekly_hours: Annotated[
         list[str] | None,
-        typer.Option(metavar="GROUP=H", help="Most GPU-hours of a group in 7 days."),
+        typer.Option(metavar="GROUP=H", help="Maximum GPU-hours of a group in 7 days."),
     ] = None,
     priority: Annotated[
         list[str] | None,
-        typer.Option(metavar="GROUP=N", help="Higher goes first (default: 0)."),
+        typer.Option(
+            metavar="GROUP=N", help="Priority of a group; higher goes first (default: 0)."
+        ),
+    ] = None,
+    max_gpus_per_user: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Maximum GPUs that one user can hold at once."),
+    ] = None,
+    max_lease: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Maximum time of a lease or reservation, like 24h."),
     ] = None,
     idle_grace: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long a lease may be idle.")
+        str | None, typer.Option(metavar="TIME", help="Time that a lease may be idle.")
     ] = None,
     on_violation: Annotated[
         str | None,
-        typer.Option(metavar="WHAT", help="What `audit --enforce` does: none, warn, stop."),
+        typer.Option(metavar="ACTION", help="Action of `audit --enforce`: none, warn, or stop."),
     ] = None,
     stop_after: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="With stop: how long after it was first seen."),
+        typer.Option(metavar="TIME", help="Grace period before a violation is stopped."),
+    ] = None,
+    keep_history: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Time for which `usage` knows leases that have ended."),
+    ] = None,
+    commands: Annotated[
+        str | None,
+        typer.Option(metavar="WHOSE", help="Commands that users see: own or all; admins see all."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Show who comes first and who may hold how much, or set it (admins). `none` removes a rule.
+    """Show or set (as an admin) the order of the queue and the limits of groups. `none` removes a rule.
 
     Example: gpuyard share policy --half-life 7d --quota students=2 --priority staff=10
     """
+    from dataclasses import asdict
+
     from gpuyard.report.answer import Answer, Table
-    from gpuyard.share.service.desk import open_desk, open_to_look
-    from gpuyard.share.turns.rules import Rules
+    from gpuyard.share.client import open_client, open_reader
+    from gpuyard.share.config import Rules
     from gpuyard.units import parse_seconds
 
-    given = locals()
-    now = open_to_look().config.rules.document()
-    wanted = dict(now)
-    for name in ("half_life", "idle_grace", "stop_after"):
-        if given[name]:
-            none = name == "half_life" and given[name] == "none"
-            wanted[f"{name}_seconds"] = None if none else parse_seconds(given[name])
-    for name in ("fair_share", "on_violation"):
-        wanted[name] = given[name] or wanted[name]
-    for name, words in (
-        ("quotas", quota),
-        ("weekly_hours", weekly_hours),
-        ("priorities", priority),
-    ):
-        wanted[name] = _with_groups(
-            now[name], words or [], float if name == "weekly_hours" else int
-        )
-    rules = Rules.from_document(wanted)
-    if wanted != now and not dry_run:
-        open_desk().set_rules(rules)
-    rows = [[name.replace("_", " "), _rule(value)] for name, value in rules.document().items()]
+    current = asdict(open_reader().config.rules)
+    changed = dict(current)
+    if half_life:
+        changed["half_life_seconds"] = None if half_life == "none" else parse_seconds(half_life)
+    if max_lease:
+        changed["max_lease_seconds"] = None if max_lease == "none" else parse_seconds(max_lease)
+    if max_gpus_per_user:
+        changed["max_gpus_per_user"] = _parse_count(max_gpus_per_user)
+    if idle_grace:
+        changed["idle_grace_seconds"] = parse_seconds(idle_grace)
+    if keep_history:
+        changed["history_seconds"] = None if keep_history == "none" else parse_seconds(keep_history)
+    if stop_after:
+        changed["stop_after_seconds"] = parse_seconds(stop_after)
+    changed["fair_share"] = fair_share or current["fair_share"]
+    changed["commands"] = commands or current["commands"]
+    changed["on_violation"] = on_violation or current["on_violation"]
+    changed["quotas"] = _change_groups(current["quotas"], quota or [], int)
+    changed["weekly_hours"] = _change_groups(current["weekly_hours"], weekly_hours or [], float)
+    changed["priorities"] = _change_groups(current["priorities"], priority or [], int)
+    rules = Rules.from_document(changed)
+    if changed != current and not dry_run:
+        open_client().set_rules(rules)
+    rows = [[name.replace("_", " "), _format_rule(value)] for name, value in asdict(rules).items()]
     title = "Would be" if dry_run else ""
     show(
-        Answer([Table(title, ("policy", "value"), rows)], rules.document(), verb="share"),
+        Answer([Table(title, ("policy", "value"), rows)], asdict(rules), verb="share"),
         json_output=json_output,
     )
 
 
-def _with_groups(now: dict[str, float], words: list[str], number: type[float]) -> dict[str, float]:
-    """ "students=2" added, "students=none" taken away."""
-    found = dict(now)
+def _parse_count(text: str) -> int | None:
+    if text == "none":
+        return None
+    if not text.isdecimal() or len(text) > _MAX_DIGITS:
+        raise UserMistake(f"expected a number of GPUs like 4, or none, got {text!r}")
+    return int(text)
+
+
+def _change_groups(
+    current: dict[str, float], words: list[str], number: type[float]
+) -> dict[str, float]:
+    """Add limits like "students=2", and remove those like "students=none"."""
+    limits = dict(current)
     for word in words:
         group, _, value = word.partition("=")
         try:
             if value == "none":
-                found.pop(group, None)
+                limits.pop(group, None)
             else:
-                found[group] = number(value)
+                limits[group] = number(value)
         except ValueError:
             group = ""
         if not group:
             raise UserMistake(f"expected a group and a number like students=2, got {word!r}")
-    return found
+    return limits
 
 
-def _rule(value: object) -> str:
+def _format_rule(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{group}={limit:g}" for group, limit in value.items()) or "none"
     return "none" if value is None else str(value)

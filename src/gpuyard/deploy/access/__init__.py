@@ -1,1 +1,1 @@
-"""How people work on a deployment from their own machine: ssh entries, and a folder that is copied."""
+"""Work on a deployment from your own machine: ssh entries, remote commands, notebooks, and copies of local folders."""

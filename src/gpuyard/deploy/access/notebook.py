@@ -1,107 +1,114 @@
-"""JupyterLab of the head, on this machine: a tunnel over ssh, and the token that the head has made for it."""
+"""Open the head's JupyterLab on this machine through an ssh tunnel, with the token that the head generated."""
 
 import contextlib
 import http.client
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
-from gpuyard.deploy.access.remote import last_line, run_there, ssh_argv
-from gpuyard.deploy.deployment import Opened
+from gpuyard.deploy.access.remote import last_line, run_remote, ssh_argv
+from gpuyard.deploy.deployment import LoadedDeployment
 from gpuyard.deploy.state import Host
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.loopback_port import PortRelay
+from gpuyard.temporary import shared_directory, temporary_directory
+from gpuyard.web_client import call_within
 
 PORT = 8888
-"""Of the head, on its loopback address."""
+"""JupyterLab's port on the head's loopback address."""
 HUB_PORT = 8000
-TOKEN_FILE = "/etc/gpuyard/jupyter_token"  # noqa: S105 - where it is
+TOKEN_FILE = "/etc/gpuyard/jupyter_token"  # noqa: S105 - a path
 _READY_SECONDS = 30.0
-_LOOK_SECONDS = 0.1
+_ANSWER_SECONDS = 5.0
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Tunnel:
-    """An open one; it ends with its process."""
+    """An open tunnel, which closes when its process ends."""
 
     address: str
     process: subprocess.Popen[bytes]
-    said: IO[bytes]
+    errors: IO[bytes]
 
     def wait(self) -> None:
-        """Until it is interrupted. Raises where the connection ends by itself."""
+        """Wait until the user interrupts. Raises if the connection closes by itself."""
         self.process.wait()
-        self.said.seek(0)
-        words = last_line(self.said.read().decode(errors="replace"))
-        raise GpuyardError(f"the tunnel to JupyterLab has ended: {words}")
+        self.errors.seek(0)
+        reason = last_line(self.errors.read().decode(errors="replace"))
+        raise GpuyardError(f"the tunnel to JupyterLab closed: {reason}")
 
 
 @contextlib.contextmanager
-def open_notebook(opened: Opened, head: Host, port: int | None) -> Iterator[Tunnel]:
-    """A tunnel through which JupyterLab answers. Its token comes over ssh, and is in no command line."""
-    if "jupyter" not in opened.deployment.head:
+def open_notebook(loaded: LoadedDeployment, head: Host, port: int | None) -> Iterator[Tunnel]:
+    """Open a tunnel and wait until JupyterLab answers. The token comes over ssh, and is never on a command line."""
+    if "jupyter" not in loaded.deployment.head:
         raise UserMistake(
-            f"the head of {opened.deployment.name} has no JupyterLab: add jupyter to 'head', and run `gpuyard deploy up`"
+            f"the head of {loaded.deployment.name} has no JupyterLab; add jupyter to 'head', and run `gpuyard deploy up`"
         )
-    if len(getattr(opened.deployment, "users", ())) > 1:
+    if len(getattr(loaded.deployment, "users", ())) > 1:
         raise UserMistake(
-            f"several people share {opened.deployment.name}, each with a notebook and a token of their own: "
-            f"log in with ssh -L {HUB_PORT}:127.0.0.1:{HUB_PORT}, and take the token from ~/.jupyter_token there"
+            f"several people share {loaded.deployment.name}, and each has their own notebook and token; "
+            f"log in with ssh -L {HUB_PORT}:127.0.0.1:{HUB_PORT}, and use the token in ~/.jupyter_token there"
         )
-    # it belongs to the account that JupyterLab runs as
-    read = f"cat {TOKEN_FILE} 2>/dev/null || sudo -n cat {TOKEN_FILE}"
-    token = run_there(opened, head, read).strip()
-    local = _free_port(PORT) if port is None else port
-    forward = ("-N", "-L", f"127.0.0.1:{local}:127.0.0.1:{PORT}", "-o", "ExitOnForwardFailure=yes")
-    with tempfile.TemporaryFile() as said:
+    # The token file belongs to the account that JupyterLab runs as.
+    command = f"cat {TOKEN_FILE} 2>/dev/null || sudo -n cat {TOKEN_FILE}"
+    token = run_remote(loaded, head, command).strip()
+    with (
+        tempfile.TemporaryFile() as errors,
+        temporary_directory(shared_directory(), "notebook") as directory,
+    ):
+        relay = _open_port(directory / "tunnel.sock", port)
+        forward = f"{directory}/tunnel.sock:127.0.0.1:{PORT}"
         process = subprocess.Popen(
-            ssh_argv(opened, head, *forward),
+            ssh_argv(loaded, head, "-N", "-L", forward, "-o", "ExitOnForwardFailure=yes"),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=said,
+            stderr=errors,
         )
-        tunnel = Tunnel(f"http://127.0.0.1:{local}/lab?token={token}", process, said)
+        tunnel = Tunnel(f"http://127.0.0.1:{relay.port}/lab?token={token}", process, errors)
         try:
-            _wait_for_answer(tunnel, head, local)
+            relay.start()
+            _wait_until_ready(tunnel, head, relay.port)
             yield tunnel
         finally:
             process.terminate()
             process.wait()
 
 
-def _wait_for_answer(tunnel: Tunnel, head: Host, port: int) -> None:
+def _wait_until_ready(tunnel: Tunnel, head: Host, port: int) -> None:
     deadline = time.monotonic() + _READY_SECONDS
     while not _answers(port):
         if tunnel.process.poll() is not None:
             tunnel.wait()
         if time.monotonic() > deadline:
             raise GpuyardError(
-                f"JupyterLab on {head.name} does not answer; see what is wrong with: gpuyard deploy verify FILE"
+                f"JupyterLab on {head.name} does not answer; find the reason with: gpuyard deploy verify FILE"
             )
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 def _answers(port: int) -> bool:
-    """Whatever it says: without the token it has nothing for us."""
-    asked = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    """Return whether any HTTP response comes; without the token it is an error status."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER_SECONDS)
     try:
-        asked.request("GET", "/api")
-        asked.getresponse()
+        connection.request("GET", "/api")
+        call_within(_ANSWER_SECONDS, connection.getresponse)
     except (OSError, http.client.HTTPException):
         return False
     finally:
-        asked.close()
+        connection.close()
     return True
 
 
-def _free_port(wanted: int) -> int:
-    """That one if nobody has it here, else any."""
-    for port in (wanted, 0):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            return int(probe.getsockname()[1])
-    raise GpuyardError("no port is free on this machine")
+def _open_port(target: Path, port: int | None) -> PortRelay:
+    """Hold a port on this machine for the tunnel: the given one; otherwise, JupyterLab's own or any free one."""
+    for candidate in (PORT, 0) if port is None else (port,):
+        with contextlib.suppress(OSError):
+            return PortRelay(target, candidate)
+    named = "no port" if port is None else f"port {port}"
+    raise GpuyardError(f"{named} is free on this machine; choose another one with --port")

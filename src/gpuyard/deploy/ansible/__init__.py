@@ -1,1 +1,1 @@
-"""Ansible: the roles of a cluster's machines, and how they are applied."""
+"""The Ansible roles of a cluster's machines, and the code that applies them."""

@@ -1,5 +1,7 @@
-"""The playbook, run by ansible-runner on a deployment's hosts; what failed on which machine at which step is one sentence
-with the next thing to try."""
+"""Run the playbook on a deployment's hosts with ansible-runner.
+
+A failure becomes one message that names the machine, the step, and the next thing to try.
+"""
 
 import importlib.util
 import os
@@ -7,30 +9,29 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuyard.deploy.ports import ports_of
-from gpuyard.deploy.state import FULL, Host, StateDirectory, full_disk
+from gpuyard.deploy import StatusCallback
+from gpuyard.deploy.ports import get_ports
+from gpuyard.deploy.state import DISK_FULL_ERRORS, Host, StateDirectory, full_disk_error
 from gpuyard.errors import GpuyardError, MissingRequirement
 from gpuyard.specs.deployment import Deployment, RoleName
-from gpuyard.temporary import held_directory, shared_directory
+from gpuyard.temporary import shared_directory, temporary_directory
 
-Tell = Callable[[str], None]
 _PLAYBOOK = Path(__file__).parent
 _TEMPLATE_MARKS = ("{{", "{%", "{#")
-_SAYING = ("debug", "ansible.builtin.debug")
-_KEPT_OPEN = "-o ControlMaster=auto -o ControlPersist=60s"
+_DEBUG_ACTIONS = ("debug", "ansible.builtin.debug")
+_KEEP_OPEN = "-o ControlMaster=auto -o ControlPersist=60s"
 _REMOTE_TEMP = "~/.ansible/tmp"
-# tasks that fetch or build packages name a longer one
-_TASK_SECONDS = 300
-_LIMIT = "ANSIBLE_TASK_TIMEOUT"
+_TASK_TIMEOUT_SECONDS = 300  # tasks that download or build packages set a longer timeout
+_TIMEOUT_VARIABLE = "ANSIBLE_TASK_TIMEOUT"
 _SUDO_PROMPT = r"BECOME password:\s*$"
-# ansible-runner writes down the environment that it finds, and a user's may hold keys of clouds
-_PASSED_ON = (
+# ansible-runner saves its environment, and a user's may contain cloud credentials.
+_ALLOWED_VARIABLES = (
     "HOME",
     "KRB5CCNAME",
     "LANG",
@@ -48,9 +49,9 @@ _PASSED_ON = (
     "VIRTUAL_ENV",
     "XDG_RUNTIME_DIR",
 )
-_PASSED_ON_PREFIXES = ("ANSIBLE_", "GPUYARD_", "LC_")
-# where packages come from, for roles that are applied to this machine; an address may hold a password before its "@"
-_MIRRORS = (
+_ALLOWED_PREFIXES = ("ANSIBLE_", "GPUYARD_", "LC_")
+# Package mirrors, for roles that are applied to this machine; a URL may contain a password before its "@".
+_MIRROR_VARIABLES = (
     "PIP_CERT",
     "PIP_DEFAULT_TIMEOUT",
     "PIP_EXTRA_INDEX_URL",
@@ -61,22 +62,22 @@ _MIRRORS = (
     *(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "NO")),
     *(f"{kind}_proxy" for kind in ("http", "https", "no")),
 )
-_WORDS = 300  # of what a failed task has said
-_AGAIN = "then run it again: it continues where it stopped"
+_MAX_EXCERPT = 300
+_RETRY = "then run it again: it continues where it stopped"
 _FULL_DISK = re.compile(r"no space left on device|enough free space|disk quota", re.IGNORECASE)
 _CAUSES = (
     (
         re.compile(r"(?:incorrect|wrong) sudo password", re.IGNORECASE),
-        "sudo took no such password there: give the right one with --ask-sudo-password or GPUYARD_SUDO_PASSWORD, the same "
-        "for every machine",
+        "sudo rejected the password: pass the right one with --ask-sudo-password or GPUYARD_SUDO_PASSWORD, the same for "
+        "every machine",
     ),
     (
         re.compile(r"missing sudo password|sudo: a password is required", re.IGNORECASE),
-        "sudo wants a password there: give it with --ask-sudo-password or GPUYARD_SUDO_PASSWORD",
+        "sudo needs a password: pass it with --ask-sudo-password or GPUYARD_SUDO_PASSWORD",
     ),
     (
         _FULL_DISK,
-        f"a disk of this machine is full: make room on it, {_AGAIN}",
+        f"a disk of this machine is full: free some space, {_RETRY}",
     ),
     (
         re.compile(
@@ -84,19 +85,19 @@ _CAUSES = (
             r"temporary failure (?:in name resolution|resolving)|could not find a version",
             re.IGNORECASE,
         ),
-        f"this machine does not get its packages: look whether it reaches the mirror that its apt or pip names, {_AGAIN}",
+        f"the machine cannot download packages: check that it reaches the mirror that its apt or pip names, {_RETRY}",
     ),
 )
 
 
 @dataclass(frozen=True)
 class PlayRecap:
-    """Tasks that changed something, by host, and what roles have to say to people."""
+    """The number of tasks that changed something, by host, and the notes of roles for the user."""
 
     changed: Mapping[str, int]
     notes: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
-    """Names of those that changed something, or would."""
+    """Names of the tasks that changed something, or would."""
 
     @property
     def changes(self) -> int:
@@ -108,41 +109,43 @@ def apply_roles(
     hosts: Sequence[Host],
     state: StateDirectory,
     variables: Mapping[str, Any],
-    tell: Tell,
+    report: StatusCallback,
     *,
     sudo_password: str | None = None,
 ) -> PlayRecap:
-    """Bring every host to what its roles say; a second time changes nothing. Raises with the first failure."""
-    # ssh takes what it must know of hosts from the deployment's own file
-    ssh = f"-F {shlex.quote(str(state.ssh_config))} -o BatchMode=yes -o ConnectTimeout=20 {_KEPT_OPEN}"
-    return play(
+    """Apply every host's roles; repeating it changes nothing. Raises with the first failure."""
+    ssh = f"-F {shlex.quote(str(state.ssh_config))} -o BatchMode=yes -o ConnectTimeout=20 {_KEEP_OPEN}"
+    return run_playbook(
         state.ansible,
-        inventory(deployment, hosts, variables),
-        tell,
+        build_inventory(deployment, hosts, variables),
+        report,
         settings={"ANSIBLE_SSH_ARGS": ssh},
         sudo_password=sudo_password,
     )
 
 
-def play(
+def require_ansible() -> None:
+    """Raise if Ansible is missing."""
+    if importlib.util.find_spec("ansible_runner") is None:
+        raise MissingRequirement("Ansible is not installed; run: pip install 'gpuyard[deploy]'")
+
+
+def run_playbook(
     directory: Path,
     hosts: Mapping[str, Any],
-    tell: Tell,
+    report: StatusCallback,
     *,
     settings: Mapping[str, str] | None = None,
     check: bool = False,
-    remember: Tell | None = None,
+    on_change: StatusCallback | None = None,
     sudo_password: str | None = None,
 ) -> PlayRecap:
-    """The roles of an inventory, with logs in a directory. With `check`, tasks say what they would change.
+    """Apply the roles of an inventory, with logs in a directory. With `check`, tasks only report what they would change.
 
-    `remember` is told each task that has changed something, when it has. A password goes to Ansible's prompt, and is in
-    no file, environment or command line.
+    `on_change` receives the name of each task as soon as it has changed something. The password goes to Ansible's
+    prompt, and is never in a file, environment, or command line.
     """
-    if importlib.util.find_spec("ansible_runner") is None:
-        raise MissingRequirement(
-            "machines are configured by Ansible, which is not installed: pip install 'gpuyard[deploy]'"
-        )
+    require_ansible()
     import ansible_runner
 
     failures: list[str] = []
@@ -151,76 +154,76 @@ def play(
     step = ""
     changed = dict.fromkeys(hosts["all"]["hosts"], 0)
 
-    def hear(event: dict[str, Any]) -> bool:
+    def handle_event(event: dict[str, Any]) -> bool:
         nonlocal step
         data = event.get("event_data", {})
         result = data.get("res") or {}
         if event["event"] == "playbook_on_task_start":
             step = str(data.get("task", ""))
-            tell(step)
+            report(step)
         elif event["event"] in ("runner_on_failed", "runner_on_unreachable"):
             if not data.get("ignore_errors"):
-                failures.append(failure(data))
-            elif check:  # what it needs would be there after the tasks before it
+                failures.append(describe_failure(data))
+            elif check:  # the tasks before it would have provided what it needs
                 tasks.append(str(data.get("task", "")))
-        elif event["event"] == "runner_on_ok" and data.get("task_action") in _SAYING:
-            said = result.get("msg")
-            notes.extend(map(str, said if isinstance(said, list) else [said]))
+        elif event["event"] == "runner_on_ok" and data.get("task_action") in _DEBUG_ACTIONS:
+            message = result.get("msg")
+            notes.extend(map(str, message if isinstance(message, list) else [message]))
         elif event["event"] == "runner_on_ok" and result.get("changed"):
             changed[data["host"]] += 1
             tasks.append(str(data.get("task", "")))
-            if remember is not None:
-                remember(tasks[-1])
-        return False  # events are not kept: what a task has said may not be for everybody
+            if on_change is not None:
+                on_change(tasks[-1])
+        return False  # do not save the event, because a task's output may be confidential
 
     options = [*(["--check"] if check else []), *(["--ask-become-pass"] if sudo_password else [])]
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
-        with _connections() as sockets, _without_secrets():
+        with _connection_directory() as sockets, _hide_secrets():
             done = ansible_runner.run(
                 private_data_dir=str(directory),
                 project_dir=str(_PLAYBOOK),
                 playbook="site.yaml",
                 inventory=hosts,
-                envvars={**_environment(directory, sockets), **(settings or {})},
-                event_handler=hear,
+                envvars={**_ansible_settings(directory, sockets), **(settings or {})},
+                event_handler=handle_event,
                 cmdline=" ".join(options) or None,
                 passwords={_SUDO_PROMPT: sudo_password} if sudo_password else None,
                 quiet=True,
                 rotate_artifacts=5,
-                suppress_env_files=True,  # else the password would be in one
+                suppress_env_files=True,  # one would contain the password
             )
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in DISK_FULL_ERRORS:
             raise
-        raise full_disk(directory, step) from error
+        raise full_disk_error(directory, step) from error
     if failures:
         raise GpuyardError(failures[0])
     if done.status != "successful":
         where = f"at the step {step!r}" if step else "before its first step"
         raise GpuyardError(
-            f"Ansible ended {where} without a word of what failed ({done.status}, exit status {done.rc}); run it again: it "
-            f"continues where it stopped. What it printed is in {directory / 'artifacts'}"
+            f"Ansible stopped {where} without an error message ({done.status}, exit status {done.rc}); run it again: it "
+            f"continues where it stopped. Its output is in {directory / 'artifacts'}"
         )
     return PlayRecap(changed, tuple(notes), tuple(tasks))
 
 
-def roles_of(deployment: Deployment, index: int) -> Sequence[RoleName]:
-    """The first host is the head."""
+def get_roles(deployment: Deployment, index: int) -> Sequence[RoleName]:
+    """Return the roles of a host; the first host is the head."""
     return deployment.head if index == 0 else deployment.workers
 
 
-def inventory(
+def build_inventory(
     deployment: Deployment, hosts: Sequence[Host], variables: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """As a value; nothing in it is a template, for Ansible would run one here."""
-    made = {
+    """Return Ansible's inventory. Raises if a value is a template, because Ansible would run it on this machine."""
+    inventory = {
         "all": {
             "hosts": {
                 host.name: {
-                    "gpuyard_address": host.inside,
-                    "gpuyard_roles": list(roles_of(deployment, index)),
-                    "gpuyard_ports": ports_of(roles_of(deployment, index), head=index == 0),
+                    "gpuyard_address": host.cluster_address,
+                    "gpuyard_roles": list(get_roles(deployment, index)),
+                    "gpuyard_ports": get_ports(get_roles(deployment, index), head=index == 0),
                 }
                 for index, host in enumerate(hosts)
             },
@@ -234,31 +237,30 @@ def inventory(
             },
         }
     }
-    refuse_templates(made)
-    return made
+    reject_templates(inventory)
+    return inventory
 
 
-def refuse_templates(value: Any) -> None:
-    """Raises where something in it is one."""
+def reject_templates(value: Any) -> None:
+    """Raise if the value contains a template."""
     if isinstance(value, Mapping):
-        refuse_templates([*value, *value.values()])
+        reject_templates([*value, *value.values()])
     elif isinstance(value, list | tuple):
-        for one in value:
-            refuse_templates(one)
+        for item in value:
+            reject_templates(item)
     elif isinstance(value, str) and any(mark in value for mark in _TEMPLATE_MARKS):
         raise GpuyardError(
-            f"{value!r} can't be given to Ansible, which would take it for a template and run it; choose another "
-            "name or place for it"
+            f"{value!r} cannot be passed to Ansible, which would run it as a template; choose another name or path"
         )
 
 
 @contextmanager
-def _connections() -> Iterator[Path]:
-    """Where ssh keeps one connection a host open from task to task; they end with the run.
+def _connection_directory() -> Iterator[Path]:
+    """Create a directory for ssh connections that stay open between tasks, and close them after the run.
 
-    A directory of this run alone: Ansible tells connections apart by the names of hosts, which two deployments may share.
+    Each run has its own, because Ansible tells connections apart by host name, and two deployments may share names.
     """
-    with held_directory(shared_directory(), "ssh") as sockets:
+    with temporary_directory(shared_directory(), "ssh") as sockets:
         try:
             yield sockets
         finally:
@@ -270,23 +272,22 @@ def _connections() -> Iterator[Path]:
 
 
 @contextmanager
-def _without_secrets() -> Iterator[None]:
-    """This process's environment, without what Ansible has no use for."""
-    whole = dict(os.environ)
-    for name, value in whole.items():
-        wanted = name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
-        wanted |= name in _MIRRORS and "@" not in value
-        if not wanted or name.endswith(("PASSWORD", "_PASS")):
+def _hide_secrets() -> Iterator[None]:
+    """Remove the variables that Ansible does not need from this process's environment for a while."""
+    original = dict(os.environ)
+    for name, value in original.items():
+        allowed = name in _ALLOWED_VARIABLES or name.startswith(_ALLOWED_PREFIXES)
+        allowed |= name in _MIRROR_VARIABLES and "@" not in value
+        if not allowed or name.endswith(("PASSWORD", "_PASS")):
             del os.environ[name]
     try:
         yield
     finally:
-        os.environ.update(whole)
+        os.environ.update(original)
 
 
-def _environment(directory: Path, sockets: Path) -> dict[str, str]:
-    """Ansible's settings."""
-    programs = Path(sys.executable).parent  # ansible-playbook is beside our Python
+def _ansible_settings(directory: Path, sockets: Path) -> dict[str, str]:
+    programs = Path(sys.executable).parent  # ansible-playbook is next to this Python
     return {
         "ANSIBLE_ROLES_PATH": str(_PLAYBOOK / "roles"),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
@@ -295,42 +296,44 @@ def _environment(directory: Path, sockets: Path) -> dict[str, str]:
         "ANSIBLE_RETRY_FILES_ENABLED": "False",
         "ANSIBLE_LOCAL_TEMP": str(directory / "tmp"),
         "ANSIBLE_REMOTE_TEMP": _REMOTE_TEMP,
-        # else one that waits for a server that is gone would wait for ever
-        _LIMIT: os.environ.get(_LIMIT, str(_TASK_SECONDS)),
+        # Without a timeout, a task that waits for a dead server would wait forever.
+        _TIMEOUT_VARIABLE: os.environ.get(_TIMEOUT_VARIABLE, str(_TASK_TIMEOUT_SECONDS)),
         "PATH": f"{programs}:{os.environ.get('PATH', os.defpath)}",
     }
 
 
-def failure(data: Mapping[str, Any]) -> str:
-    """Of an event of Ansible's about a task that failed, or a machine that it does not reach."""
+def describe_failure(data: Mapping[str, Any]) -> str:
+    """Return the message for an Ansible event about a failed task or an unreachable machine."""
     result = data.get("res") or {}
     parts = [result.get(key) for key in ("msg", "stderr", "stdout")]
-    said = "; ".join(str(part) for part in parts if part) or "no words"
-    words = " ".join(said.split())
-    found = next(
-        ((match, advice) for cause, advice in _CAUSES if (match := cause.search(words))), None
+    output = " ".join("; ".join(str(part) for part in parts if part).split()) or "no output"
+    cause = next(
+        ((match, advice) for pattern, advice in _CAUSES if (match := pattern.search(output))), None
     )
-    short = _excerpt(words, found[0].end() if found else 0)
+    excerpt = _shorten(output, cause[0].end() if cause else 0)
     host, step = data.get("host", "a host"), data.get("task", "a task")
-    # Ansible says so too where it can't make its own directory on a machine whose disk is full
-    if result.get("unreachable") and not _FULL_DISK.search(words):
-        return f"{host} can't be reached at the step {step!r}: {short}. See that it is up and that ssh lets you in, {_AGAIN}"
+    # Ansible also reports a machine as unreachable if it cannot create its directory on a full disk.
+    if result.get("unreachable") and not _FULL_DISK.search(output):
+        return (
+            f"{host} is unreachable at the step {step!r}: {excerpt}. Check that it is up and that you can log in with "
+            f"ssh, {_RETRY}"
+        )
     if limit := (result.get("timedout") or {}).get("period"):
         return (
-            f"{host}: {step!r} did not end in {limit} s. What it waits for does not answer, like a mount whose server is "
-            f"gone: see with `findmnt` and `ps` there what hangs, and mend it, {_AGAIN}"
+            f"{host}: {step!r} timed out after {limit} s. It waits for something that does not answer, such as a mount "
+            f"whose server is gone: find it with `findmnt` and `ps` on that machine and fix it, {_RETRY}"
         )
-    advice = found[1] if found else ""
-    return f"{host}: {step!r} failed: {short}" + (
+    advice = cause[1] if cause else ""
+    return f"{host}: {step!r} failed: {excerpt}" + (
         f". {advice[0].upper()}{advice[1:]}" if advice else ""
     )
 
 
-def _excerpt(words: str, cause_ends: int) -> str:
-    """Of bounded length: the beginning, and where the cause is named later, the words up to it."""
-    if len(words) <= _WORDS:
-        return words.rstrip(".:")
-    if cause_ends <= _WORDS:
-        return words[:_WORDS] + "…"
-    half = _WORDS // 2
-    return f"{words[:half]}… …{words[cause_ends - half : cause_ends]}"
+def _shorten(output: str, cause_end: int) -> str:
+    """Return the beginning of the output and, if the cause comes later, the part that ends with it."""
+    if len(output) <= _MAX_EXCERPT:
+        return output.rstrip(".:")
+    if cause_end <= _MAX_EXCERPT:
+        return output[:_MAX_EXCERPT] + "…"
+    half = _MAX_EXCERPT // 2
+    return f"{output[:half]}… …{output[cause_end - half : cause_end]}"

@@ -1,1 +1,1 @@
-"""The sweep of the founding paper on a deployment: what would run, the machines as a place, what was predicted."""
+"""Benchmark a deployment: plan its training runs, provide their data, and compare the results with predictions."""

@@ -1,4 +1,4 @@
-"""Which runs a bench of a deployment comes to: batches × links × machines, with one GPU of each, and with all of them."""
+"""Plan the runs of a bench: batch sizes × link rates × machines, with one GPU per machine and with all GPUs."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from gpuyard.catalog.specfiles import read_workload
-from gpuyard.deploy.ansible.run import roles_of
-from gpuyard.deploy.deployment import Opened
+from gpuyard.deploy.ansible.run import get_roles
+from gpuyard.deploy.deployment import LoadedDeployment
 from gpuyard.deploy.state import Host
 from gpuyard.deploy.verify.check import PYTHON
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.clusters import machine_of, network_rate
+from gpuyard.hardware.clusters import find_network_rate, resolve_machine
 from gpuyard.measure.training.matrix import Matrix
-from gpuyard.measure.training.run import expected_seconds
-from gpuyard.measure.training.sweep import Sweep, check_points, plan_sweep
+from gpuyard.measure.training.plan import check_point_count, plan_sweep
+from gpuyard.measure.training.run import estimate_point_seconds
 from gpuyard.run.places.hosts import Hosts
 from gpuyard.run.places.place import RunPlace
-from gpuyard.run.probe import ask
+from gpuyard.run.probe import probe_nodes
 from gpuyard.specs import Dataset, Workload
 from gpuyard.specs.sweep import SweepLink
 from gpuyard.units import format_bit_rate
@@ -28,24 +28,26 @@ from gpuyard.workloads.profiles import catalog_profile
 Series = Literal["one GPU of each machine", "one machine", "all GPUs of each machine"]
 BATCHES = (32, 64, 96)
 NO_DATA = "none"
-_MADE = "gpuyard-images"
+_IMAGES_FOLDER = "gpuyard-images"
 _IMAGENET = {"samples": 1_281_167, "bytes_per_sample": "115 kB"}
-_EVERY_UP_TO = 6  # machines; of more every second number is measured, as the paper did
+_MAX_ALL_COUNTS = (
+    6  # above this number of machines, only even numbers are measured, as in the founding paper
+)
 _ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
 class DeployedHosts(Hosts):
-    """A deployment's machines, reached as it says; where its target can, the links are set while something runs."""
+    """A deployment's machines as a place to run. If the target can set link rates, they are set during a run."""
 
     link_bytes_per_second: float | None = None
-    """Between machines; None: nobody knows."""
+    """Rate between machines; None if it is unknown."""
     set_link: Callable[[float], None] | None = None
     usual_link_bytes_per_second: float | None = None
-    """To which links go back."""
+    """The rate that is restored after a run."""
 
     def ring_link_bytes_per_second(self, workers: int) -> float | None:
-        one_machine = self.seats(workers)[-1].node == 0
+        one_machine = self.rank_positions(workers)[-1].node == 0
         return None if one_machine else self.link_bytes_per_second
 
     def identity(self) -> Mapping[str, Any] | None:
@@ -53,8 +55,8 @@ class DeployedHosts(Hosts):
         return {**(super().identity() or {}), **({} if link is None else {"link": link})}
 
     def record(self, workers: int) -> RunPlace:
-        found = super().record(workers)
-        return found.model_copy(update={"link_bytes_per_second": self.link_bytes_per_second})
+        place = super().record(workers)
+        return place.model_copy(update={"link_bytes_per_second": self.link_bytes_per_second})
 
     @contextlib.contextmanager
     def up(self) -> Iterator[Self]:
@@ -70,81 +72,84 @@ class DeployedHosts(Hosts):
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What narrows it; None: all."""
+    """Restrictions of a bench; None means no restriction."""
 
     workload: str = "resnet50"
     batches: Sequence[int] | None = None
     nodes: Sequence[int] | None = None
     rates: Sequence[float] | None = None
     data: str | None = None
-    """A folder of the shared storage; None: made there; "none": nothing is read."""
+    """A folder in the shared storage; None means that images are generated, and "none" that nothing is read."""
     gpu: str | None = None
     seconds_per_point: float = 8.0
 
 
 @dataclass(frozen=True)
 class DeploymentBench:
-    """All runs as a matrix, and which series each of its sweeps belongs to."""
+    """All runs as a matrix, and the series that each of its sweeps belongs to."""
 
     matrix: Matrix
     series: tuple[Series, ...]
     links: tuple[float | None, ...]
     workload: Workload
-    makes: str | None
-    """The folder with images that are made for it."""
+    images_folder: str | None
+    """The folder for generated images, if any are needed."""
 
     @property
     def seconds(self) -> float:
-        return sum(expected_seconds(self.matrix.sweeps).values())
-
-    def series_of(self, sweep: Sweep) -> Series:
-        return self.series[self.matrix.sweeps.index(sweep)]
+        return sum(estimate_point_seconds(self.matrix.sweeps).values())
 
 
 def plan_bench(
-    opened: Opened, hosts: tuple[Host, ...], options: BenchOptions, *, asks: bool
+    loaded: LoadedDeployment, hosts: tuple[Host, ...], options: BenchOptions, *, query_gpus: bool
 ) -> DeploymentBench:
-    """Everything that can be checked is, before a process starts; `asks`: machines say which GPUs they have."""
-    gpu, machine = machine_of(opened.cluster)
-    synthetic = options.gpu or (gpu.id if opened.target.kind == "lab" else None)
-    workload, makes = _workload(opened, options)
-    counts = _counts(len(hosts), options.nodes)
+    """Check everything that can be checked before a process starts.
+
+    With `query_gpus`, the machines report which GPUs they have.
+    """
+    gpu, machine = resolve_machine(loaded.cluster)
+    synthetic = options.gpu or (gpu.id if loaded.target.kind == "lab" else None)
+    workload, images_folder = _choose_workload(loaded, options)
+    counts = _choose_counts(len(hosts), options.nodes)
     batches = tuple(options.batches or BATCHES)
-    rates = _rates(opened, options.rates)
-    place = _place(opened, hosts)
+    rates = _choose_rates(loaded, options.rates)
+    place = _create_place(loaded, hosts)
     if synthetic is None:
-        names = ask(place) if asks else ()
-        gpus = tuple(found.gpus for found in names) or ((gpu.name,) * machine.gpus,) * len(hosts)
-        place = replace(place, gpus=gpus)
+        reports = probe_nodes(place) if query_gpus else ()
+        gpus = tuple(report.gpus for report in reports)
+        place = replace(place, gpus=gpus or ((gpu.name,) * machine.gpus,) * len(hosts))
     runs: list[tuple[Series, DeployedHosts, list[int]]] = []
     for index, rate in enumerate(rates):
-        linked = _at(opened, place, rate)
-        runs.append(("one GPU of each machine", linked, counts))
+        one_gpu_each = _set_rate(loaded, place, rate)
+        runs.append(("one GPU of each machine", one_gpu_each, counts))
         if machine.gpus > 1:
-            full = replace(linked, room=(machine.gpus,) * len(hosts))
-            if index == 0 and counts[0] == 1:  # links are not in its way
-                runs.append(("one machine", full, _counts(machine.gpus, None)[1:]))
-            several = [machine.gpus * nodes for nodes in counts if nodes > 1]
-            if several:
-                runs.append(("all GPUs of each machine", full, several))
-    check_points(sum(len(counts) * len(batches) for _, _, counts in runs))
+            all_gpus = replace(one_gpu_each, slots=(machine.gpus,) * len(hosts))
+            if index == 0 and counts[0] == 1:  # the link rate does not matter within one machine
+                runs.append(("one machine", all_gpus, _choose_counts(machine.gpus, None)[1:]))
+            multi_node = [machine.gpus * nodes for nodes in counts if nodes > 1]
+            if multi_node:
+                runs.append(("all GPUs of each machine", all_gpus, multi_node))
+    check_point_count(sum(len(counts) * len(batches) for _, _, counts in runs))
     plan = partial(plan_sweep, gpu=synthetic, seconds_per_point=options.seconds_per_point)
     by_link = []
-    for _, where, workers in runs:
-        rate = where.link_bytes_per_second
-        link = None if rate is None else SweepLink(rate=f"{8 * rate} bit/s")
-        by_link.append((link, (plan(workload, workers, batches, place=where),)))
-    matrix = Matrix(opened.deployment.name, tuple(by_link), _ATTEMPTS)
+    for _, hosts_place, workers in runs:
+        rate = hosts_place.link_bytes_per_second
+        link = None if rate is None else SweepLink.model_construct(rate=rate)
+        by_link.append((link, (plan(workload, workers, batches, place=hosts_place),)))
+    matrix = Matrix(loaded.deployment.name, tuple(by_link), _ATTEMPTS)
     series = tuple(name for name, _, _ in runs)
-    return DeploymentBench(matrix, series, rates, workload, makes)
+    return DeploymentBench(matrix, series, rates, workload, images_folder)
 
 
-def _workload(opened: Opened, options: BenchOptions) -> tuple[Workload, str | None]:
-    """And the folder that has to be made for it."""
+def _choose_workload(
+    loaded: LoadedDeployment, options: BenchOptions
+) -> tuple[Workload, str | None]:
+    """Return the workload, and the folder in which images must be generated for it."""
     workload = read_workload(options.workload, Path())
-    shared = opened.deployment.shared
-    if options.data is None and _trains_on_images(workload) and _has_storage(opened):
-        return _reading(workload, f"{shared}/{_MADE}"), f"{shared}/{_MADE}"
+    shared = loaded.deployment.shared
+    if options.data is None and _trains_on_images(workload) and _has_storage(loaded):
+        folder = f"{shared}/{_IMAGES_FOLDER}"
+        return _set_source(workload, folder), folder
     if options.data in (None, NO_DATA):
         if workload.dataset is None:
             return workload.model_copy(update={"dataset": Dataset.model_validate(_IMAGENET)}), None
@@ -152,65 +157,68 @@ def _workload(opened: Opened, options: BenchOptions) -> tuple[Workload, str | No
     source = options.data if options.data.startswith("/") else f"{shared}/{options.data}"
     if not source.startswith(f"{shared}/") or "/.." in source:
         raise UserMistake(
-            f"--data names a folder in the shared storage, {shared}, and {options.data} is not in it"
+            f"--data must be a folder in the shared storage {shared}, and {options.data} is not in it"
         )
-    return _reading(workload, source), None
+    return _set_source(workload, source), None
 
 
-def _reading(workload: Workload, source: str) -> Workload:
-    known = workload.dataset or Dataset.model_validate(_IMAGENET)
-    return workload.model_copy(update={"dataset": known.model_copy(update={"source": source})})
+def _set_source(workload: Workload, source: str) -> Workload:
+    dataset = workload.dataset or Dataset.model_validate(_IMAGENET)
+    return workload.model_copy(update={"dataset": dataset.model_copy(update={"source": source})})
 
 
 def _trains_on_images(workload: Workload) -> bool:
-    """A model of the catalog; what a user's own is trained on its file says."""
+    """Return whether this is a catalog model for images; a user's own workload names its dataset."""
     profile = catalog_profile(workload)
     return workload.dataset is None and profile is not None and profile.sample.startswith("image")
 
 
-def _has_storage(opened: Opened) -> bool:
-    return "shared-storage" in roles_of(opened.deployment, 0)
+def _has_storage(loaded: LoadedDeployment) -> bool:
+    return "shared-storage" in get_roles(loaded.deployment, 0)
 
 
-def _counts(most: int, asked: Sequence[int] | None) -> list[int]:
-    if asked is not None:
-        if not asked or min(asked) < 1 or max(asked) > most:
+def _choose_counts(maximum: int, requested: Sequence[int] | None) -> list[int]:
+    if requested is not None:
+        if not requested or min(requested) < 1 or max(requested) > maximum:
             raise UserMistake(
-                f"expected 1 to {most} machines for --nodes, got {max(asked, default=0)}"
+                f"expected 1 to {maximum} machines for --nodes, got {max(requested, default=0)}"
             )
-        return sorted(set(asked))
-    every = range(1, most + 1) if most <= _EVERY_UP_TO else (1, *range(2, most, 2), most)
-    return sorted(set(every))
+        return sorted(set(requested))
+    if maximum <= _MAX_ALL_COUNTS:
+        return list(range(1, maximum + 1))
+    return sorted({1, *range(2, maximum, 2), maximum})
 
 
-def _rates(opened: Opened, asked: Sequence[float] | None) -> tuple[float | None, ...]:
-    settable = opened.target.link_rates(opened.cluster)
-    own = network_rate(opened.cluster)
+def _choose_rates(
+    loaded: LoadedDeployment, requested: Sequence[float] | None
+) -> tuple[float | None, ...]:
+    settable = loaded.target.link_rates(loaded.cluster)
+    cluster_rate = find_network_rate(loaded.cluster)
     if settable:
-        return tuple(sorted(set(asked or settable)))
-    if asked is not None and set(asked) != {own}:
-        known = "" if own is None else f"; the cluster's is {format_bit_rate(own)}"
-        raise UserMistake(f"the target {opened.target.kind} can't set the speed of links{known}")
-    return (own,)
+        return tuple(sorted(set(requested or settable)))
+    if requested is not None and set(requested) != {cluster_rate}:
+        hint = "" if cluster_rate is None else f"; the cluster's is {format_bit_rate(cluster_rate)}"
+        raise UserMistake(f"the target {loaded.target.kind} cannot set the rate of links{hint}")
+    return (cluster_rate,)
 
 
-def _place(opened: Opened, hosts: tuple[Host, ...]) -> DeployedHosts:
-    installed = opened.target.environment(opened.deployment) is None
+def _create_place(loaded: LoadedDeployment, hosts: tuple[Host, ...]) -> DeployedHosts:
+    installed = loaded.target.environment(loaded.deployment) is None
     return DeployedHosts(
         tuple(host.name for host in hosts),
-        ssh_config=opened.state.ssh_config,
+        ssh_config=loaded.state.ssh_config,
         python=PYTHON if installed else None,
         directory="/",
     )
 
 
-def _at(opened: Opened, place: DeployedHosts, rate: float | None) -> DeployedHosts:
-    settable = opened.target.link_rates(opened.cluster)
+def _set_rate(loaded: LoadedDeployment, place: DeployedHosts, rate: float | None) -> DeployedHosts:
+    settable = loaded.target.link_rates(loaded.cluster)
     if not settable:
         return replace(place, link_bytes_per_second=rate)
     return replace(
         place,
         link_bytes_per_second=rate,
-        set_link=partial(opened.target.set_link, opened.state),
+        set_link=partial(loaded.target.set_link_rate, loaded.state),
         usual_link_bytes_per_second=settable[-1],
     )

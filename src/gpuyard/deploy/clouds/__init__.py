@@ -1,1 +1,1 @@
-"""Services that machines are rented from: their interface, their pace, and an end to what they cost."""
+"""Clients for the services that provide machines: Lambda Cloud, GPULab, and testbeds reached through jFed."""

@@ -1,7 +1,7 @@
-"""imec's GPULab by its own client, `gpulab-cli` (written for 3.11): submit, look, cancel.
+"""imec's GPULab, through its own client `gpulab-cli` (written for version 3.11): submit, inspect, and cancel jobs.
 
-The client reads the certificate that GPULAB_CERT names; gpuyard never opens it. What it is asked is on no command line
-but the identity of a job and the name of a project.
+The client reads the certificate that GPULAB_CERT names; gpuyard never opens it. Command lines contain only job ids and
+project names; job definitions are passed in a file.
 """
 
 import os
@@ -14,27 +14,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.deploy.clouds.way_in import through
+from gpuyard.deploy.clouds.proxy import ssh_proxy_command
 from gpuyard.errors import GpuyardError, MissingRequirement
-from gpuyard.printable import printable
-from gpuyard.web_client import json_of
+from gpuyard.printable import make_printable
+from gpuyard.web_client import parse_json
 
 CERTIFICATE_VARIABLE = "GPULAB_CERT"
-HASTE_VARIABLE = "GPUYARD_GPULAB_HASTE"
+WAIT_SCALE_VARIABLE = "GPUYARD_GPULAB_WAIT_SCALE"
 _PROGRAM = "gpulab-cli"
 _TIMEOUT_SECONDS = 120
 _POLL_SECONDS = 10.0
-_END_POLLS = 60
-_IDENTITY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CANCEL_POLLS = 60
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
-_OVER = frozenset(
+_FINAL_STATUSES = frozenset(
     {"CANCELLING", "CANCELLED", "FINISHED", "DELETED", "FAILED", "MUSTHALT", "HALTING", "HALTED"}
 )
 
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """One that GPULab knows."""
+    """A job as GPULab reports it."""
 
     id: str
     name: str
@@ -43,11 +43,11 @@ class SubmittedJob:
     port: int = 22
     user: str = ""
     proxy: tuple[str, int, str] | None = None
-    """Host, port and user of the way in, where there is one."""
+    """Host, port, and user of the gateway, if GPULab names one."""
 
     @property
-    def over(self) -> bool:
-        return self.status in _OVER
+    def finished(self) -> bool:
+        return self.status in _FINAL_STATUSES
 
     @property
     def ready(self) -> bool:
@@ -59,69 +59,69 @@ class SubmittedJob:
 
 @dataclass(frozen=True)
 class Gpulab:
-    """One user's."""
+    """A client that acts for one user."""
 
     program: str
-    haste: float = 1.0
+    wait_scale: float = 1.0
     sleep: Callable[[float], None] = time.sleep
 
     @classmethod
-    def of_user(cls) -> "Gpulab":
-        """Raises where there is no client, or no certificate is named."""
+    def from_environment(cls) -> "Gpulab":
+        """Find the client and the certificate. Raises if either is missing."""
         program = shutil.which(_PROGRAM)
         if program is None:
             raise MissingRequirement(
-                "GPULab is asked by gpulab-cli, which is not installed; pipx install imecilabt-gpulab-cli"
+                "gpulab-cli not found; install it with: pipx install imecilabt-gpulab-cli"
             )
         if not os.environ.get(CERTIFICATE_VARIABLE):
             raise MissingRequirement(
-                f"GPULab needs your certificate: set {CERTIFICATE_VARIABLE} to the path of its PEM file"
+                f"no GPULab certificate: set {CERTIFICATE_VARIABLE} to the path of your PEM file"
             )
-        return cls(program, float(os.environ.get(HASTE_VARIABLE, "1")))
+        return cls(program, float(os.environ.get(WAIT_SCALE_VARIABLE, "1")))
 
     def submit(self, definition: str, project: str) -> str:
-        """The new job's identity."""
+        """Submit a job and return its id."""
         with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
             file.write(definition)
             file.flush()
-            said = self._run("submit", "--project", project, file.name)
-        words = said.split()
-        if not words or not _IDENTITY.fullmatch(words[-1]):
-            raise GpuyardError("gpulab-cli did not say which job it has submitted")
+            words = self._run("submit", "--project", project, file.name).split()
+        if not words or not _ID.fullmatch(words[-1]):
+            raise GpuyardError(
+                "gpulab-cli submit did not print a job id; look for the job with: gpulab-cli jobs"
+            )
         return words[-1]
 
-    def job(self, identity: str) -> SubmittedJob:
-        return _job(self._document("jobs", "--raw", identity))
+    def job(self, job_id: str) -> SubmittedJob:
+        return _parse_job(self._run_for_json("jobs", "--raw", job_id))
 
     def jobs(self) -> list[SubmittedJob]:
-        """This user's that are not over."""
-        listed = self._document("jobs", "--strict-user", "--raw", "--max-count", "200")
-        if not isinstance(listed, list):
-            raise GpuyardError("gpulab-cli's list of jobs can't be understood")
-        return [job for job in map(_job, listed) if not job.over]
+        """Return this user's unfinished jobs."""
+        entries = self._run_for_json("jobs", "--strict-user", "--raw", "--max-count", "200")
+        if not isinstance(entries, list):
+            raise GpuyardError("cannot parse the job list of gpulab-cli: expected a JSON list")
+        return [job for job in map(_parse_job, entries) if not job.finished]
 
-    def cancel(self, identity: str) -> None:
-        self._run("cancel", identity)
-
-    def end(self, identity: str) -> None:
-        """Cancel it and see that it is over."""
-        if self.job(identity).over:
+    def cancel(self, job_id: str) -> None:
+        """Cancel a job and wait until it has finished."""
+        if self.job(job_id).finished:
             return
-        self.cancel(identity)
-        for _ in range(_END_POLLS):
-            if self.job(identity).over:
+        self._run("cancel", job_id)
+        for _ in range(_CANCEL_POLLS):
+            if self.job(job_id).finished:
                 return
             self.pause()
-        raise GpuyardError(f"job {identity} was cancelled and is still there")
+        raise GpuyardError(
+            f"job {job_id} was canceled but still runs; check it with: gpulab-cli jobs {job_id}"
+        )
 
     def pause(self) -> None:
-        self.sleep(_POLL_SECONDS * self.haste)
+        self.sleep(_POLL_SECONDS * self.wait_scale)
 
-    def _document(self, *arguments: str) -> Any:
+    def _run_for_json(self, *arguments: str) -> Any:
         try:
-            return json_of(self._run(*arguments))
+            return parse_json(self._run(*arguments))
         except ValueError:
-            raise GpuyardError(f"gpulab-cli {arguments[0]} does not answer in JSON") from None
+            raise GpuyardError(f"the output of gpulab-cli {arguments[0]} is not JSON") from None
 
     def _run(self, *arguments: str) -> str:
         try:
@@ -134,46 +134,48 @@ class Gpulab:
                 timeout=_TIMEOUT_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            raise GpuyardError(f"gpulab-cli {arguments[0]} did not end") from None
+            raise GpuyardError(
+                f"gpulab-cli {arguments[0]} timed out after {_TIMEOUT_SECONDS} s"
+            ) from None
         if done.returncode != 0:
-            said = " ".join((done.stderr or done.stdout).split())[:400]
-            raise GpuyardError(f"gpulab-cli {arguments[0]} failed: {printable(said)}")
+            output = " ".join((done.stderr or done.stdout).split())[:400]
+            raise GpuyardError(f"gpulab-cli {arguments[0]} failed: {make_printable(output)}")
         return done.stdout
 
 
-def _job(entry: Any) -> SubmittedJob:
+def _parse_job(entry: Any) -> SubmittedJob:
     try:
         state: Mapping[str, Any] = entry.get("state") or {}
-        there: Mapping[str, Any] = state.get("resources") or {}
-        identity = str(entry["uuid"])
-        if not _IDENTITY.fullmatch(identity):
-            raise ValueError(identity)
+        resources: Mapping[str, Any] = state.get("resources") or {}
+        job_id = str(entry["uuid"])
+        if not _ID.fullmatch(job_id):
+            raise ValueError(job_id)
         proxy = None
-        if there.get("sshProxyHost"):
-            host, user = _word(there["sshProxyHost"]), _word(there["sshProxyUsername"])
-            proxy = (host, int(there.get("sshProxyPort") or 22), user)
+        if resources.get("sshProxyHost"):
+            host, user = _word(resources["sshProxyHost"]), _word(resources["sshProxyUsername"])
+            proxy = (host, int(resources.get("sshProxyPort") or 22), user)
         return SubmittedJob(
-            identity,
-            printable(str(entry["name"])),
+            job_id,
+            make_printable(str(entry["name"])),
             str(state["status"]).replace(" ", "").upper(),
-            _word(there["sshHost"]) if there.get("sshHost") else "",
-            int(there.get("sshPort") or 22),
-            _word(there["sshUsername"]) if there.get("sshUsername") else "",
+            _word(resources["sshHost"]) if resources.get("sshHost") else "",
+            int(resources.get("sshPort") or 22),
+            _word(resources["sshUsername"]) if resources.get("sshUsername") else "",
             proxy,
         )
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise GpuyardError("gpulab-cli's answer about a job can't be understood") from None
+        raise GpuyardError("cannot parse a job in the output of gpulab-cli") from None
 
 
 def _word(text: Any) -> str:
-    """It comes to stand in ssh's configuration."""
+    """Check a value that will be written to an ssh configuration."""
     if not isinstance(text, str) or not _WORD.fullmatch(text):
         raise ValueError(text)
     return text
 
 
 def proxy_command(job: SubmittedJob) -> str:
-    """By which ssh reaches it from outside; the way in takes the certificate's own key."""
+    """Return the ProxyCommand for a job, or an empty string if it is reachable directly."""
     if job.proxy is None:
         return ""
-    return through(CERTIFICATE_VARIABLE, job.proxy, job.address, job.port)
+    return ssh_proxy_command(CERTIFICATE_VARIABLE, job.proxy, job.address, job.port)

@@ -1,7 +1,7 @@
-"""Slices of testbeds that speak GENI's API, by jFed's command line (`experimenter-cli.jar`): create, look, delete.
+"""Slices of testbeds with a GENI API, through jFed's command line (`experimenter-cli.jar`): create, inspect, delete.
 
-Only the client reads the certificate that GPUYARD_JFED_PEM names. It is decrypted: a passphrase would have to stand on
-a command line. What it is asked is in files, and on its command line are names of a slice and a project.
+Only the client reads the certificate that GPUYARD_JFED_PEM names. It must be decrypted, because the client accepts a
+passphrase only on its command line. Requests are passed in files; command lines contain slice and project names.
 """
 
 import os
@@ -17,27 +17,27 @@ from pathlib import Path
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
-from gpuyard.printable import printable
+from gpuyard.printable import make_printable
 
 JAR_VARIABLE = "GPUYARD_JFED_CLI"
 PEM_VARIABLE = "GPUYARD_JFED_PEM"
-HASTE_VARIABLE = "GPUYARD_JFED_HASTE"
-_CREATE_SECONDS = 5400  # servers are installed anew
-_ASK_SECONDS = 300
+WAIT_SCALE_VARIABLE = "GPUYARD_JFED_WAIT_SCALE"
+_CREATE_SECONDS = 5400  # the testbed reinstalls every server
+_QUERY_SECONDS = 300
 _POLL_SECONDS = 15.0
-_END_POLLS = 40
+_DELETE_POLLS = 40
 _START_POLLS = 240
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,18}")  # of a slice, as GENI has it
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,18}")  # GENI's limit for slice names
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _STATUS = re.compile(r"has status ([A-Z_]+)")
-_ABSENT = ("does not exist", "does not yet exist")
-_NONE = "UNALLOCATED"
+_NOT_FOUND = ("does not exist", "does not yet exist")
+_UNALLOCATED = "UNALLOCATED"
 _FAILED = "FAIL"
 
 
 @dataclass(frozen=True)
 class Slice:
-    """One that is asked for, or there."""
+    """A requested or existing slice."""
 
     name: str
     project: str
@@ -46,145 +46,152 @@ class Slice:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise UserMistake(
-                f"{self.name!r} is not the name of a slice: 19 letters, digits and '-' at most"
+                f"{self.name!r} is not a valid slice name: use at most 19 letters, digits, and '-'"
             )
         if not _PROJECT.fullmatch(self.project):
-            raise UserMistake(f"{self.project!r} is not the name of a project")
+            raise UserMistake(f"{self.project!r} is not a valid project name")
 
 
 @dataclass(frozen=True)
 class Jfed:
-    """One user's."""
+    """A client that acts for one user."""
 
     java: str
     jar: Path
     certificate: Path
-    haste: float = 1.0
+    wait_scale: float = 1.0
     sleep: Callable[[float], None] = time.sleep
 
     @classmethod
-    def of_user(cls) -> "Jfed":
-        """Raises where there is no client, or no certificate is named."""
+    def from_environment(cls) -> "Jfed":
+        """Find the client and the certificate. Raises if either is missing."""
         java = shutil.which("java")
         if java is None:
-            raise MissingRequirement("jFed's command line needs java, which is not installed")
+            raise MissingRequirement("java not found; jFed's command line needs it")
         return cls(
             java,
-            _named(JAR_VARIABLE, "jFed's experimenter-cli.jar"),
-            _named(PEM_VARIABLE, "the decrypted PEM of your account"),
-            float(os.environ.get(HASTE_VARIABLE, "1")),
+            _find_file(JAR_VARIABLE, "jFed's experimenter-cli.jar"),
+            _find_file(PEM_VARIABLE, "your account's decrypted PEM file"),
+            float(os.environ.get(WAIT_SCALE_VARIABLE, "1")),
         )
 
-    def status(self, wanted: Slice) -> str | None:
-        """READY, CHANGING and so on; None where it has no machines, whether or not its name is taken."""
-        found = self._statuses(wanted)
-        return next((one for one in found if one != "READY"), "READY") if found else None
+    def status(self, slice_: Slice) -> str | None:
+        """Return READY, CHANGING, and so on; None if the slice has no machines, whether or not its name exists."""
+        statuses = self._statuses(slice_)
+        return next((s for s in statuses if s != "READY"), "READY") if statuses else None
 
-    def create(self, wanted: Slice, hours: int) -> str:
-        """The manifest, when all machines are ready."""
-        options = ["--ssh-keys", "usercert,rspec", "--expiration-hours", str(hours)]
-        if self._statuses(wanted) is None:
+    def create(self, slice_: Slice, lifetime_hours: int) -> str:
+        """Create the slice and return its manifest when all machines are ready."""
+        options = ["--ssh-keys", "usercert,rspec", "--expiration-hours", str(lifetime_hours)]
+        if self._statuses(slice_) is None:
             options.append("--create-slice")
-        return self._manifest("create", wanted, *options, seconds=_CREATE_SECONDS)
+        return self._fetch_manifest("create", slice_, *options, timeout_seconds=_CREATE_SECONDS)
 
-    def manifest(self, wanted: Slice) -> str:
-        """Of one that is there."""
-        return self._manifest("manifest", wanted)
+    def manifest(self, slice_: Slice) -> str:
+        """Return the manifest of an existing slice."""
+        return self._fetch_manifest("manifest", slice_)
 
-    def ready(self, wanted: Slice) -> None:
-        """Wait until it is."""
+    def wait_until_ready(self, slice_: Slice) -> None:
         for _ in range(_START_POLLS):
-            status = self.status(wanted)
+            status = self.status(slice_)
             if status == "READY":
                 return
             if status is None or status == _FAILED:
-                raise GpuyardError(f"slice {wanted.name} has failed")
+                raise GpuyardError(
+                    f"slice {slice_.name} has failed; remove it with `gpuyard deploy down`"
+                )
             self._pause()
-        raise GpuyardError(f"slice {wanted.name} is still not ready")
+        raise GpuyardError(
+            f"slice {slice_.name} is still not ready; run `gpuyard deploy up` again later"
+        )
 
-    def end(self, wanted: Slice) -> None:
-        """Give its machines back, and see that they are."""
-        if self.status(wanted) is None:
+    def delete(self, slice_: Slice) -> None:
+        """Give the slice's machines back and wait until they are gone."""
+        if self.status(slice_) is None:
             return
-        with _written(wanted) as request:
-            self._run("delete", wanted, "--rspec", str(request))
-        for _ in range(_END_POLLS):
-            if self.status(wanted) is None:
+        with _request_file(slice_) as request:
+            self._run("delete", slice_, "--rspec", str(request))
+        for _ in range(_DELETE_POLLS):
+            if self.status(slice_) is None:
                 return
             self._pause()
-        raise GpuyardError(f"slice {wanted.name} was deleted and its machines are still there")
+        raise GpuyardError(f"slice {slice_.name} was deleted but its machines still exist")
 
-    def _statuses(self, wanted: Slice) -> list[str] | None:
-        """Of what it has on each testbed; None where there is no slice of this name."""
-        with _written(wanted) as request:
-            said = self._run("status", wanted, "--rspec", str(request), fails=True)
-        if found := _STATUS.findall(said):
-            return [one for one in found if one != _NONE]
-        if any(words in said for words in _ABSENT):
+    def _statuses(self, slice_: Slice) -> list[str] | None:
+        """Return the status on each testbed that has machines; None if no slice has this name."""
+        with _request_file(slice_) as request:
+            output = self._run("status", slice_, "--rspec", str(request), may_fail=True)
+        if statuses := _STATUS.findall(output):
+            return [status for status in statuses if status != _UNALLOCATED]
+        if any(phrase in output for phrase in _NOT_FOUND):
             return None
-        raise GpuyardError(f"jFed does not say how slice {wanted.name} is: {_short(said)}")
+        raise GpuyardError(f"jFed reported no status for slice {slice_.name}: {_shorten(output)}")
 
-    def _manifest(
-        self, command: str, wanted: Slice, *options: str, seconds: int = _ASK_SECONDS
+    def _fetch_manifest(
+        self, command: str, slice_: Slice, *options: str, timeout_seconds: int = _QUERY_SECONDS
     ) -> str:
-        with _written(wanted) as request:
-            answer = request.with_name("manifest.rspec")
-            given = ("--rspec", str(request), "--manifest", str(answer), *options)
-            said = self._run(command, wanted, *given, seconds=seconds)
-            if not answer.exists():
-                raise GpuyardError(f"jFed {command} has written no manifest: {_short(said)}")
-            return files.read_text(answer)
+        with _request_file(slice_) as request:
+            manifest = request.with_name("manifest.rspec")
+            arguments = ("--rspec", str(request), "--manifest", str(manifest), *options)
+            output = self._run(command, slice_, *arguments, timeout_seconds=timeout_seconds)
+            if not manifest.exists():
+                raise GpuyardError(f"jFed {command} wrote no manifest: {_shorten(output)}")
+            return files.read_text(manifest)
 
     def _pause(self) -> None:
-        self.sleep(_POLL_SECONDS * self.haste)
+        self.sleep(_POLL_SECONDS * self.wait_scale)
 
     def _run(
         self,
         command: str,
-        wanted: Slice,
+        slice_: Slice,
         *options: str,
-        fails: bool = False,
-        seconds: int = _ASK_SECONDS,
+        may_fail: bool = False,
+        timeout_seconds: int = _QUERY_SECONDS,
     ) -> str:
-        """What it says. Of `status` that counts, whatever it exits with."""
-        whose = ("-s", wanted.name, "-S", wanted.project, "-p", str(self.certificate))
+        """Return the output of a command. The output of `status` counts whatever its exit status is."""
+        common = ("-s", slice_.name, "-S", slice_.project, "-p", str(self.certificate))
         try:
             done = subprocess.run(
-                (self.java, "-jar", str(self.jar), command, *whose, *options),
+                (self.java, "-jar", str(self.jar), command, *common, *options),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 encoding="utf-8",
                 errors="replace",
                 check=False,
                 stdin=subprocess.DEVNULL,
-                timeout=seconds,
+                timeout=timeout_seconds,
             )
         except subprocess.TimeoutExpired:
-            raise GpuyardError(f"jFed {command} of slice {wanted.name} did not end") from None
-        if done.returncode != 0 and not fails:
-            raise GpuyardError(f"jFed {command} failed: {_short(done.stdout)}")
+            raise GpuyardError(
+                f"jFed {command} of slice {slice_.name} timed out after {timeout_seconds} s"
+            ) from None
+        if done.returncode != 0 and not may_fail:
+            raise GpuyardError(f"jFed {command} failed: {_shorten(done.stdout)}")
         return done.stdout
 
 
-def _named(variable: str, what: str) -> Path:
+def _find_file(variable: str, description: str) -> Path:
     path = os.environ.get(variable)
     if not path:
-        raise MissingRequirement(f"the Virtual Wall needs {what}: set {variable} to its path")
+        raise MissingRequirement(
+            f"the Virtual Wall needs {description}: set {variable} to its path"
+        )
     if not Path(path).is_file():
-        raise MissingRequirement(f"{variable} names {path!r}, which is no file")
+        raise MissingRequirement(f"{variable} is set to {path!r}, which is not a file")
     return Path(path).absolute()
 
 
 @contextmanager
-def _written(wanted: Slice) -> Iterator[Path]:
-    """The request, where nobody else reads."""
+def _request_file(slice_: Slice) -> Iterator[Path]:
+    """Write the request to a directory that only this user can read."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "request.rspec"
-        path.write_text(wanted.request, encoding="utf-8")
+        path.write_text(slice_.request, encoding="utf-8")
         yield path
 
 
-def _short(said: str) -> str:
-    """Its end, where the reason stands."""
-    words = " ".join(said.split())
-    return printable(words[-400:]) or "it says nothing"
+def _shorten(output: str) -> str:
+    """Return the end of the output, which contains the reason for a failure."""
+    text = " ".join(output.split())
+    return make_printable(text[-400:]) or "no output"

@@ -1,1 +1,1 @@
-"""The stack: driver, CUDA, frameworks and containers in versions that fit each other, the same on every machine."""
+"""The software stack: NVIDIA driver, CUDA, frameworks, and containers in compatible versions, the same on every machine."""

@@ -1,35 +1,34 @@
-"""The facts of this machine; a tool that is not there is a fact, too."""
+"""Collect the facts about this machine's stack. A missing tool is a fact too."""
 
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuyard.deploy.ansible.modules.nvidia_gpus import found
+from gpuyard.deploy.ansible.modules.nvidia_gpus import scan_gpus
 from gpuyard.deploy.stack.facts import (
     StackFacts,
-    read_environment,
-    read_gpus,
-    read_packages,
-    read_runtimes,
+    parse_environment,
+    parse_gpus,
+    parse_packages,
+    parse_runtimes,
 )
 from gpuyard.deploy.stack.install import PREFIX
 from gpuyard.deploy.stack.lock import Lock
 
-_SECONDS = 60
+_TIMEOUT_SECONDS = 60
 _QUERY = "--query-gpu=name,driver_version"
-_DAEMON = Path("/etc/docker/daemon.json")
+_DOCKER_CONFIG = Path("/etc/docker/daemon.json")
 
 
-def collect(lock: Lock) -> StackFacts:
-    """Ask this machine."""
-    bus = found()
-    gpus, problem = read_gpus(
-        _said(["nvidia-smi", f"{_QUERY},compute_cap", "--format=csv,noheader"])
+def collect_facts(lock: Lock) -> StackFacts:
+    bus = scan_gpus()
+    gpus, problem = parse_gpus(
+        _run(["nvidia-smi", f"{_QUERY},compute_cap", "--format=csv,noheader"])
     )
-    if "not a valid field" in problem:
-        gpus, problem = read_gpus(_said(["nvidia-smi", _QUERY, "--format=csv,noheader"]))
+    if "not a valid field" in problem:  # an old driver
+        gpus, problem = parse_gpus(_run(["nvidia-smi", _QUERY, "--format=csv,noheader"]))
     environments: dict[str, dict[str, str]] = {
-        name: read_environment(_said([str(python), "-m", "pip", "list", "--format", "json"]))
+        name: parse_environment(_run([str(python), "-m", "pip", "list", "--format", "json"]))
         for name in lock.frameworks
         if (python := PREFIX / name / "bin/python").exists()
     }
@@ -41,17 +40,17 @@ def collect(lock: Lock) -> StackFacts:
         loaded_driver=bus["loaded"],
         gpus=gpus,
         smi_problem=problem,
-        packages=read_packages(
-            _said(["dpkg-query", "-W", "-f", "${Package}\\t${Version}\\t${Status}\\n"])
+        packages=parse_packages(
+            _run(["dpkg-query", "-W", "-f", "${Package}\\t${Version}\\t${Status}\\n"])
         ),
         environments=environments,
-        docker=_said(["docker", "--version"]).strip(),
-        docker_runtimes=read_runtimes(_daemon()),
+        docker=_run(["docker", "--version"]).strip(),
+        docker_runtimes=parse_runtimes(_read_docker_config()),
     )
 
 
-def _said(argv: Sequence[str]) -> str:
-    """All that it prints; nothing where it is not there."""
+def _run(argv: Sequence[str]) -> str:
+    """Return the output of a program, or an empty string if it is not installed."""
     try:
         done = subprocess.run(
             argv,
@@ -60,7 +59,7 @@ def _said(argv: Sequence[str]) -> str:
             stdin=subprocess.DEVNULL,
             text=True,
             errors="replace",
-            timeout=_SECONDS,
+            timeout=_TIMEOUT_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -68,8 +67,8 @@ def _said(argv: Sequence[str]) -> str:
     return done.stdout
 
 
-def _daemon() -> str:
+def _read_docker_config() -> str:
     try:
-        return _DAEMON.read_text(encoding="utf-8")
+        return _DOCKER_CONFIG.read_text(encoding="utf-8")
     except (OSError, ValueError):
         return ""

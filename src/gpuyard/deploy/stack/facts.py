@@ -1,12 +1,12 @@
-"""What a machine has of the stack: how tools' outputs are read, apart from how they are asked."""
+"""Facts about a machine's stack, parsed from the output of nvidia-smi, dpkg, pip, and Docker."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuyard.web_client import json_of
+from gpuyard.web_client import parse_json
 
-_REFUSED = re.compile(
+_SMI_ERROR = re.compile(
     r"not a valid field|has failed|Failed to initialize|couldn't|could not|No devices",
     re.IGNORECASE,
 )
@@ -17,17 +17,17 @@ _PACKAGE = re.compile(
 
 @dataclass(frozen=True)
 class DetectedGpu:
-    """One, as the driver tells of it."""
+    """A GPU as the driver reports it."""
 
     name: str
     driver: str
     capability: str | None
-    """Like 8.9; drivers before 510 don't say."""
+    """Compute capability, like 8.9; drivers before 510 do not report it."""
 
 
 @dataclass(frozen=True)
 class StackFacts:
-    """Everything that `status` judges by."""
+    """Everything that `status` compares with the lock."""
 
     gpus_on_bus: int = 0
     open_modules: bool = True
@@ -42,39 +42,42 @@ class StackFacts:
     docker_runtimes: tuple[str, ...] = ()
 
 
-def read_gpus(output: str) -> tuple[tuple[DetectedGpu, ...], str]:
-    """Of `nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader`, or without the last; or its
-    complaint."""
+def parse_gpus(output: str) -> tuple[tuple[DetectedGpu, ...], str]:
+    """Return the GPUs, and the error message if nvidia-smi failed.
+
+    The output is that of `nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader`; the last field
+    is optional.
+    """
     lines = [line for line in output.splitlines() if line.strip()]
-    if not lines or _REFUSED.search(output):
+    if not lines or _SMI_ERROR.search(output):
         return (), " ".join(output.split())[:300]
     gpus = []
     for line in lines:
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) not in (2, 3):
-            return (), f"nvidia-smi said {lines[0][:200]!r}"
+            return (), f"unexpected output of nvidia-smi: {lines[0][:200]!r}"
         capability = cells[2] if len(cells) == 3 and re.fullmatch(r"\d+\.\d+", cells[2]) else None
         gpus.append(DetectedGpu(cells[0], cells[1], capability))
     return tuple(gpus), ""
 
 
-def read_packages(output: str) -> dict[str, str]:
-    """Of `dpkg-query -W -f '${Package}\\t${Version}\\t${Status}\\n'`: those that are installed."""
+def parse_packages(output: str) -> dict[str, str]:
+    """Return the installed packages from `dpkg-query -W -f '${Package}\\t${Version}\\t${Status}\\n'`."""
     return dict(match.groups() for match in _PACKAGE.finditer(output))  # type: ignore[misc]
 
 
-def read_environment(output: str) -> dict[str, str]:
-    """Of `pip list --format json`."""
+def parse_environment(output: str) -> dict[str, str]:
+    """Return the packages from `pip list --format json`."""
     try:
-        listed = json_of(output)
-        return {one["name"].lower().replace("_", "-"): str(one["version"]) for one in listed}
+        entries = parse_json(output)
+        return {entry["name"].lower().replace("_", "-"): str(entry["version"]) for entry in entries}
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}
 
 
-def read_runtimes(daemon_json: str) -> tuple[str, ...]:
-    """Of Docker's daemon.json."""
+def parse_runtimes(daemon_json: str) -> tuple[str, ...]:
+    """Return the container runtimes in Docker's daemon.json."""
     try:
-        return tuple(json_of(daemon_json).get("runtimes", {}))
+        return tuple(parse_json(daemon_json).get("runtimes", {}))
     except (ValueError, AttributeError, TypeError):
         return ()

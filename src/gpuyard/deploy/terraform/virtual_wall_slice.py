@@ -1,4 +1,4 @@
-"""`gpuyard_virtual_wall_slice`: machines of imec's Virtual Wall, or of any testbed that jFed asks by GENI's API."""
+"""`gpuyard_virtual_wall_slice`: machines of imec's Virtual Wall, or of another testbed with a GENI API."""
 
 from typing import Any
 
@@ -6,7 +6,14 @@ from tf import types
 from tf.schema import Schema
 
 from gpuyard.deploy.clouds.jfed import Jfed, Slice
-from gpuyard.deploy.terraform.resource import ReplacedResource, State, computed, given, told
+from gpuyard.deploy.clouds.rspec import read_manifest, read_requested_names, select_nodes
+from gpuyard.deploy.terraform.resource import (
+    ReplacedResource,
+    State,
+    computed_attribute,
+    report_errors,
+    required_attribute,
+)
 
 _NO_MACHINES: State = {
     "names": [],
@@ -18,7 +25,7 @@ _NO_MACHINES: State = {
 
 
 class VirtualWallSlice(ReplacedResource):
-    """By its name: one that has machines is taken, so that none is asked for twice."""
+    """A slice identified by its name: one that has machines is adopted, so none is requested twice."""
 
     @classmethod
     def get_name(cls) -> str:
@@ -26,67 +33,68 @@ class VirtualWallSlice(ReplacedResource):
 
     @classmethod
     def get_schema(cls) -> Schema:
-        words = types.List(types.String())
+        texts = types.List(types.String())
         return Schema(
             attributes=[
-                given("name", types.String(), "Of the slice: 19 letters, digits and '-' at most."),
-                given("project", types.String(), "That it is of."),
-                given("hours", types.Number(), "After which the testbed ends it."),
-                given("request", types.String(), "In GENI's RSpec, version 3."),
-                computed("names", words, "Of the machines, as the request has them."),
-                computed("addresses", words, "Where ssh reaches them."),
-                computed("ports", types.List(types.Number()), "Of their sshds."),
-                computed("users", words, "Who logs in."),
-                computed("private_addresses", words, "On the slice's own network, or empty."),
+                required_attribute(
+                    "name",
+                    types.String(),
+                    "Name of the slice: at most 19 letters, digits, and '-'.",
+                ),
+                required_attribute("project", types.String(), "Project that the slice belongs to."),
+                required_attribute(
+                    "lifetime_hours",
+                    types.Number(),
+                    "Hours after which the testbed deletes the slice.",
+                ),
+                required_attribute("request", types.String(), "Request RSpec, GENI version 3."),
+                computed_attribute("names", texts, "Names of the machines, as in the request."),
+                computed_attribute("addresses", texts, "Addresses for ssh."),
+                computed_attribute("ports", types.List(types.Number()), "Ports of sshd."),
+                computed_attribute("users", texts, "Users for ssh."),
+                computed_attribute(
+                    "private_addresses", texts, "Addresses on the slice's network, or empty."
+                ),
             ],
             description="A slice of a testbed. jFed's command line reads the certificate that GPUYARD_JFED_PEM names.",
         )
 
     def create(self, ctx: Any, planned: State) -> State | None:
-        made: State | None = None
-        with told(ctx):
-            jfed, wanted = Jfed.of_user(), _slice(planned)
-            _names(wanted)  # raises before anything is asked for
-            there = jfed.status(wanted) is not None
-            made = {**planned, **_NO_MACHINES}
-            if there:
-                jfed.ready(wanted)
-                text = jfed.manifest(wanted)
+        state: State | None = None
+        with report_errors(ctx):
+            jfed, slice_ = Jfed.from_environment(), _parse_slice(planned)
+            read_requested_names(slice_.request)  # raises before anything is requested
+            exists = jfed.status(slice_) is not None
+            state = {**planned, **_NO_MACHINES}
+            if exists:
+                jfed.wait_until_ready(slice_)
+                manifest = jfed.manifest(slice_)
             else:
-                text = jfed.create(wanted, int(planned["hours"]))
-            return {**planned, **_machines(wanted, text)}
-        return made  # with what went wrong: Terraform keeps it, and the next `up` replaces it
+                manifest = jfed.create(slice_, int(planned["lifetime_hours"]))
+            return {**planned, **_parse_machines(slice_, manifest)}
+        return state  # after an error, Terraform marks this state as tainted, and the next `up` replaces it
 
     def read(self, ctx: Any, current: State) -> State | None:
-        with told(ctx):
-            jfed, wanted = Jfed.of_user(), _slice(current)
-            status = jfed.status(wanted)
+        with report_errors(ctx):
+            jfed, slice_ = Jfed.from_environment(), _parse_slice(current)
+            status = jfed.status(slice_)
             if status is None:
                 return None
             if status == "READY":
-                return {**current, **_machines(wanted, jfed.manifest(wanted))}
+                return {**current, **_parse_machines(slice_, jfed.manifest(slice_))}
         return current
 
     def delete(self, ctx: Any, current: State) -> None:
-        with told(ctx):
-            Jfed.of_user().end(_slice(current))
+        with report_errors(ctx):
+            Jfed.from_environment().delete(_parse_slice(current))
 
 
-def _slice(state: State) -> Slice:
+def _parse_slice(state: State) -> Slice:
     return Slice(state["name"], state["project"], state["request"])
 
 
-# imported where they are used: Terraform starts a provider several times a command, and targets bring all that describes them
-def _names(wanted: Slice) -> list[str]:
-    from gpuyard.deploy.targets.virtual_wall.rspec import names_asked_for
-
-    return names_asked_for(wanted.request)
-
-
-def _machines(wanted: Slice, manifest: str) -> State:
-    from gpuyard.deploy.targets.virtual_wall.rspec import expected, read_manifest
-
-    nodes = expected(read_manifest(manifest), _names(wanted))
+def _parse_machines(slice_: Slice, manifest: str) -> State:
+    nodes = select_nodes(read_manifest(manifest), read_requested_names(slice_.request))
     return {
         "names": [node.name for node in nodes],
         "addresses": [node.address for node in nodes],

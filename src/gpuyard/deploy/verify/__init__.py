@@ -1,4 +1,4 @@
-"""Whether what was deployed works: each check runs on the machines themselves and says what it found."""
+"""Verify that a deployment works: each check runs on the machines themselves and reports what it found."""
 
 from gpuyard.deploy.verify.check import CheckResult, Verification
 from gpuyard.deploy.verify.run import verify

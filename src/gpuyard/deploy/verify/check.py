@@ -1,4 +1,4 @@
-"""What a check is, what it may ask the machines, and what comes of all of them."""
+"""The types of a verification: a check's result, a group of checks, and the context that runs commands on machines."""
 
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.deploy.access.remote import ssh_argv
-from gpuyard.deploy.ansible.run import roles_of
-from gpuyard.deploy.deployment import Opened
+from gpuyard.deploy.ansible.run import get_roles
+from gpuyard.deploy.deployment import LoadedDeployment
 from gpuyard.deploy.state import Host
 from gpuyard.run.places.hosts import Hosts
 from gpuyard.specs.deployment import RoleName
@@ -17,30 +17,28 @@ from gpuyard.specs.deployment import RoleName
 if TYPE_CHECKING:
     from gpuyard.measure.store import ResultsStore
 
-Tell = Callable[[str], None]
-SECONDS = 60.0
-_AT_ONCE = 16
-_WORDS = 300
-_TIMED_OUT = 124  # as timeout(1) says it
+TIMEOUT_SECONDS = 60.0
+_MAX_THREADS = 16
+_TIMED_OUT = 124  # the exit status of timeout(1)
 PYTHON = "/opt/gpuyard/venv/bin/python"
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One thing that must hold, on one machine or between all."""
+    """The result of a check on one machine, or between all."""
 
     name: str
     host: str
     ok: bool
-    found: str
+    detail: str
 
     def document(self) -> dict[str, Any]:
-        return {"check": self.name, "host": self.host, "ok": self.ok, "found": self.found}
+        return {"check": self.name, "host": self.host, "ok": self.ok, "detail": self.detail}
 
 
 @dataclass(frozen=True)
 class Verification:
-    """All checks."""
+    """The results of all checks."""
 
     checks: tuple[CheckResult, ...]
 
@@ -50,52 +48,53 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class Deployed:
-    """The machines that answer, and where measurements are kept."""
+class VerificationContext:
+    """The reachable machines of a deployment, and the store for measurements."""
 
-    opened: Opened
+    loaded: LoadedDeployment
     hosts: tuple[Host, ...]
     store: "ResultsStore"
     sudo_password: str | None = field(default=None, repr=False)
 
     @property
     def head(self) -> Host | None:
-        """None where it does not answer."""
-        first = self.opened.state.hosts()[0]
+        """The first machine, or None if it is unreachable."""
+        first = self.loaded.state.hosts()[0]
         return first if first in self.hosts else None
 
     def roles(self, host: Host) -> Sequence[RoleName]:
-        return roles_of(self.opened.deployment, self.index(host))
+        return get_roles(self.loaded.deployment, self.index(host))
 
     def index(self, host: Host) -> int:
-        return self.opened.state.hosts().index(host)
+        return self.loaded.state.hosts().index(host)
 
-    def having(self, role: RoleName) -> list[Host]:
+    def hosts_with_role(self, role: RoleName) -> list[Host]:
         return [host for host in self.hosts if role in self.roles(host)]
 
-    def each(
+    def check_each(
         self, hosts: Sequence[Host], check: Callable[[Host], CheckResult]
     ) -> list[CheckResult]:
-        """The same on all of them at once."""
+        """Run the same check on all of these machines in parallel."""
         if not hosts:
             return []
-        with ThreadPoolExecutor(min(_AT_ONCE, len(hosts))) as pool:
+        with ThreadPoolExecutor(min(_MAX_THREADS, len(hosts))) as pool:
             return list(pool.map(check, hosts))
 
-    def run(self, host: Host, line: str) -> "subprocess.CompletedProcess[str]":
-        return run_on(self.opened, host, line)
+    def run(self, host: Host, command: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+        """Run a shell command on a machine; every command here is fixed text, or built from checked names."""
+        return run_command((*ssh_argv(self.loaded, host), command), stdin)
 
-    def run_as_root(self, host: Host, line: str) -> "subprocess.CompletedProcess[str]":
-        """Of a line that reads nothing: sudo reads its password there."""
+    def run_as_root(self, host: Host, command: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command that does not read its stdin, because sudo may read the password there."""
         if self.sudo_password is None:
-            return run_on(self.opened, host, f"sudo -n {line}")
-        return run_on(self.opened, host, f"sudo -S -p '' {line}", f"{self.sudo_password}\n")
+            return self.run(host, f"sudo -n {command}")
+        return self.run(host, f"sudo -S -p '' {command}", f"{self.sudo_password}\n")
 
     @contextmanager
-    def started(self, host: Host, line: str) -> "Iterator[subprocess.Popen[str]]":
-        """A line that runs there meanwhile."""
+    def start(self, host: Host, command: str) -> "Iterator[subprocess.Popen[str]]":
+        """Run a command on a machine in the background."""
         with subprocess.Popen(
-            (*ssh_argv(self.opened, host), line),
+            (*ssh_argv(self.loaded, host), command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -107,11 +106,11 @@ class Deployed:
                 process.terminate()
 
     def place(self, hosts: Sequence[Host]) -> Hosts:
-        """These machines as a place to run in, with the environment that the role `training` gave them."""
-        installed = self.opened.target.environment(self.opened.deployment) is None
+        """Return these machines as a place to run, with the environment that the role `training` installed."""
+        installed = self.loaded.target.environment(self.loaded.deployment) is None
         return Hosts(
             tuple(host.name for host in hosts),
-            ssh_config=self.opened.state.ssh_config,
+            ssh_config=self.loaded.state.ssh_config,
             python=PYTHON if installed else None,
             directory="/",
         )
@@ -119,33 +118,22 @@ class Deployed:
 
 @dataclass(frozen=True)
 class CheckGroup:
-    """Checks that belong together: all machines', or those of one role."""
+    """Checks that belong together: of all machines, or of those with one role."""
 
-    says: str
-    check: Callable[[Deployed], list[CheckResult]]
+    description: str
+    check: Callable[[VerificationContext], list[CheckResult]]
     role: RoleName | None = None
 
-    def applies(self, deployed: Deployed) -> bool:
-        return self.role is None or bool(deployed.having(self.role))
+    def applies(self, context: VerificationContext) -> bool:
+        return self.role is None or bool(context.hosts_with_role(self.role))
 
 
-def run_on(
-    opened: Opened, host: Host, line: str, given: str = ""
-) -> "subprocess.CompletedProcess[str]":
-    """One line for the shell of a machine; every line here is fixed text, or made of checked names."""
-    return answer_of((*ssh_argv(opened, host), line), given)
-
-
-def answer_of(argv: Sequence[str], given: str = "") -> "subprocess.CompletedProcess[str]":
-    """One that hangs, on a mount whose server is gone for instance, has failed like one that says so."""
+def run_command(argv: Sequence[str], stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    """Run a command; one that hangs, for example on a mount whose server is gone, counts as failed."""
     try:
         return subprocess.run(
-            argv, capture_output=True, text=True, check=False, timeout=SECONDS, input=given
+            argv, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS, input=stdin
         )
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(argv, _TIMED_OUT, "", f"no answer in {SECONDS:.0f} s")
-
-
-def last_words(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1][:_WORDS] if lines else "no words"
+        error = f"no answer within {TIMEOUT_SECONDS:.0f} s"
+        return subprocess.CompletedProcess(argv, _TIMED_OUT, "", error)

@@ -1,32 +1,37 @@
-"""Of the firewall: a port that no role opens can't be reached, even where something listens."""
+"""Check the firewall: a port that no role opens is unreachable, even if a program listens on it."""
 
+from gpuyard.deploy.access.remote import last_line
 from gpuyard.deploy.state import Host
-from gpuyard.deploy.verify.check import CheckResult, Deployed, last_words
+from gpuyard.deploy.verify.check import CheckResult, VerificationContext
 
 _NAME = "firewall"
 _PORT = 8099
-# listens for a moment, and says when it does
+# Listens for a few seconds, and prints when it is ready.
 _LISTEN = "import os, socket; s = socket.create_server(('', {port})); s.settimeout(6); os.write(1, b'ready\\n'); s.accept()"
-_KNOCK = "import socket; socket.create_connection(('{address}', {port}), 2)"
+_CONNECT = "import socket; socket.create_connection(('{address}', {port}), 2)"
 
 
-def shut(deployed: Deployed) -> list[CheckResult]:
-    return deployed.each(deployed.having("firewall"), lambda host: _shut(deployed, host))
+def check_firewall(context: VerificationContext) -> list[CheckResult]:
+    return context.check_each(
+        context.hosts_with_role("firewall"), lambda host: _check_host(context, host)
+    )
 
 
-def _shut(deployed: Deployed, host: Host) -> CheckResult:
-    rules = deployed.run_as_root(host, "nft list chain inet gpuyard input")
+def _check_host(context: VerificationContext, host: Host) -> CheckResult:
+    rules = context.run_as_root(host, "nft list chain inet gpuyard input")
     if rules.returncode != 0:
-        return CheckResult(_NAME, host.name, False, last_words(rules.stderr))
+        return CheckResult(_NAME, host.name, False, last_line(rules.stderr))
     if "policy drop" not in rules.stdout:
-        return CheckResult(_NAME, host.name, False, "lets in what no rule names")
-    others = [other for other in deployed.hosts if other != host]
+        return CheckResult(_NAME, host.name, False, "accepts traffic that no rule allows")
+    others = [other for other in context.hosts if other != host]
     if not others:
-        return CheckResult(_NAME, host.name, True, "drops what no rule names")
-    with deployed.started(host, f'python3 -c "{_LISTEN.format(port=_PORT)}"') as listening:
-        if (listening.stdout.readline() if listening.stdout else "").strip() != "ready":
-            return CheckResult(_NAME, host.name, False, f"port {_PORT} can't be tried")
-        knock = _KNOCK.format(address=host.inside, port=_PORT)
-        reached = deployed.run(others[0], f'python3 -c "{knock}"').returncode == 0
-    words = "a port that is not declared can" + ("" if reached else "'t") + " be reached"
-    return CheckResult(_NAME, host.name, not reached, f"{words} from {others[0].name}")
+        return CheckResult(_NAME, host.name, True, "drops traffic that no rule allows")
+    with context.start(host, f'python3 -c "{_LISTEN.format(port=_PORT)}"') as listener:
+        if (listener.stdout.readline() if listener.stdout else "").strip() != "ready":
+            return CheckResult(_NAME, host.name, False, f"cannot listen on port {_PORT} to test it")
+        connect = _CONNECT.format(address=host.cluster_address, port=_PORT)
+        reached = context.run(others[0], f'python3 -c "{connect}"').returncode == 0
+    verb = "can" if reached else "cannot"
+    return CheckResult(
+        _NAME, host.name, not reached, f"{others[0].name} {verb} reach a port that no role opens"
+    )

@@ -1,89 +1,88 @@
-"""Of every machine: it answers, its clock is right, and only what is declared is open to others."""
+"""Check every machine: it is reachable, its clock is right, and it opens only the ports that its roles declare."""
 
 import time
 from collections.abc import Iterator
 
-from gpuyard.deploy.ports import SSH, ports_of
+from gpuyard.deploy.access.remote import last_line
+from gpuyard.deploy.ports import SSH, get_ports
 from gpuyard.deploy.state import Host
-from gpuyard.deploy.verify.check import CheckResult, Deployed, last_words
+from gpuyard.deploy.verify.check import CheckResult, VerificationContext
 
-_MOST_OFFSET_SECONDS = 1.0
+_MAX_OFFSET_SECONDS = 1.0
 _LOOPBACK = ("127.", "[::1]", "::1")
 
 
-def reached(deployed: Deployed) -> list[CheckResult]:
-    return deployed.each(deployed.hosts, lambda host: _reachable(deployed, host))
+def check_reachable(context: VerificationContext) -> list[CheckResult]:
+    def check(host: Host) -> CheckResult:
+        done = context.run(host, "hostname")
+        ok = done.returncode == 0
+        detail = done.stdout.strip() if ok else last_line(done.stderr)
+        return CheckResult("reachable", host.name, ok, detail)
+
+    return context.check_each(context.hosts, check)
 
 
-def clocks(deployed: Deployed) -> list[CheckResult]:
-    return deployed.each(deployed.hosts, lambda host: _in_time(deployed, host))
+def check_clocks(context: VerificationContext) -> list[CheckResult]:
+    def check(host: Host) -> CheckResult:
+        before = time.time()
+        output = context.run(host, "date +%s.%N").stdout.strip()
+        after = time.time()
+        try:
+            remote = float(output)
+        except ValueError:
+            return CheckResult("in time", host.name, False, "`date` printed no time")
+        # The remote clock was read at an unknown moment between `before` and `after`.
+        offset = max(before - remote, remote - after, 0.0)
+        detail = f"within {after - before + offset:.1f} s of this machine"
+        return CheckResult("in time", host.name, offset < _MAX_OFFSET_SECONDS, detail)
+
+    return context.check_each(context.hosts, check)
 
 
-def synchronisation(deployed: Deployed) -> list[CheckResult]:
-    """A time service keeps each clock; not where machines have the clock of one that is in time already."""
-    if deployed.opened.target.ansible_variables().get("gpuyard_clock_is_kept"):
+def check_time_services(context: VerificationContext) -> list[CheckResult]:
+    """Check chrony, unless the machines share the clock of a host that is synchronized already."""
+    if context.loaded.target.ansible_variables().get("gpuyard_clock_is_kept"):
         return []
 
-    def kept(host: Host) -> CheckResult:
-        done = deployed.run(host, "chronyc -n tracking")
-        ok, words = synchronised(done.stdout)
-        return CheckResult("time service", host.name, ok, words)
+    def check(host: Host) -> CheckResult:
+        done = context.run(host, "chronyc -n tracking")
+        ok, detail = parse_chrony_tracking(done.stdout)
+        return CheckResult("time service", host.name, ok, detail)
 
-    return deployed.each(deployed.having("base"), kept)
+    return context.check_each(context.hosts_with_role("base"), check)
 
 
-def synchronised(tracking: str) -> tuple[bool, str]:
-    """What `chronyc tracking` says."""
-    said = {
+def parse_chrony_tracking(output: str) -> tuple[bool, str]:
+    """Return whether the clock is synchronized, and a description, from `chronyc tracking`."""
+    fields = {
         name.strip(): value.strip()
-        for name, _, value in (line.partition(":") for line in tracking.splitlines())
+        for name, _, value in (line.partition(":") for line in output.splitlines())
     }
-    leap, offset = said.get("Leap status"), said.get("System time", "").split(" ")[0]
+    leap, offset = fields.get("Leap status"), fields.get("System time", "").split(" ")[0]
     try:
         seconds = float(offset)
     except ValueError:
         return False, "chrony does not answer"
-    words = f"chrony: {leap}, {seconds:.6f} s off"
-    return leap == "Normal" and seconds < _MOST_OFFSET_SECONDS, words
+    detail = f"chrony: {leap}, {seconds:.6f} s off"
+    return leap == "Normal" and seconds < _MAX_OFFSET_SECONDS, detail
 
 
-def ports(deployed: Deployed) -> list[CheckResult]:
-    return deployed.each(deployed.hosts, lambda host: _ports(deployed, host))
+def check_ports(context: VerificationContext) -> list[CheckResult]:
+    def check(host: Host) -> CheckResult:
+        declared = {SSH, *get_ports(context.roles(host), head=context.index(host) == 0)}
+        open_ports = sorted(set(parse_listening_ports(context.run(host, "ss -Hltn").stdout)))
+        extra = [port for port in open_ports if port not in declared]
+        detail = f"open: {', '.join(map(str, open_ports)) or 'none'}"
+        if extra:
+            detail += f"; not declared: {', '.join(map(str, extra))}"
+        return CheckResult("open ports", host.name, not extra and bool(open_ports), detail)
+
+    return context.check_each(context.hosts, check)
 
 
-def _reachable(deployed: Deployed, host: Host) -> CheckResult:
-    done = deployed.run(host, "hostname")
-    found = done.stdout.strip() if done.returncode == 0 else last_words(done.stderr)
-    return CheckResult("reachable", host.name, done.returncode == 0, found)
-
-
-def _in_time(deployed: Deployed, host: Host) -> CheckResult:
-    before = time.time()
-    said = deployed.run(host, "date +%s.%N").stdout.strip()
-    after = time.time()
-    try:
-        there = float(said)
-    except ValueError:
-        return CheckResult("in time", host.name, False, "it did not say its time")
-    offset = max(before - there, there - after, 0.0)  # between asking and hearing nobody knows
-    words = f"within {after - before + offset:.1f} s of this machine"
-    return CheckResult("in time", host.name, offset < _MOST_OFFSET_SECONDS, words)
-
-
-def _ports(deployed: Deployed, host: Host) -> CheckResult:
-    declared = {SSH, *ports_of(deployed.roles(host), head=deployed.index(host) == 0)}
-    said = deployed.run(host, "ss -Hltn").stdout
-    open_ports = sorted(set(listening(said)))
-    extra = [port for port in open_ports if port not in declared]
-    words = f"open: {', '.join(map(str, open_ports)) or 'none'}"
-    if extra:
-        words += f"; not declared: {', '.join(map(str, extra))}"
-    return CheckResult("open ports", host.name, not extra and bool(open_ports), words)
-
-
-def listening(said: str) -> Iterator[int]:
-    """Ports that others reach, of what `ss` says."""
-    for line in said.splitlines():
+def parse_listening_ports(output: str) -> Iterator[int]:
+    """Yield the ports that other machines can reach, from `ss -Hltn`."""
+    for line in output.splitlines():
         fields = line.split()
         if len(fields) < 4:
             continue

@@ -1,50 +1,53 @@
-"""Of monitoring: Prometheus sees everything that it is told to ask."""
+"""Check monitoring: Prometheus scrapes every machine that it should."""
 
 import json
 import time
 from typing import Any
 
-from gpuyard.deploy.verify.check import CheckResult, Deployed, last_words
+from gpuyard.deploy.access.remote import last_line
+from gpuyard.deploy.verify.check import CheckResult, VerificationContext
 
 _NAME = "monitoring"
-_WAIT_SECONDS = 45.0  # three rounds of asking
-_ASK = (
+_WAIT_SECONDS = 45.0  # three scrape intervals
+_QUERY = (
     "python3 -c 'import sys, urllib.request as r; "
     'sys.stdout.write(r.urlopen("http://127.0.0.1:9090/api/v1/targets?state=active", timeout=10).read().decode())\''
 )
 
 
-def watched(deployed: Deployed) -> list[CheckResult]:
-    head = deployed.head
-    hosts = deployed.having("monitoring")
+def check_monitoring(context: VerificationContext) -> list[CheckResult]:
+    head = context.head
+    hosts = context.hosts_with_role("monitoring")
     if head is None or head not in hosts:
         return []
     deadline = time.monotonic() + _WAIT_SECONDS
     while True:
-        done = deployed.run(head, _ASK)
+        done = context.run(head, _QUERY)
         try:
             document = json.loads(done.stdout)
         except ValueError:
             if time.monotonic() > deadline:
-                return [CheckResult(_NAME, head.name, False, last_words(done.stderr))]
+                return [CheckResult(_NAME, head.name, False, last_line(done.stderr))]
         else:
-            checks = seen(document, [host.name for host in hosts])
+            checks = evaluate_targets(document, [host.name for host in hosts])
             if all(check.ok for check in checks) or time.monotonic() > deadline:
                 return checks
         time.sleep(1)
 
 
-def seen(document: dict[str, Any], machines: list[str]) -> list[CheckResult]:
-    """What Prometheus says of each machine."""
+def evaluate_targets(document: dict[str, Any], machines: list[str]) -> list[CheckResult]:
+    """Return one check per machine, from the response of Prometheus about its targets."""
     checks = []
     for name in machines:
         targets = [
-            one for one in document["data"]["activeTargets"] if one["labels"].get("machine") == name
+            target
+            for target in document["data"]["activeTargets"]
+            if target["labels"].get("machine") == name
         ]
-        down = [one for one in targets if one["health"] != "up"]
-        jobs = ", ".join(sorted(one["labels"]["job"] for one in targets))
-        words = f"Prometheus sees it ({jobs})" if targets else "Prometheus does not ask it"
+        down = [target for target in targets if target["health"] != "up"]
+        jobs = ", ".join(sorted(target["labels"]["job"] for target in targets))
+        detail = f"Prometheus scrapes it ({jobs})" if targets else "Prometheus does not scrape it"
         if down:
-            words = f"{down[0]['labels']['job']}: {down[0]['lastError'] or down[0]['health']}"
-        checks.append(CheckResult(_NAME, name, bool(targets) and not down, words))
+            detail = f"{down[0]['labels']['job']}: {down[0]['lastError'] or down[0]['health']}"
+        checks.append(CheckResult(_NAME, name, bool(targets) and not down, detail))
     return checks

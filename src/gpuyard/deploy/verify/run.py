@@ -1,49 +1,60 @@
-"""All checks, one group after the other: a group is a file here and a line in the registry below."""
+"""Run all checks, one group after another. Each group has a module here and an entry in `GROUPS`."""
 
 from typing import TYPE_CHECKING
 
-from gpuyard.deploy.deployment import Opened
-from gpuyard.deploy.verify.check import CheckGroup, Deployed, Tell, Verification
-from gpuyard.deploy.verify.firewall import shut
-from gpuyard.deploy.verify.jupyter import notebooks
-from gpuyard.deploy.verify.machines import clocks, ports, reached, synchronisation
-from gpuyard.deploy.verify.monitoring import watched
-from gpuyard.deploy.verify.slurm import a_job
-from gpuyard.deploy.verify.storage import shared_directory
-from gpuyard.deploy.verify.training import able_to_train
+from gpuyard.deploy import StatusCallback
+from gpuyard.deploy.deployment import LoadedDeployment
+from gpuyard.deploy.verify.check import CheckGroup, Verification, VerificationContext
+from gpuyard.deploy.verify.firewall import check_firewall
+from gpuyard.deploy.verify.jupyter import check_notebooks
+from gpuyard.deploy.verify.machines import (
+    check_clocks,
+    check_ports,
+    check_reachable,
+    check_time_services,
+)
+from gpuyard.deploy.verify.monitoring import check_monitoring
+from gpuyard.deploy.verify.slurm import check_slurm
+from gpuyard.deploy.verify.storage import check_shared_directory
+from gpuyard.deploy.verify.training import check_training
 from gpuyard.errors import GpuyardError
 
 if TYPE_CHECKING:
     from gpuyard.measure.store import ResultsStore
 
 GROUPS: tuple[CheckGroup, ...] = (
-    CheckGroup("Comparing clocks", clocks),
-    CheckGroup("Asking time services", synchronisation, "base"),
-    CheckGroup("Looking for open ports", ports),
-    CheckGroup("Reading the shared directory on every machine", shared_directory, "shared-storage"),
-    CheckGroup("Running a job on every machine through Slurm", a_job, "slurm"),
-    CheckGroup("Opening notebooks", notebooks, "jupyter"),
-    CheckGroup("Asking Prometheus what it sees", watched, "monitoring"),
-    CheckGroup("Knocking at closed ports", shut, "firewall"),
-    CheckGroup("Training on every machine", able_to_train, "training"),
+    CheckGroup("Comparing clocks", check_clocks),
+    CheckGroup("Checking time services", check_time_services, "base"),
+    CheckGroup("Looking for open ports", check_ports),
+    CheckGroup(
+        "Reading the shared directory on every machine", check_shared_directory, "shared-storage"
+    ),
+    CheckGroup("Running a job on every machine through Slurm", check_slurm, "slurm"),
+    CheckGroup("Opening notebooks", check_notebooks, "jupyter"),
+    CheckGroup("Querying Prometheus", check_monitoring, "monitoring"),
+    CheckGroup("Trying closed ports", check_firewall, "firewall"),
+    CheckGroup("Training on every machine", check_training, "training"),
 )
 
 
 def verify(
-    opened: Opened, store: "ResultsStore", tell: Tell, sudo_password: str | None = None
+    loaded: LoadedDeployment,
+    store: "ResultsStore",
+    report: StatusCallback,
+    sudo_password: str | None = None,
 ) -> Verification:
-    """Everything that the roles promise; a machine that can't be reached fails its own checks only."""
-    hosts = opened.state.hosts()
+    """Check everything that the roles promise; an unreachable machine fails only its own checks."""
+    hosts = loaded.state.hosts()
     if not hosts:
         raise GpuyardError(
-            f"{opened.deployment.name!r} is not up yet; bring it up with: gpuyard deploy up FILE"
+            f"{loaded.deployment.name!r} is not up; bring it up with: gpuyard deploy up FILE"
         )
-    tell("Reaching every machine")
-    checks = reached(Deployed(opened, hosts, store))
-    answering = (host for host, check in zip(hosts, checks, strict=True) if check.ok)
-    there = Deployed(opened, tuple(answering), store, sudo_password)
+    report("Connecting to every machine")
+    checks = check_reachable(VerificationContext(loaded, hosts, store))
+    reachable = tuple(host for host, check in zip(hosts, checks, strict=True) if check.ok)
+    context = VerificationContext(loaded, reachable, store, sudo_password)
     for group in GROUPS:
-        if group.applies(there):
-            tell(group.says)
-            checks += group.check(there)
+        if group.applies(context):
+            report(group.description)
+            checks += group.check(context)
     return Verification(tuple(checks))

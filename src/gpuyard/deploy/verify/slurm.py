@@ -1,42 +1,49 @@
-"""Of Slurm: a job on all machines at once sees every GPU that the cluster has."""
+"""Check Slurm: a job on all machines sees every GPU of the cluster, and accounting works."""
 
+from gpuyard.deploy.access.remote import last_line
 from gpuyard.deploy.state import Host
-from gpuyard.deploy.verify.check import CheckResult, Deployed, last_words
-from gpuyard.hardware.clusters import machine_of
+from gpuyard.deploy.verify.check import CheckResult, VerificationContext
+from gpuyard.hardware.clusters import resolve_machine
 
 
-def a_job(deployed: Deployed) -> list[CheckResult]:
-    hosts = deployed.having("slurm")
-    head = deployed.head
+def check_slurm(context: VerificationContext) -> list[CheckResult]:
+    hosts = context.hosts_with_role("slurm")
+    head = context.head
     if head is None or head not in hosts:
         return []
-    _, machine = machine_of(deployed.opened.cluster)
+    _, machine = resolve_machine(context.loaded.cluster)
     nodes, gpus = len(hosts), machine.gpus
-    line = (
+    command = (
         f"timeout 45 srun --nodes={nodes} --ntasks-per-node=1 --gres=gpu:{gpus} "
         "printenv CUDA_VISIBLE_DEVICES"
     )
-    done = deployed.run(head, line)
-    wanted = [",".join(map(str, range(gpus)))] * nodes
-    seen = done.stdout.split()
-    ok = done.returncode == 0 and seen == wanted
-    said = last_words(done.stderr) if done.stderr.strip() else f"saw {' and '.join(seen)}"
-    job = CheckResult("a job on all nodes", "all", ok, f"{nodes} × {gpus} GPUs" if ok else said)
-    return [job, _accounts(deployed, head)]
+    done = context.run(head, command)
+    expected = [",".join(map(str, range(gpus)))] * nodes
+    visible = done.stdout.split()
+    ok = done.returncode == 0 and visible == expected
+    if ok:
+        detail = f"{nodes} × {gpus} GPUs"
+    elif done.stderr.strip():
+        detail = last_line(done.stderr)
+    else:
+        detail = f"saw {' and '.join(visible)}"
+    return [CheckResult("a job on all nodes", "all", ok, detail), _check_accounting(context, head)]
 
 
-def _accounts(deployed: Deployed, head: Host) -> CheckResult:
-    """slurmdbd answers, and knows this cluster."""
-    name = deployed.opened.deployment.name
-    done = deployed.run(
+def _check_accounting(context: VerificationContext, head: Host) -> CheckResult:
+    """Check that slurmdbd answers and that this cluster is registered."""
+    name = context.loaded.deployment.name
+    done = context.run(
         head,
         "timeout 20 sacctmgr --noheader --parsable2 list cluster format=cluster,controlhost",
     )
-    known = [line for line in done.stdout.splitlines() if line.startswith(f"{name}|")]
-    registered = bool(known) and not known[0].endswith("|")
-    words = (
-        f"slurmdbd keeps those of {name}" if registered else "slurmdbd has not heard of slurmctld"
+    rows = [line for line in done.stdout.splitlines() if line.startswith(f"{name}|")]
+    registered = bool(rows) and not rows[0].endswith("|")
+    detail = (
+        f"slurmdbd keeps accounts of {name}"
+        if registered
+        else "slurmctld has not registered with slurmdbd"
     )
     if done.returncode != 0:
-        words = last_words(done.stderr)
-    return CheckResult("job accounts", head.name, registered, words)
+        detail = last_line(done.stderr)
+    return CheckResult("job accounts", head.name, registered, detail)

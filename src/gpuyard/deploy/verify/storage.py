@@ -1,30 +1,31 @@
-"""Of the shared storage: what the head writes, the others read."""
+"""Check the shared storage: every machine reads what the head writes."""
 
 import secrets
 
+from gpuyard.deploy.access.remote import last_line
 from gpuyard.deploy.state import Host
-from gpuyard.deploy.verify.check import CheckResult, Deployed, last_words
+from gpuyard.deploy.verify.check import CheckResult, VerificationContext
 
 _NAME = "shared directory"
 
 
-def shared_directory(deployed: Deployed) -> list[CheckResult]:
-    hosts = deployed.having("shared-storage")
-    if deployed.head not in hosts:
+def check_shared_directory(context: VerificationContext) -> list[CheckResult]:
+    hosts = context.hosts_with_role("shared-storage")
+    if context.head not in hosts:
         return []
     token = secrets.token_hex(8)
-    path = f"{deployed.opened.deployment.shared}/.gpuyard-verify-{token}"
+    path = f"{context.loaded.deployment.shared}/.gpuyard-verify-{token}"
     head, *others = hosts
-    wrote = deployed.run(head, f"echo {token} > {path}")
-    found = wrote.returncode == 0
-    checks = [CheckResult(_NAME, head.name, found, path if found else last_words(wrote.stderr))]
+    write = context.run(head, f"echo {token} > {path}")
+    ok = write.returncode == 0
+    checks = [CheckResult(_NAME, head.name, ok, path if ok else last_line(write.stderr))]
 
-    def reads(host: Host) -> CheckResult:
-        done = deployed.run(host, f"cat {path}")
-        same = done.stdout.strip() == token
-        seen = last_words(done.stderr) if done.stderr.strip() else "sees another file"
-        return CheckResult(_NAME, host.name, same, "sees what the head wrote" if same else seen)
+    def check_read(host: Host) -> CheckResult:
+        read = context.run(host, f"cat {path}")
+        same = read.stdout.strip() == token
+        error = last_line(read.stderr) if read.stderr.strip() else "reads another file"
+        return CheckResult(_NAME, host.name, same, "reads what the head wrote" if same else error)
 
-    checks += deployed.each(others, reads)
-    deployed.run(head, f"rm -f {path}")
+    checks += context.check_each(others, check_read)
+    context.run(head, f"rm -f {path}")
     return checks

@@ -1,9 +1,15 @@
-"""Of training: gpuyard starts everywhere, two machines train, and the network is as fast as the model expects."""
+"""Check training: gpuyard starts everywhere, two machines train together, and the network is as fast as predicted."""
 
 from collections.abc import Sequence
 
+from gpuyard.deploy.access.remote import last_line
 from gpuyard.deploy.state import Host
-from gpuyard.deploy.verify.check import SECONDS, CheckResult, Deployed, answer_of, last_words
+from gpuyard.deploy.verify.check import (
+    TIMEOUT_SECONDS,
+    CheckResult,
+    VerificationContext,
+    run_command,
+)
 from gpuyard.errors import GpuyardError
 from gpuyard.interpreter import import_path, module_argv
 from gpuyard.units import format_bit_rate
@@ -13,56 +19,56 @@ _MODEL = "spoken-digits-linear"
 _TRAIN_SECONDS = 2.0
 
 
-def able_to_train(deployed: Deployed) -> list[CheckResult]:
-    hosts = deployed.having("training")
-    checks = deployed.each(hosts, lambda host: _starts(deployed, host))
+def check_training(context: VerificationContext) -> list[CheckResult]:
+    hosts = context.hosts_with_role("training")
+    checks = context.check_each(hosts, lambda host: _check_environment(context, host))
     if len(hosts) > 1 and all(check.ok for check in checks):
-        checks.append(_exchange(deployed, hosts))
-        checks.append(_train(deployed, hosts[:2]))
+        checks.append(_check_all_reduce(context, hosts))
+        checks.append(_check_two_nodes(context, hosts[:2]))
     return checks
 
 
-def _starts(deployed: Deployed, host: Host) -> CheckResult:
-    started = deployed.place([host]).command(
+def _check_environment(context: VerificationContext, host: Host) -> CheckResult:
+    command = context.place([host]).command(
         0, [*module_argv("gpuyard"), "--version"], import_path()
     )
-    done = answer_of(started.argv)
-    words = done.stdout.strip() or last_words(done.stderr)
-    return CheckResult("training environment", host.name, done.returncode == 0, words)
+    done = run_command(command.argv)
+    detail = done.stdout.strip() or last_line(done.stderr)
+    return CheckResult("training environment", host.name, done.returncode == 0, detail)
 
 
-def _exchange(deployed: Deployed, hosts: Sequence[Host]) -> CheckResult:
-    """All-reduce between all machines, against what the model expects of the network."""
+def _check_all_reduce(context: VerificationContext, hosts: Sequence[Host]) -> CheckResult:
+    """Compare an all-reduce between all machines with the predicted rate."""
     from gpuyard.measure.collectives.plan import plan_collectives
     from gpuyard.measure.collectives.run import run_collectives
 
     name = "all-reduce between all"
-    network = deployed.opened.cluster.network
+    network = context.loaded.cluster.network
     try:
         plan = plan_collectives(
-            deployed.place(hosts),
+            context.place(hosts),
             len(hosts),
             ["all_reduce"],
             [_EXCHANGED_BYTES],
             link_bytes_per_second=None if network is None else network.rate,
             repeats=3,
         )
-        bench = run_collectives(plan, silence_seconds=SECONDS)
+        bench = run_collectives(plan, silence_seconds=TIMEOUT_SECONDS)
     except GpuyardError as error:
         return CheckResult(name, "all", False, str(error))
-    deployed.store.add(bench)
+    context.store.add(bench)
     (result,) = bench.results
-    words = f"{format_bit_rate(result.bus_bytes_per_second)}, {result.ratio:.0%} of what the model expects"
+    detail = f"{format_bit_rate(result.bus_bytes_per_second)}, {result.ratio:.0%} of the prediction"
     causes = [cause.why for finding in bench.findings for cause in finding.causes]
     ok = result.correct and result.verdict == "normal"
-    return CheckResult(name, "all", ok, "; ".join([words, *causes[:1]]))
+    return CheckResult(name, "all", ok, "; ".join([detail, *causes[:1]]))
 
 
-def _train(deployed: Deployed, hosts: Sequence[Host]) -> CheckResult:
-    """A short run on two machines, stored like every other."""
+def _check_two_nodes(context: VerificationContext, hosts: Sequence[Host]) -> CheckResult:
+    """Train briefly on two machines, and store the measurement like every other."""
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.measure import plan_sweep, run_sweep
-    from gpuyard.measure.credible import NO_LOSS
+    from gpuyard.measure.validity import NAN_LOSS
 
     name = "training on two nodes"
     pair = ", ".join(host.name for host in hosts)
@@ -74,10 +80,10 @@ def _train(deployed: Deployed, hosts: Sequence[Host]) -> CheckResult:
             [len(hosts)],
             [spec.batch_per_gpu],
             seconds_per_point=_TRAIN_SECONDS,
-            place=deployed.place(hosts),
+            place=context.place(hosts),
         )
-        (run,) = run_sweep(sweep, deployed.store, fresh=True, silence_seconds=SECONDS)
+        (run,) = run_sweep(sweep, context.store, fresh=True, silence_seconds=TIMEOUT_SECONDS)
     except GpuyardError as error:
         return CheckResult(name, pair, False, str(error))
-    words = f"{_MODEL}: {run.samples_per_second:,.0f} samples/s"
-    return CheckResult(name, pair, run.doubt != NO_LOSS, words)
+    detail = f"{_MODEL}: {run.samples_per_second:,.0f} samples/s"
+    return CheckResult(name, pair, run.doubt != NAN_LOSS, detail)

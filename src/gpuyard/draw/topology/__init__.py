@@ -1,6 +1,6 @@
-"""A machine as a picture: a block diagram as SVG, and the same for a terminal."""
+"""Draws the topology of a machine: a block diagram as SVG, and a tree with tables for a terminal."""
 
-from gpuyard.draw.topology.svg import topology_svg
-from gpuyard.draw.topology.terminal import topology_terminal
+from gpuyard.draw.topology.svg import draw_topology_svg
+from gpuyard.draw.topology.terminal import draw_topology_text
 
-__all__ = ["topology_svg", "topology_terminal"]
+__all__ = ["draw_topology_svg", "draw_topology_text"]

@@ -1,8 +1,8 @@
-"""Where a machine's devices stand: CPUs with their host bridges on top, then PCIe switches in tiers,
-then GPUs, NICs and drives in one row, and NVSwitches below. PCIe wires run as an engineer draws them: each from a port
-of its own, along a track of its own, and straight down. No two of them cross.
+"""Computes the position of every device and wire of a block diagram.
 
-Pure: the same graph gives the same positions. The drawing starts at (0, 0).
+CPUs with their host bridges are on top, followed by tiers of PCIe switches, one row of GPUs, NICs, and drives,
+and NVSwitches at the bottom. Each PCIe wire has its own port and its own horizontal track, then runs straight
+down, so no two of them cross. The drawing starts at (0, 0).
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,22 +10,22 @@ from dataclasses import dataclass
 
 from gpuyard.draw.topology import columns as sizes
 from gpuyard.draw.topology.columns import BRIDGE_INSET, Box, Columns
-from gpuyard.draw.topology.nvlinks import Arc, nvlink_arcs
-from gpuyard.draw.topology.tree import Branch, host_trees, other_wires
+from gpuyard.draw.topology.nvlinks import Arc, place_arcs
+from gpuyard.draw.topology.tree import Branch, build_host_trees, find_other_wires
 from gpuyard.hardware.graph import MachineGraph, Wire
 
 TRACK_GAP = 7.0
-FIRST_TRACK = 13.0  # below the parent
+FIRST_TRACK = 13.0  # distance below the parent
 _PORT_GAP = 14.0
 _STRAIGHT = 0.5
-_LABEL_ROOM = 46.0  # between the last track and the next tier
-_OVERHEAD_LINK = 26.0  # a socket link that passes over other sockets
-_NVSWITCH_ROOM = 46.0
+_LABEL_HEIGHT = 46.0  # between the last track and the next tier
+_OVERHEAD_HEIGHT = 26.0  # for a socket link that passes over other sockets
+_NVSWITCH_GAP = 46.0
 
 
 @dataclass(frozen=True)
 class Route:
-    """A wire from its parent down to its child, with the corners."""
+    """The corners of a wire from a parent down to its child."""
 
     wire: Wire
     parent: str
@@ -34,13 +34,13 @@ class Route:
 
     @property
     def drop(self) -> float:
-        """The x of its way down."""
+        """The x of the vertical segment that reaches the child."""
         return self.points[2][0]
 
 
 @dataclass(frozen=True)
 class Lane:
-    """Where a wire leaves its parent, on which track it goes, and where it comes down."""
+    """The port where a wire leaves its parent, its horizontal track, and the x of its way down."""
 
     child: Branch
     port: float
@@ -48,9 +48,9 @@ class Lane:
     track: int
 
 
-def lanes(parent: Branch, columns: Columns) -> list[Lane]:
-    """The wires under a parent from left to right; the farthest takes the highest track."""
-    wired = [child for child in parent.children if not _inside(parent, child)]
+def assign_lanes(parent: Branch, columns: Columns) -> list[Lane]:
+    """Assign lanes to the wires under a parent from left to right; the farthest gets the highest track."""
+    wired = [child for child in parent.children if not _is_inside(parent, child)]
     below = sorted(wired, key=lambda child: columns.entry(child.device.id))
     left, width = columns.spans[parent.device.id]
     gap = min(_PORT_GAP, (width - 24) / max(len(below) - 1, 1))
@@ -62,12 +62,12 @@ def lanes(parent: Branch, columns: Columns) -> list[Lane]:
     return [Lane(child, ports[i], drops[i], tracks.get(i, 0)) for i, child in enumerate(below)]
 
 
-def track_count(found: Sequence[Lane]) -> int:
-    return max((lane.track + 1 for lane in found), default=0)
+def count_tracks(lanes: Sequence[Lane]) -> int:
+    return max((lane.track + 1 for lane in lanes), default=0)
 
 
-def route(parent: Branch, lane: Lane, boxes: dict[str, Box], columns: Columns) -> Route:
-    """The corners of a lane, once the boxes have their heights."""
+def route_wire(parent: Branch, lane: Lane, boxes: dict[str, Box], columns: Columns) -> Route:
+    """Compute the corners of a wire from its lane and the final boxes."""
     above, box = boxes[parent.device.id], boxes[lane.child.device.id]
     edge = above.bottom + (BRIDGE_INSET if parent.device.kind == "host-bridge" else 0.0)
     turn = edge + FIRST_TRACK + TRACK_GAP * lane.track
@@ -79,17 +79,17 @@ def route(parent: Branch, lane: Lane, boxes: dict[str, Box], columns: Columns) -
         corners.append((lane.drop, box.y))
     wire = lane.child.wire
     if wire is None:
-        raise ValueError(f"{lane.child.device.id} hangs on nothing")
+        raise ValueError(f"{lane.child.device.id} has no wire to its parent")
     return Route(wire, parent.device.id, lane.child.device.id, tuple(corners))
 
 
-def _inside(parent: Branch, child: Branch) -> bool:
+def _is_inside(parent: Branch, child: Branch) -> bool:
     return parent.device.kind == "socket" and child.device.kind == "host-bridge"
 
 
 @dataclass(frozen=True)
 class SocketLink:
-    """Between neighbours it is straight; `lift` is how far above the CPUs the others pass."""
+    """A link between CPUs: straight between neighbors, otherwise raised by `lift` above the CPUs."""
 
     wire: Wire
     left: str
@@ -99,7 +99,7 @@ class SocketLink:
 
 @dataclass(frozen=True)
 class Layout:
-    """Boxes by device id, host bridges inside their CPU's, and every line between them."""
+    """Boxes by device id, and every line between them. A host bridge lies inside the box of its CPU."""
 
     width: float
     height: float
@@ -113,47 +113,47 @@ class Layout:
 @dataclass(frozen=True)
 class _Parent:
     branch: Branch
-    level: int  # 0: CPU and host bridge, n: the nth tier of switches
+    level: int  # 0: CPU or host bridge, n: nth tier of switches
     lanes: list[Lane]
 
 
 def lay_out(graph: MachineGraph) -> Layout:
-    """Positions for every device and line."""
-    trees = host_trees(graph)
+    """Compute the position of every device and line; equal graphs give equal layouts."""
+    trees = build_host_trees(graph)
     columns = Columns(len(graph.gpus))
     width = columns.place_roots(trees)
     parents = [
-        _Parent(branch, level, lanes(branch, columns))
+        _Parent(branch, level, assign_lanes(branch, columns))
         for tree in trees
-        for branch, level in _levels(tree)
+        for branch, level in _iter_levels(tree)
     ]
-    links = _socket_links(graph, columns)
-    boxes = _boxes(parents, columns, top=max((link.lift for link in links), default=0.0))
-    routes = [route(p.branch, lane, boxes, columns) for p in parents for lane in p.lanes]
-    arcs = nvlink_arcs(graph, boxes)
+    links = _place_socket_links(graph, columns)
+    boxes = _place_boxes(parents, columns, top=max((link.lift for link in links), default=0.0))
+    routes = [route_wire(p.branch, lane, boxes, columns) for p in parents for lane in p.lanes]
+    arcs = place_arcs(graph, boxes)
     bottom = max((box.bottom for box in boxes.values()), default=0.0)
     bottom = max([bottom, *(arc.y + arc.depth + 12 for arc in arcs)])
-    switches = _nvswitches(graph, boxes, bottom)
+    switches = _place_nvswitches(graph, boxes, bottom)
     boxes |= switches
     height = max([bottom, *(box.bottom for box in switches.values())])
     right = max([width, *(box.right for box in boxes.values())])
-    return Layout(right, height, boxes, tuple(routes), links, arcs, other_wires(graph, trees))
+    return Layout(right, height, boxes, tuple(routes), links, arcs, find_other_wires(graph, trees))
 
 
-def _levels(branch: Branch, level: int = 0) -> Iterator[tuple[Branch, int]]:
-    """Each device with its tier: one more for every switch on the way."""
+def _iter_levels(branch: Branch, level: int = 0) -> Iterator[tuple[Branch, int]]:
+    """Yield each device with its tier, which is the number of switches above and including it."""
     level += branch.device.kind == "switch"
     yield branch, level
     for child in branch.children:
-        yield from _levels(child, level)
+        yield from _iter_levels(child, level)
 
 
-def _boxes(parents: list[_Parent], columns: Columns, top: float) -> dict[str, Box]:
-    tiers = _tier_tops(parents, top)
-    return {parent.branch.device.id: _box(parent, columns, tiers) for parent in parents}
+def _place_boxes(parents: list[_Parent], columns: Columns, top: float) -> dict[str, Box]:
+    tiers = _place_tiers(parents, top)
+    return {parent.branch.device.id: _place_box(parent, columns, tiers) for parent in parents}
 
 
-def _box(parent: _Parent, columns: Columns, tiers: list[float]) -> Box:
+def _place_box(parent: _Parent, columns: Columns, tiers: list[float]) -> Box:
     device = parent.branch.device
     left, width = columns.spans[device.id]
     if device.kind == "socket":
@@ -170,37 +170,37 @@ def _box(parent: _Parent, columns: Columns, tiers: list[float]) -> Box:
     return Box(left, tiers[-1], width, sizes.DEVICE_HEIGHT)
 
 
-def _tier_tops(parents: list[_Parent], top: float) -> list[float]:
-    """CPUs, then each tier of switches, then devices; far enough apart for the tracks between."""
+def _place_tiers(parents: list[_Parent], top: float) -> list[float]:
+    """Return the top of each tier: CPUs, tiers of switches, then devices, with space for tracks between."""
     deepest = max((parent.level for parent in parents), default=0)
     kinds = {parent.branch.device.kind for parent in parents}
     height = sizes.CPU_HEIGHT if kinds & {"socket", "host-bridge"} else 0.0
     tops = [top]
     for level in range(deepest + 1):
-        tracks = max((track_count(p.lanes) for p in parents if p.level == level), default=0)
+        tracks = max((count_tracks(p.lanes) for p in parents if p.level == level), default=0)
         wired = any(p.lanes for p in parents if p.level == level)
-        room = FIRST_TRACK + TRACK_GAP * max(tracks - 1, 0) + _LABEL_ROOM if wired else 0.0
-        tops.append(tops[-1] + height + room)
+        gap = FIRST_TRACK + TRACK_GAP * max(tracks - 1, 0) + _LABEL_HEIGHT if wired else 0.0
+        tops.append(tops[-1] + height + gap)
         height = sizes.SWITCH_HEIGHT
     return tops
 
 
-def _socket_links(graph: MachineGraph, columns: Columns) -> tuple[SocketLink, ...]:
-    row = sorted((socket.id for socket in graph.of_kind("socket")), key=columns.middle)
-    found: list[SocketLink] = []
+def _place_socket_links(graph: MachineGraph, columns: Columns) -> tuple[SocketLink, ...]:
+    row = sorted((socket.id for socket in graph.devices_of_kind("socket")), key=columns.middle)
+    links: list[SocketLink] = []
     overhead = 0
     for wire in graph.wires:
         if wire.kind == "socket" and wire.a in row and wire.b in row:
             left, right = sorted((wire.a, wire.b), key=row.index)
             far = row.index(right) - row.index(left) > 1
             overhead += far
-            found.append(SocketLink(wire, left, right, overhead * _OVERHEAD_LINK if far else 0.0))
-    return tuple(found)
+            links.append(SocketLink(wire, left, right, overhead * _OVERHEAD_HEIGHT if far else 0.0))
+    return tuple(links)
 
 
-def _nvswitches(graph: MachineGraph, boxes: dict[str, Box], bottom: float) -> dict[str, Box]:
-    """One bar under the GPUs, divided between the switches."""
-    switches = graph.of_kind("nvswitch")
+def _place_nvswitches(graph: MachineGraph, boxes: dict[str, Box], bottom: float) -> dict[str, Box]:
+    """Divide a bar under the GPUs evenly between the switches."""
+    switches = graph.devices_of_kind("nvswitch")
     if not switches:
         return {}
     row = [boxes[gpu] for gpu in graph.gpus] or list(boxes.values()) or [Box(0, 0, 120, 0)]
@@ -209,7 +209,7 @@ def _nvswitches(graph: MachineGraph, boxes: dict[str, Box], bottom: float) -> di
     width = (right - left - gap * (len(switches) - 1)) / len(switches)
     return {
         switch.id: Box(
-            left + number * (width + gap), bottom + _NVSWITCH_ROOM, width, sizes.NVSWITCH_HEIGHT
+            left + number * (width + gap), bottom + _NVSWITCH_GAP, width, sizes.NVSWITCH_HEIGHT
         )
         for number, switch in enumerate(switches)
     }

@@ -1,16 +1,16 @@
-"""The network between machines: how many switches, which cables, what it carries and costs."""
+"""Design the network between machines: switches, cables, bandwidth, and price."""
 
 from gpuyard.facility.fabric.candidates import (
     HostPorts,
-    cheapest_fabric,
-    default_storage_servers,
-    direct_fabric,
-    fabrics_on,
-    management_network,
-    proposed_for,
-    storage_network,
+    design_direct_fabric,
+    design_fabrics,
+    design_management_network,
+    design_storage_network,
+    estimate_storage_servers,
+    find_cheapest_fabric,
+    is_suitable_switch,
 )
-from gpuyard.facility.fabric.design import FabricBill, FabricDesign, bill_of, design_fabric
+from gpuyard.facility.fabric.design import FabricBill, FabricDesign, design_fabric
 from gpuyard.facility.fabric.request import FabricRequest, TypicalFloor
 
 __all__ = [
@@ -19,13 +19,12 @@ __all__ = [
     "FabricRequest",
     "HostPorts",
     "TypicalFloor",
-    "bill_of",
-    "cheapest_fabric",
-    "default_storage_servers",
+    "design_direct_fabric",
     "design_fabric",
-    "direct_fabric",
-    "fabrics_on",
-    "management_network",
-    "proposed_for",
-    "storage_network",
+    "design_fabrics",
+    "design_management_network",
+    "design_storage_network",
+    "estimate_storage_servers",
+    "find_cheapest_fabric",
+    "is_suitable_switch",
 ]

@@ -1,5 +1,4 @@
-"""Every link of a fabric, one by one or bundle by bundle, and its cables: how long each is on the floor, of
-which kind, and what it costs."""
+"""The links of a fabric and their cables: the length of each on the floor, its kind, and its cost."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,7 +17,7 @@ from gpuyard.facility.fabric.shape import FabricShape, PortDemand
 
 @dataclass(frozen=True)
 class Bundle:
-    """Links between two switches, counted in their tiers."""
+    """The links between two switches, each numbered within its tier."""
 
     lower: int
     upper: int
@@ -27,21 +26,23 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Wiring:
-    """Numbers for every switch: leaves by pod, then within it; spines the same; cores by set."""
+    """The links of a fabric. Leaves and spines are numbered pod by pod, and cores set by set."""
 
     demand: PortDemand
     shape: FabricShape
 
-    def leaf_of(self, node: int, port: int) -> int:
-        """Where a machine's port is plugged in."""
+    def find_leaf(self, node: int, port: int) -> int:
+        """Return the leaf that a machine's port is plugged into."""
         return int(self.leaf_table[node, port])
 
     @cached_property
     def leaf_table(self) -> npt.NDArray[np.int64]:
-        """The leaf of each port: a row for each machine, a column for each of its ports. Ports go round the
-        rails; machines stay in order."""
+        """The leaf of each port: one row per machine and one column per port.
+
+        Consecutive ports go to consecutive rails; machines stay in order.
+        """
         shape, demand = self.shape, self.demand
-        # machines are split evenly: the first parts have one more
+        # machines are split as evenly as possible over the parts
         starts = np.arange(shape.parts + 1) * demand.nodes // shape.parts
         node = np.arange(demand.nodes)[:, None]
         port = np.arange(demand.ports_per_node)[None, :]
@@ -50,7 +51,7 @@ class Wiring:
         rail = port % demand.rails
         group = rail * shape.groups // demand.rails
         rails_per_group = demand.rails // shape.groups
-        # the port's place among those of its machine that go to the same group
+        # the port's position among the ports of its machine that go to the same group
         slot = (port // demand.rails) * rails_per_group + rail - group * rails_per_group
         per_node = demand.ports_per_node // shape.groups
         index, in_pod = (node - first) * per_node + slot, (last - first) * per_node
@@ -62,7 +63,7 @@ class Wiring:
 
     @cached_property
     def endpoints(self) -> tuple[tuple[int, int, int], ...]:
-        """Machine, port, leaf; none where no port meets a leaf."""
+        """(machine, port, leaf) for each port; empty if the fabric has no leaves."""
         if not self.shape.leaves:
             return ()
         return tuple(
@@ -71,14 +72,14 @@ class Wiring:
             for port, leaf in enumerate(row)
         )
 
-    def leaf_spine(self) -> Iterator[Bundle]:
+    def iter_leaf_spine(self) -> Iterator[Bundle]:
         shape = self.shape
         for leaf in range(shape.leaves):
             first = leaf // shape.leaves_per_pod * shape.spines_per_pod if shape.tiers == 3 else 0
             for spine in range(shape.spines_per_pod):
                 yield Bundle(leaf, first + spine, shape.leaf_spine_bundle)
 
-    def spine_core(self) -> Iterator[Bundle]:
+    def iter_spine_core(self) -> Iterator[Bundle]:
         shape = self.shape
         if shape.tiers < 3:
             return
@@ -93,7 +94,7 @@ Tier = Literal["node", "leaf", "spine", "core"]
 
 @dataclass(frozen=True)
 class CableRun:
-    """Cables that are alike: between which tiers, of which kind and length, how many."""
+    """Identical cables between two tiers."""
 
     from_tier: Tier
     to_tier: Tier
@@ -111,9 +112,9 @@ class CableRun:
 
 @dataclass(frozen=True)
 class SwitchRacks:
-    """The rack that each leaf stands in, amid its machines; the spines of each pod; and all cores.
+    """The rack of each leaf, of the spines of each pod, and of all cores.
 
-    In two tiers there is one place for the spines.
+    In two tiers, all spines are in one rack.
     """
 
     leaves: npt.NDArray[np.int64]
@@ -122,16 +123,16 @@ class SwitchRacks:
 
 
 def place_switches(wiring: Wiring, floor: TypicalFloor) -> SwitchRacks:
-    """Where cables come out short."""
+    """Put each leaf in the middle of its machines, and the upper tiers in the middle of their leaves."""
     shape, nodes = wiring.shape, wiring.demand.nodes
     table = wiring.leaf_table
     node = np.broadcast_to(np.arange(nodes)[:, None], table.shape)
-    # the machines of a leaf are neighbours: the middle one is halfway between first and last
+    # the machines of a leaf are consecutive, so the middle one is halfway between the first and the last
     first, last = np.full(shape.leaves, nodes - 1), np.zeros(shape.leaves, dtype=np.int64)
     np.minimum.at(first, table.ravel(), node.ravel())
     np.maximum.at(last, table.ravel(), node.ravel())
     leaves = (first + last) // 2 // floor.nodes_per_rack
-    middle = floor.rack_of(nodes - 1) // 2
+    middle = floor.find_rack(nodes - 1) // 2
     if shape.tiers < 3:
         return SwitchRacks(leaves, np.array([middle]), middle)
     return SwitchRacks(
@@ -142,68 +143,74 @@ def place_switches(wiring: Wiring, floor: TypicalFloor) -> SwitchRacks:
 def lay_cables(
     wiring: Wiring, floor: TypicalFloor, port_gbit: float, uplink_gbit: float
 ) -> tuple[CableRun, ...]:
-    """All cables, those that are alike together."""
+    """Return all cables of a fabric, with identical cables in one run."""
     shape = wiring.shape
     if not shape.leaves:
-        apart = floor.length_m(floor.rack_of(0), floor.rack_of(1))
-        cables = Counter({apart: wiring.demand.ports_per_node})
-        return tuple(_runs("node", "node", cables, port_gbit))
+        length_m = floor.measure_cable_m(floor.find_rack(0), floor.find_rack(1))
+        lengths = Counter({length_m: wiring.demand.ports_per_node})
+        return tuple(_list_runs("node", "node", lengths, port_gbit))
     racks = place_switches(wiring, floor)
     table = wiring.leaf_table
-    own = np.broadcast_to((np.arange(len(table)) // floor.nodes_per_rack)[:, None], table.shape)
-    over = np.resize(np.repeat(racks.spines, shape.leaves // len(racks.spines)), shape.leaves)
-    down = _lengths(floor, own.ravel(), racks.leaves[table.ravel()], 1)
-    up = _lengths(floor, racks.leaves, over, shape.uplinks_per_leaf)
-    top = _lengths(
+    node_racks = np.broadcast_to(
+        (np.arange(len(table)) // floor.nodes_per_rack)[:, None], table.shape
+    )
+    spine_racks = np.resize(
+        np.repeat(racks.spines, shape.leaves // len(racks.spines)), shape.leaves
+    )
+    down = _count_lengths(floor, node_racks.ravel(), racks.leaves[table.ravel()], 1)
+    up = _count_lengths(floor, racks.leaves, spine_racks, shape.uplinks_per_leaf)
+    top = _count_lengths(
         floor,
         racks.spines,
         np.full(len(racks.spines), racks.cores),
         shape.spines_per_pod * shape.uplinks_per_spine,
     )
     return (
-        *_runs("node", "leaf", down, port_gbit),
-        *_runs("leaf", "spine", up, uplink_gbit),
-        *_runs("spine", "core", top, uplink_gbit),
+        *_list_runs("node", "leaf", down, port_gbit),
+        *_list_runs("leaf", "spine", up, uplink_gbit),
+        *_list_runs("spine", "core", top, uplink_gbit),
     )
 
 
-def _lengths(
+def _count_lengths(
     floor: TypicalFloor, racks: npt.NDArray[np.int64], others: npt.NDArray[np.int64], links: int
 ) -> Counter[float]:
-    """How many cables are how long, with so many links between each two."""
+    """Count cables by length, for pairs of racks with this number of links each."""
     lengths: Counter[float] = Counter()
     if links == 0:
         return lengths
     pairs, counts = np.unique(np.stack([racks, others]), axis=1, return_counts=True)
     for rack, other, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
-        lengths[floor.length_m(rack, other)] += count * links
+        lengths[floor.measure_cable_m(rack, other)] += count * links
     return lengths
 
 
-def _runs(lower: Tier, upper: Tier, lengths: Counter[float], gbit: float) -> Iterable[CableRun]:
-    for cable, length_m, count in sold_cables(lengths, gbit):
+def _list_runs(
+    lower: Tier, upper: Tier, lengths: Counter[float], gbit: float
+) -> Iterable[CableRun]:
+    for cable, length_m, count in choose_cables(lengths, gbit):
         cost = round(cable.cost_usd(length_m), 2)
         yield CableRun(lower, upper, cable.id, cable.kind, length_m, count, cable.watts, cost)
 
 
-def sold_cables(lengths: Counter[float], gbit: float) -> Iterator[tuple[Cable, float, int]]:
-    """What to order for so many metres so many times: the cable, its length as sold, how many."""
-    sold: Counter[tuple[float, str]] = Counter()
+def choose_cables(lengths: Counter[float], gbit: float) -> Iterator[tuple[Cable, float, int]]:
+    """Yield what to order for these counts of lengths: (cable, length as sold, count)."""
+    orders: Counter[tuple[float, str]] = Counter()
     for needed_m, count in lengths.items():
         cable = choose_cable(gbit, needed_m)
-        sold[cable.sold_length_m(needed_m), cable.id] += count
-    for (length_m, name), count in sorted(sold.items()):
+        orders[cable.choose_length_m(needed_m), cable.id] += count
+    for (length_m, name), count in sorted(orders.items()):
         yield cables().get(name), length_m, count
 
 
 def choose_cable(gbit_per_second: float, needed_m: float) -> Cable:
-    """The cheapest cable that is long enough: copper while it reaches, then light."""
-    of_rate = [cable for cable in cables() if cable.gbit_per_second == gbit_per_second]
-    reaching = [cable for cable in of_rate if cable.reach_m >= needed_m]
-    if not reaching:
-        longest = max((cable.reach_m for cable in of_rate), default=0.0)
+    """Return the cheapest cable that is long enough: copper for short distances, optical for longer ones."""
+    same_rate = [cable for cable in cables() if cable.gbit_per_second == gbit_per_second]
+    long_enough = [cable for cable in same_rate if cable.reach_m >= needed_m]
+    if not long_enough:
+        longest = max((cable.reach_m for cable in same_rate), default=0.0)
         raise UserMistake(
-            f"a cable of {needed_m:.0f} m at {gbit_per_second:g} Gbit/s is needed and the longest in the "
-            f"catalog is {longest:g} m: put more machines in a rack, or more racks in a row"
+            f"the fabric needs a cable of {needed_m:.0f} m at {gbit_per_second:g} Gbit/s, but the longest in the "
+            f"catalog is {longest:g} m; put more machines in a rack, or more racks in a row"
         )
-    return min(reaching, key=lambda cable: cable.cost_usd(cable.sold_length_m(needed_m)))
+    return min(long_enough, key=lambda cable: cable.cost_usd(cable.choose_length_m(needed_m)))

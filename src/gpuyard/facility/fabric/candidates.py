@@ -1,27 +1,27 @@
-"""Which fabrics of the catalog could join some ports, and the cheapest of them; and the networks beside the compute
-fabric: management of every box, and storage."""
+"""Choose the cheapest fabric from the catalog, and design the management and storage networks beside it."""
 
 import math
 from dataclasses import dataclass, replace
 
 from gpuyard.catalog.fabric import Switch, switches
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.facility.fabric.design import FabricDesign, bill_of, design_fabric
-from gpuyard.facility.fabric.request import FabricRequest, TypicalFloor, spines_for
+from gpuyard.facility.fabric.design import FabricDesign, design_fabric
+from gpuyard.facility.fabric.request import FabricRequest, TypicalFloor, find_spines
 
 MANAGEMENT_SWITCH = "nvidia-sn2201"
 _SMALL_MANAGEMENT_SWITCH = "mikrotik-crs326-24g"
 _MANAGEMENT_SPINES = ("mellanox-sn2700", "mellanox-sn4600c")
-# a management network carries little: 20 ports of 1 Gbit/s share what one of them could fill
+# management traffic is light: 20 ports of 1 Gbit/s share the bandwidth of one
 _MANAGEMENT_OVERSUBSCRIPTION = 20.0
-_MACHINES_PER_STORAGE_SERVER = 10
-"""Assumed."""
+_MACHINES_PER_STORAGE_SERVER = 10  # assumed
 
 
 @dataclass(frozen=True)
 class HostPorts:
-    """What each host brings to one network: ports of one rate, each on a rail of its own. `redundant` asks
-    for switches that two feeds can power."""
+    """The ports that each host has on one network, all of one rate and each on its own rail.
+
+    `redundant` requires switches that two feeds can power.
+    """
 
     gbit_per_second: float
     kind: str
@@ -30,88 +30,98 @@ class HostPorts:
     redundant: bool = False
 
 
-def fabrics_on(
-    switch: Switch, hosts: int, ports: int, oversubscription: float, floor: TypicalFloor
+def design_fabrics(
+    leaf: Switch, hosts: int, ports: int, oversubscription: float, floor: TypicalFloor
 ) -> list[FabricDesign]:
-    """A fabric with this leaf under every switch that may stand above it, and each port of a host on a
-    rail of its own. Raises UserMistake with a reason where there is none."""
-    found: list[FabricDesign] = []
-    refused: UserMistake | None = None
-    for spine in _spines(switch, hosts * ports):
+    """Design a fabric with this leaf under every switch that matches it, with one rail per host port.
+
+    Raises UserMistake with the reason if no fabric is possible.
+    """
+    designs: list[FabricDesign] = []
+    error: UserMistake | None = None
+    for spine in _list_spines(leaf, hosts * ports):
         request = FabricRequest(
             nodes=hosts,
             ports_per_node=ports,
-            switch=switch.id,
+            switch=leaf.id,
             rails=ports,
             oversubscription=oversubscription,
             spine=spine,
             floor=floor,
         )
         try:
-            found.append(design_fabric(request))
+            designs.append(design_fabric(request))
         except UserMistake as mistake:
-            refused = mistake
-    if refused is not None and not found:
-        raise refused
-    return found
+            error = mistake
+    if error is not None and not designs:
+        raise error
+    return designs
 
 
-def direct_fabric(ports_of: Switch, ports: int, floor: TypicalFloor) -> FabricDesign:
-    """Two machines with ports like those of this switch, and cables between them."""
-    request = FabricRequest(2, ports, ports_of.id, rails=ports, floor=floor, direct=True)
+def design_direct_fabric(switch: Switch, ports: int, floor: TypicalFloor) -> FabricDesign:
+    """Design cables between two machines whose ports are like those of this switch."""
+    request = FabricRequest(2, ports, switch.id, rails=ports, floor=floor, direct=True)
     return design_fabric(request)
 
 
-def _spines(leaf: Switch, endpoints: int) -> list[str | None]:
-    """None is the leaf's own model. Uplinks of another rate need another model, and a director may stand
-    above any leaf of its rate."""
+def _list_spines(leaf: Switch, endpoints: int) -> list[str | None]:
+    """Return the switches to try above a leaf; None stands for the leaf's own model.
+
+    Uplinks of another rate need another model. A director may be above any leaf of the same rate.
+    """
     if endpoints <= leaf.ports:
         return [None]
-    fitting = [name for name in spines_for(leaf) if name != leaf.id]
+    spines = [name for name in find_spines(leaf) if name != leaf.id]
     if leaf.uplink_ports:
-        return [*fitting] or [None]
-    return [None, *(name for name in fitting if switches().get(name).director)]
+        return [*spines] or [None]
+    return [None, *(name for name in spines if switches().get(name).director)]
 
 
-def cheapest_fabric(wanted: HostPorts, hosts: int, floor: TypicalFloor) -> FabricDesign:
-    """Of the slowest switches that are fast enough. Those no longer sold are taken only where there is
-    no other."""
-    fitting = _slowest_enough(wanted, hosts * wanted.ports)
-    found = [direct_fabric(fitting[0], wanted.ports, floor)] if fitting and hosts == 2 else []
-    why = "none is that fast"
-    for switch in fitting:
+def find_cheapest_fabric(host_ports: HostPorts, hosts: int, floor: TypicalFloor) -> FabricDesign:
+    """Return the cheapest fabric of the slowest switches that are fast enough.
+
+    Discontinued switches are used only if there are no others.
+    """
+    candidates = _list_slowest_switches(host_ports, hosts * host_ports.ports)
+    designs: list[FabricDesign] = []
+    if candidates and hosts == 2:
+        designs.append(design_direct_fabric(candidates[0], host_ports.ports, floor))
+    reason = "no switch is fast enough"
+    for switch in candidates:
         try:
-            found += fabrics_on(switch, hosts, wanted.ports, wanted.oversubscription, floor)
+            designs += design_fabrics(
+                switch, hosts, host_ports.ports, host_ports.oversubscription, floor
+            )
         except UserMistake as mistake:
-            why = str(mistake)
-    if not found:
+            reason = str(mistake)
+    if not designs:
         raise GpuyardError(
-            f"no switch of the catalog joins {hosts} hosts with {wanted.ports} ports of"
-            f" {wanted.gbit_per_second:g} Gbit/s: {why}"
+            f"no switch in the catalog joins {hosts} hosts with {host_ports.ports} ports of"
+            f" {host_ports.gbit_per_second:g} Gbit/s: {reason}"
         )
-    return min(found, key=lambda fabric: (bill_of(fabric).total_usd or math.inf, fabric.switch.id))
+    return min(designs, key=lambda design: (design.bill.total_usd or math.inf, design.switch.id))
 
 
-def proposed_for(switch: Switch, endpoints: int) -> bool:
-    """A small switch only where one of it is enough."""
+def is_suitable_switch(switch: Switch, endpoints: int) -> bool:
+    """Tell whether to consider a switch: a small one only if one of it has enough ports."""
     return not switch.small or endpoints <= switch.ports
 
 
-def _slowest_enough(wanted: HostPorts, endpoints: int) -> list[Switch]:
-    fast = [
+def _list_slowest_switches(host_ports: HostPorts, endpoints: int) -> list[Switch]:
+    fast_enough = [
         switch
         for switch in switches()
-        if switch.kind == wanted.kind
-        and switch.port_gbit_per_second >= wanted.gbit_per_second * 0.99
-        and proposed_for(switch, endpoints)
+        if switch.kind == host_ports.kind
+        and switch.port_gbit_per_second >= host_ports.gbit_per_second * 0.99
+        and is_suitable_switch(switch, endpoints)
     ]
-    slowest = min((switch.port_gbit_per_second for switch in fast), default=0.0)
-    same = [switch for switch in fast if switch.port_gbit_per_second == slowest]
-    sold = [switch for switch in same if not switch.discontinued] or same
-    return [switch for switch in sold if switch.supplies != 1 or not wanted.redundant] or sold
+    slowest = min((switch.port_gbit_per_second for switch in fast_enough), default=0.0)
+    same_rate = [switch for switch in fast_enough if switch.port_gbit_per_second == slowest]
+    sold = [switch for switch in same_rate if not switch.discontinued] or same_rate
+    return [switch for switch in sold if switch.supplies != 1 or not host_ports.redundant] or sold
 
 
-def management_network(
+def design_management_network(
     nodes: int,
     switch_count: int,
     floor: TypicalFloor,
@@ -119,39 +129,39 @@ def management_network(
     *,
     redundant: bool = False,
 ) -> FabricDesign:
-    """A port for each machine's controller, one for its operating system, and one for each switch.
+    """Design a network with a port for each machine's controller, its operating system, and each switch.
 
-    The boxes are counted as if spread evenly over the racks. A small switch does where its ports are enough; it has
-    one power supply, so not where it has to be redundant.
+    All devices count as spread evenly over the racks. A small switch is used if it has enough ports. It has only
+    one power supply, so it is not used if the network must be redundant.
     """
     ports = ports_per_node * nodes + switch_count
     racks = -(-nodes // floor.nodes_per_rack)
-    spread = replace(floor, nodes_per_rack=-(-ports // racks))
+    even_floor = replace(floor, nodes_per_rack=-(-ports // racks))
     leaf = switches().get(MANAGEMENT_SWITCH)
     if not redundant and ports <= switches().get(_SMALL_MANAGEMENT_SWITCH).ports:
         leaf = switches().get(_SMALL_MANAGEMENT_SWITCH)
-    alone = ports <= leaf.ports
-    wide = ports > leaf.ports * switches().get(_MANAGEMENT_SPINES[0]).ports
+    fits_one_switch = ports <= leaf.ports
+    needs_wide_spine = ports > leaf.ports * switches().get(_MANAGEMENT_SPINES[0]).ports
     return design_fabric(
         FabricRequest(
             nodes=ports,
             ports_per_node=1,
             switch=leaf.id,
-            spine=None if alone else _MANAGEMENT_SPINES[wide],
-            oversubscription=1.0 if alone else _MANAGEMENT_OVERSUBSCRIPTION,
-            floor=spread,
+            spine=None if fits_one_switch else _MANAGEMENT_SPINES[needs_wide_spine],
+            oversubscription=1.0 if fits_one_switch else _MANAGEMENT_OVERSUBSCRIPTION,
+            floor=even_floor,
         )
     )
 
 
-def storage_network(
+def design_storage_network(
     nodes: int, ports_per_node: int, switch: str, floor: TypicalFloor
 ) -> FabricDesign:
-    """Machines and storage servers on a fabric of their own; a server has as many ports as a machine."""
-    servers = default_storage_servers(nodes)
+    """Design a separate fabric for machines and storage servers; a server has as many ports as a machine."""
+    servers = estimate_storage_servers(nodes)
     return design_fabric(FabricRequest(nodes + servers, ports_per_node, switch, floor=floor))
 
 
-def default_storage_servers(nodes: int) -> int:
-    """How many there are where nobody says."""
+def estimate_storage_servers(nodes: int) -> int:
+    """Return the number of storage servers to assume if the cluster file does not set it."""
     return math.ceil(nodes / _MACHINES_PER_STORAGE_SERVER)

@@ -1,4 +1,4 @@
-"""A fabric: from what is asked for to switches, cables, bandwidth, power, weight and price."""
+"""A designed fabric: its switches, cables, bandwidth, power, weight, and price."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,37 +8,64 @@ from gpuyard.catalog.fabric import Switch
 from gpuyard.facility.fabric.cabling import CableRun, Wiring, lay_cables
 from gpuyard.facility.fabric.request import FabricRequest, TypicalFloor
 from gpuyard.facility.fabric.shape import (
-    Boards,
+    DirectorBoards,
     FabricShape,
-    populate,
-    single,
-    three_tiers,
-    two_tiers,
+    find_single_switch,
+    find_three_tiers,
+    find_two_tiers,
+    populate_chassis,
 )
 from gpuyard.specs import Network
 
 _HOPS = {0: 0, 1: 1, 2: 3, 3: 5}
 _DIRECT = FabricShape(1, 1, 0, 0, 0)
-_CHIPS_DEEP = 3  # leaf chip, spine chip, leaf chip of a director
+_DIRECTOR_HOPS = 3  # leaf chip, spine chip, leaf chip
+
+
+@dataclass(frozen=True)
+class FabricBill:
+    """The totals of a fabric; None if the catalog lacks a value for a part. All prices are estimates."""
+
+    switches_usd: float | None
+    cables_usd: float
+    cards_usd: float
+    endpoints: int
+    switch_watts: float | None
+    cable_watts: float
+    rack_units: float
+    weight_kg: float | None
+
+    @property
+    def total_usd(self) -> float | None:
+        if self.switches_usd is None:
+            return None
+        return self.switches_usd + self.cables_usd + self.cards_usd
+
+    @property
+    def usd_per_port(self) -> float | None:
+        """The price of switches and cables per port of a machine."""
+        if self.switches_usd is None:
+            return None
+        return (self.switches_usd + self.cables_usd) / self.endpoints
 
 
 @dataclass(frozen=True)
 class FabricDesign:
-    """A fabric that joins all that was asked for."""
+    """A fabric that joins all endpoints of a request."""
 
     request: FabricRequest
     shape: FabricShape
-    switch: Switch  # the leaf, or the only one
-    spine_switch: Switch  # of both upper tiers
-    boards: Boards | None  # of the only switch, where it is a director
-    spine_boards: Boards | None  # of each spine, where it is a director
+    switch: Switch  # the leaf, or the only switch
+    spine_switch: Switch  # the switch of both upper tiers
+    boards: DirectorBoards | None  # of the only switch, if it is a director
+    spine_boards: DirectorBoards | None  # of each spine, if it is a director
 
     @cached_property
     def cables(self) -> tuple[CableRun, ...]:
-        """Laid when they are first asked for: that takes longer than the rest."""
+        """All cables. They are computed on first use, because that takes longer than the rest of the design."""
         return lay_cables(
             self.wiring,
-            self.request.floor or TypicalFloor.of(self.request.nodes),
+            self.request.floor or TypicalFloor.from_node_count(self.request.nodes),
             self.switch.port_gbit_per_second,
             self.switch.up_gbit_per_second,
         )
@@ -51,7 +78,7 @@ class FabricDesign:
 
     @property
     def switches(self) -> dict[str, int]:
-        """By tier; in a single director these are its boards."""
+        """The number of switches by tier; for a single director, the number of its boards."""
         if self.boards is not None:
             return {"leaf": self.boards.leaf_boards, "spine": self.boards.spine_boards, "core": 0}
         shape = self.shape
@@ -59,7 +86,7 @@ class FabricDesign:
 
     @property
     def chassis(self) -> dict[str, int]:
-        """Boxes to put into racks, by the id of their switch."""
+        """The number of chassis to put into racks, by switch id."""
         above = self.shape.spines + self.shape.cores
         if not self.shape.switches:
             return {}
@@ -102,7 +129,7 @@ class FabricDesign:
 
     @property
     def spare_leaf_ports(self) -> int:
-        """Free ports that more machines could be plugged into."""
+        """The free leaf ports, into which more machines could be plugged."""
         if not self.shape.switches:
             return 0
         free = self.shape.leaves * self.switch.ports - self.request.endpoints
@@ -110,7 +137,7 @@ class FabricDesign:
 
     @property
     def oversubscription(self) -> float:
-        """As built: the bandwidth of the fullest leaf's machines over that of its way up, 1 or more."""
+        """The ratio as built, at least 1: bandwidth below the fullest leaf divided by the bandwidth above it."""
         shape, demand = self.shape, self.request.demand
         if self.boards is not None:
             return float(demand.oversubscription)
@@ -132,31 +159,31 @@ class FabricDesign:
 
     @property
     def bisection_bytes_per_second(self) -> float:
-        """One direction, between the two halves of the machines where they are cut worst."""
+        """The bandwidth in one direction between two halves of the machines, for the worst split."""
         whole = self.request.endpoints * self.switch.port_bytes_per_second
         return whole / self.oversubscription / 2
 
     @property
     def hops(self) -> int:
-        """Switches on the longest way; a director is three chips deep."""
+        """The number of switches on the longest path; a director counts as three chips."""
         if self.boards is not None:
-            return _CHIPS_DEEP
-        inside = _CHIPS_DEEP - 1 if self.spine_boards is not None else 0
+            return _DIRECTOR_HOPS
+        inside = _DIRECTOR_HOPS - 1 if self.spine_boards is not None else 0
         return _HOPS[self.shape.tiers] + inside * (2 * self.shape.tiers - 3)
 
     @property
     def all_reduce_bytes_per_second(self) -> float:
-        """What a machine sends in a ring over machines in any order, at the rate of the wire."""
+        """The wire rate per machine in a ring that visits the machines in any order."""
         node = self.request.ports_per_node * self.switch.port_bytes_per_second
         return node / self.oversubscription
 
     @property
     def ordered_all_reduce_bytes_per_second(self) -> float:
-        """The same where the ring goes leaf by leaf: then only its ends leave a leaf."""
+        """The wire rate per machine in a ring that goes leaf by leaf, so that only its ends leave a leaf."""
         node = self.request.ports_per_node * self.switch.port_bytes_per_second
         if self.shape.tiers <= 1:
             return self.all_reduce_bytes_per_second
-        # a node with more ports than a leaf has for nodes leaves by several leaves
+        # the ports of one node may be spread over several leaves
         on_a_leaf = -(-self.request.endpoints // self.shape.leaves)
         leaving = min(self.request.ports_per_node / self.shape.groups, on_a_leaf)
         up = self.shape.uplinks_per_leaf
@@ -164,9 +191,31 @@ class FabricDesign:
             up = min(up, self.shape.uplinks_per_spine * self.shape.spines_per_pod)
         return node * min(1.0, up * float(self._uplink_speed) / leaving)
 
+    @cached_property
+    def bill(self) -> FabricBill:
+        parts = [
+            (self.switch, self.shape.leaves, self.boards),
+            (self.spine_switch, self.shape.spines + self.shape.cores, self.spine_boards),
+        ]
+        used = [(switch, count, boards) for switch, count, boards in parts if count]
+        return FabricBill(
+            switches_usd=_sum_known(
+                [_price_switches(switch, boards, count) for switch, count, boards in used]
+            ),
+            cables_usd=sum(run.total_usd for run in self.cables),
+            cards_usd=self.request.endpoints * self.switch.card_price_usd,
+            endpoints=self.request.endpoints,
+            switch_watts=_sum_known(
+                [_multiply(switch.max_watts, count) for switch, count, _ in used]
+            ),
+            cable_watts=sum(run.count * run.watts for run in self.cables),
+            rack_units=sum(switch.rack_units * count for switch, count, _ in used),
+            weight_kg=_sum_known([_multiply(switch.weight_kg, count) for switch, count, _ in used]),
+        )
+
     @property
     def network(self) -> Network:
-        """The fabric as a cluster file describes it; the predictor takes it from there."""
+        """The fabric as the `network` of a cluster file, which predictions use."""
         return Network(
             link=self.switch.link,
             rails=self.request.ports_per_node,
@@ -175,15 +224,15 @@ class FabricDesign:
 
 
 def design_fabric(request: FabricRequest) -> FabricDesign:
-    """The fewest switches that do what is asked; UserMistake where three tiers can't."""
+    """Design the fabric with the fewest switches. Raises UserMistake if three tiers are not enough."""
     request.check()
-    leaf, above = request.switches()
-    demand, ports = request.demand, request.ports()
-    shape = _DIRECT if request.direct else single(demand, ports)
+    leaf, above = request.find_switches()
+    demand, ports = request.demand, request.count_switch_ports()
+    shape = _DIRECT if request.direct else find_single_switch(demand, ports)
     if shape is None and above is not None:
-        shape = two_tiers(demand, ports) or three_tiers(demand, ports)
+        shape = find_two_tiers(demand, ports) or find_three_tiers(demand, ports)
     if shape is None:
-        raise request.beyond()
+        raise request.explain_too_large()
     above = above or leaf
     alone = shape.tiers <= 1
     below_spine = shape.leaves_per_pod * shape.leaf_spine_bundle + shape.uplinks_per_spine
@@ -195,70 +244,23 @@ def design_fabric(request: FabricRequest) -> FabricDesign:
         switch=leaf,
         spine_switch=above,
         boards=(
-            populate(leaf, request.endpoints, demand.oversubscription)
+            populate_chassis(leaf, request.endpoints, demand.oversubscription)
             if shape.tiers == 1 and leaf.director
             else None
         ),
-        spine_boards=populate(above, below_spine) if above.director and not alone else None,
+        spine_boards=populate_chassis(above, below_spine) if above.director and not alone else None,
     )
 
 
-@dataclass(frozen=True)
-class FabricBill:
-    """Totals; None where the catalog does not know a part of it. All prices are estimates."""
-
-    switches_usd: float | None
-    cables_usd: float
-    cards_usd: float
-    endpoints: int
-    switch_watts: float | None
-    cable_watts: float
-    rack_units: float
-    weight_kg: float | None
-
-    @property
-    def total_usd(self) -> float | None:
-        if self.switches_usd is None:
-            return None
-        return self.switches_usd + self.cables_usd + self.cards_usd
-
-    @property
-    def usd_per_port(self) -> float | None:
-        """Switches and cables, for each port of a machine."""
-        if self.switches_usd is None:
-            return None
-        return (self.switches_usd + self.cables_usd) / self.endpoints
-
-
-def bill_of(design: FabricDesign) -> FabricBill:
-    """Add it up."""
-    above = design.shape.spines + design.shape.cores
-    parts = [
-        (design.switch, design.shape.leaves, design.boards),
-        (design.spine_switch, above, design.spine_boards),
-    ]
-    used = [(switch, count, boards) for switch, count, boards in parts if count]
-    return FabricBill(
-        switches_usd=_sum([_price(switch, boards, count) for switch, count, boards in used]),
-        cables_usd=sum(run.total_usd for run in design.cables),
-        cards_usd=design.request.endpoints * design.switch.card_price_usd,
-        endpoints=design.request.endpoints,
-        switch_watts=_sum([_times(switch.max_watts, count) for switch, count, _ in used]),
-        cable_watts=sum(run.count * run.watts for run in design.cables),
-        rack_units=sum(switch.rack_units * count for switch, count, _ in used),
-        weight_kg=_sum([_times(switch.weight_kg, count) for switch, count, _ in used]),
-    )
-
-
-def _price(switch: Switch, boards: Boards | None, count: int) -> float | None:
+def _price_switches(switch: Switch, boards: DirectorBoards | None, count: int) -> float | None:
     share = boards.price_share if boards is not None else 1.0
-    return _times(switch.price_usd, count * share)
+    return _multiply(switch.price_usd, count * share)
 
 
-def _times(value: float | None, count: float) -> float | None:
+def _multiply(value: float | None, count: float) -> float | None:
     return None if value is None else value * count
 
 
-def _sum(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+def _sum_known(values: list[float | None]) -> float | None:
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if len(numbers) == len(values) else None

@@ -1,1 +1,1 @@
-"""The networks of a room: their ports, switches and cables."""
+"""The networks of a room: their ports, switches, and cables."""

@@ -1,4 +1,4 @@
-"""Switches and storage servers as what stands in a rack."""
+"""Build the rack devices for switches and storage servers."""
 
 import math
 
@@ -6,25 +6,24 @@ from gpuyard.catalog.fabric import Switch
 from gpuyard.catalog.facility import servers
 from gpuyard.facility.device import Kind, RackDevice
 from gpuyard.facility.fabric import FabricDesign
-from gpuyard.facility.fabric.shape import Boards
+from gpuyard.facility.fabric.shape import DirectorBoards
 
 TIERS: dict[str, tuple[Kind, Kind, Kind]] = {
     "machines": ("leaf", "spine", "core"),
     "storage": ("storage leaf", "storage spine", "storage core"),
     "management": ("management", "management spine", "management core"),
 }
-"""The kinds of a network's switches, from its hosts up."""
+"""The kinds of switches by network, from its hosts up."""
 _STORAGE_SERVER = "storage-server"
-# what a catalog row leaves open; assumed
+# assumed if the catalog does not list a value
 _WATTS_PER_PORT_GBIT = 0.07
 _KG_PER_UNIT = 9.0
 _DEPTH_MM = 660.0
-_TYPICAL = 0.7  # of a switch's maximum
-_TYPICAL_STORAGE = 0.7
+_TYPICAL_SHARE = 0.7  # of the peak, for switches and storage servers
 
 
-def switch_devices(network: str, fabric: FabricDesign) -> list[tuple[RackDevice, int]]:
-    """The boxes of each tier, and how many."""
+def build_switch_devices(network: str, fabric: FabricDesign) -> list[tuple[RackDevice, int]]:
+    """Return the switch of each tier, with its count."""
     shape = fabric.shape
     leaf, spine, core = TIERS[network]
     tiers = [
@@ -32,10 +31,12 @@ def switch_devices(network: str, fabric: FabricDesign) -> list[tuple[RackDevice,
         (spine, fabric.spine_switch, fabric.spine_boards, shape.spines),
         (core, fabric.spine_switch, fabric.spine_boards, shape.cores),
     ]
-    return [(_device(kind, switch, boards), n) for kind, switch, boards, n in tiers if n]
+    return [
+        (_build_switch_device(kind, switch, boards), n) for kind, switch, boards, n in tiers if n
+    ]
 
 
-def _device(kind: Kind, switch: Switch, boards: Boards | None) -> RackDevice:
+def _build_switch_device(kind: Kind, switch: Switch, boards: DirectorBoards | None) -> RackDevice:
     units = math.ceil(switch.rack_units) or 1
     gbit = switch.ports * switch.port_gbit_per_second
     watts = switch.max_watts or max(gbit * _WATTS_PER_PORT_GBIT, 40.0)
@@ -52,7 +53,7 @@ def _device(kind: Kind, switch: Switch, boards: Boards | None) -> RackDevice:
         rack_units=units,
         depth_mm=_DEPTH_MM,
         weight_kg=switch.weight_kg or _KG_PER_UNIT * units,
-        typical_watts=_TYPICAL * watts,
+        typical_watts=_TYPICAL_SHARE * watts,
         peak_watts=watts,
         supplies=supplies,
         supplies_needed=needed,
@@ -66,8 +67,8 @@ def _device(kind: Kind, switch: Switch, boards: Boards | None) -> RackDevice:
     )
 
 
-def storage_device() -> RackDevice:
-    """A typical storage server; estimated."""
+def build_storage_device() -> RackDevice:
+    """Return a typical storage server; its values are estimates."""
     box = servers().get(_STORAGE_SERVER)
     peak = box.max_watts or box.supplies_needed * box.supply_watts
     return RackDevice(
@@ -76,12 +77,12 @@ def storage_device() -> RackDevice:
         rack_units=box.rack_units,
         depth_mm=box.depth_mm,
         weight_kg=box.weight_kg,
-        typical_watts=_TYPICAL_STORAGE * peak,
+        typical_watts=_TYPICAL_SHARE * peak,
         peak_watts=peak,
         supplies=box.supplies,
         supplies_needed=box.supplies_needed,
         supplies_minimum=box.supplies_minimum,
         inlet=box.inlet,
         volts_minimum=box.volts_minimum,
-        basis="power, size and weight estimated",
+        basis="power, size, and weight estimated",
     )

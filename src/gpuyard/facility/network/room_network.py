@@ -1,5 +1,4 @@
-"""The networks of a room: between machines, to the storage and for management, and their switches as
-devices."""
+"""The networks of a room, between machines, to the storage, and for management, with their switches as devices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,44 +10,47 @@ from gpuyard.facility.fabric import (
     FabricDesign,
     HostPorts,
     TypicalFloor,
-    cheapest_fabric,
-    management_network,
+    design_management_network,
+    find_cheapest_fabric,
 )
-from gpuyard.facility.network.devices import TIERS, storage_device, switch_devices
+from gpuyard.facility.network.devices import TIERS, build_storage_device, build_switch_devices
 from gpuyard.facility.network.storage_attachment import (
     StorageAttachment,
     attach_storage,
-    between_hosts,
+    check_host_link,
 )
 from gpuyard.specs import Cluster
 
-Members = tuple[tuple[int, ...], ...]
+LeafHosts = tuple[tuple[int, ...], ...]
+"""The hosts that each leaf serves."""
 
 
 @dataclass(frozen=True)
 class RoomNetwork:
-    """Each is None where there is none: one machine alone needs no network. Hosts are the machines, and
-    after them the storage servers, from 0."""
+    """The networks of a room; None for a network that the room does not need.
+
+    Hosts are numbered from 0: first the machines, then the storage servers.
+    """
 
     compute: FabricDesign | None = None
     storage: FabricDesign | None = None
     management: FabricDesign | None = None
     management_ports: int = 0
-    """Of each host; a switch has one."""
+    """The management ports of each host; a switch has one."""
     storage_attachment: StorageAttachment | None = None
     devices: tuple[tuple[RackDevice, int], ...] = ()
-    storage_hosts: tuple[int, ...] = field(default=(), repr=False)
-    """The host of each port of the storage network."""
-    served: dict[str, Members] = field(default_factory=dict, repr=False)
-    """The hosts that each leaf serves, by the leaf's kind."""
+    storage_port_hosts: tuple[int, ...] = field(default=(), repr=False)
+    """The host of each port on the storage network."""
+    leaf_hosts: dict[str, LeafHosts] = field(default_factory=dict, repr=False)
+    """The hosts of each leaf, by the leaf's kind."""
 
     @property
-    def assumed(self) -> tuple[str, ...]:
-        return self.storage_attachment.assumed if self.storage_attachment is not None else ()
+    def assumptions(self) -> tuple[str, ...]:
+        return self.storage_attachment.assumptions if self.storage_attachment is not None else ()
 
     @property
     def fabrics(self) -> dict[str, FabricDesign]:
-        """Those that there are, by what they are for."""
+        """The existing networks by name."""
         named = {
             "machines": self.compute,
             "storage": self.storage,
@@ -56,17 +58,17 @@ class RoomNetwork:
         }
         return {name: fabric for name, fabric in named.items() if fabric is not None}
 
-    def hosts_of_leaf(self, kind: str, leaf: int) -> Sequence[int]:
-        return self.served[kind][leaf] if kind in self.served else ()
+    def get_leaf_hosts(self, kind: str, leaf: int) -> Sequence[int]:
+        return self.leaf_hosts[kind][leaf] if kind in self.leaf_hosts else ()
 
-    def ports_for_management(self, device: RackDevice) -> int:
-        """The management network's own switches are managed over their links."""
+    def count_management_ports(self, device: RackDevice) -> int:
+        """Return a device's management ports; management switches are managed over their own links."""
         if self.management is None or device.kind in TIERS["management"]:
             return 0
         return 1 if device.is_switch else self.management_ports
 
 
-def network_for(
+def design_networks(
     cluster: Cluster,
     nodes_per_rack: int,
     per_row: int,
@@ -74,77 +76,79 @@ def network_for(
     office: bool = False,
     redundant: bool = False,
 ) -> RoomNetwork:
-    """The cheapest fabrics of the catalog for the cluster's networks, on two feeds where they are to be
-    redundant. Storage servers that the cluster does not name are assumed, but not in an office."""
+    """Design the cheapest fabrics in the catalog for the cluster's networks.
+
+    `redundant` requires switches that two feeds can power. If the cluster file does not set the number of
+    storage servers, some are assumed, except in an office.
+    """
     nodes = cluster.nodes
-    between = machine_ports(cluster) if nodes > 1 else None
-    single = between is not None and (between.kind, between.ports) == ("ethernet", 1)
-    attached = attach_storage(
-        cluster, between.gbit_per_second if between and single else None, assume=not office
-    )
-    if between is None and attached is None:
+    machine_ports = find_machine_ports(cluster) if nodes > 1 else None
+    ethernet_gbit = None
+    if machine_ports and (machine_ports.kind, machine_ports.ports) == ("ethernet", 1):
+        ethernet_gbit = machine_ports.gbit_per_second
+    attachment = attach_storage(cluster, ethernet_gbit, assume=not office)
+    if machine_ports is None and attachment is None:
         return RoomNetwork()
     floor = TypicalFloor(nodes_per_rack=nodes_per_rack, racks_per_row=per_row)
     devices: list[tuple[RackDevice, int]] = []
-    served: dict[str, Members] = {}
+    leaf_hosts: dict[str, LeafHosts] = {}
     compute = storage = None
-    hosts: tuple[int, ...] = ()
-    if between is not None:
-        sharing = attached.servers if attached is not None and attached.shared else 0
-        between = replace(between, redundant=redundant)
-        compute = cheapest_fabric(between, nodes + sharing, floor)
-        devices += switch_devices("machines", compute)
-        served["leaf"] = _below(compute, None)
-    if attached is not None:
-        devices.append((storage_device(), attached.servers))
-        if attached.ports is not None:
-            hosts = attached.hosts(nodes)
-            storage = cheapest_fabric(
-                replace(attached.ports, redundant=redundant), len(hosts), floor
-            )
-            devices += switch_devices("storage", storage)
-            served["storage leaf"] = _below(storage, hosts)
+    storage_port_hosts: tuple[int, ...] = ()
+    if machine_ports is not None:
+        sharing = attachment.servers if attachment is not None and attachment.shared else 0
+        machine_ports = replace(machine_ports, redundant=redundant)
+        compute = find_cheapest_fabric(machine_ports, nodes + sharing, floor)
+        devices += build_switch_devices("machines", compute)
+        leaf_hosts["leaf"] = _list_leaf_hosts(compute, range(nodes + sharing))
+    if attachment is not None:
+        devices.append((build_storage_device(), attachment.servers))
+        if attachment.ports is not None:
+            storage_port_hosts = attachment.list_port_hosts(nodes)
+            storage_ports = replace(attachment.ports, redundant=redundant)
+            storage = find_cheapest_fabric(storage_ports, len(storage_port_hosts), floor)
+            devices += build_switch_devices("storage", storage)
+            leaf_hosts["storage leaf"] = _list_leaf_hosts(storage, storage_port_hosts)
     management = None
     if cluster.management_ports:
-        boxes = sum(count for device, count in devices if device.is_switch)
-        every = nodes + (attached.servers if attached is not None else 0)
-        management = management_network(
-            every, boxes, floor, cluster.management_ports, redundant=redundant
+        switch_count = sum(count for device, count in devices if device.is_switch)
+        hosts = nodes + (attachment.servers if attachment is not None else 0)
+        management = design_management_network(
+            hosts, switch_count, floor, cluster.management_ports, redundant=redundant
         )
-        devices += switch_devices("management", management)
+        devices += build_switch_devices("management", management)
     return RoomNetwork(
         compute=compute,
         storage=storage,
         management=management,
         management_ports=cluster.management_ports,
-        storage_attachment=attached,
+        storage_attachment=attachment,
         devices=tuple(devices),
-        storage_hosts=hosts,
-        served=served,
+        storage_port_hosts=storage_port_hosts,
+        leaf_hosts=leaf_hosts,
     )
 
 
-def _below(fabric: FabricDesign, hosts: Sequence[int] | None) -> Members:
-    """The hosts of each leaf; without `hosts` the fabric's own machines."""
-    below: list[set[int]] = [set() for _ in range(fabric.shape.leaves)]
+def _list_leaf_hosts(fabric: FabricDesign, hosts: Sequence[int]) -> LeafHosts:
+    """Return the hosts of each leaf; `hosts` maps the fabric's nodes to hosts."""
+    by_leaf: list[set[int]] = [set() for _ in range(fabric.shape.leaves)]
     for node, _, leaf in fabric.wiring.endpoints:
-        below[leaf].add(node if hosts is None else hosts[node])
-    return tuple(tuple(sorted(members)) for members in below)
+        by_leaf[leaf].add(hosts[node])
+    return tuple(tuple(sorted(members)) for members in by_leaf)
 
 
-def machine_ports(cluster: Cluster) -> HostPorts:
-    """From the cluster's network, else from the cards that the catalog knows of its machine."""
+def find_machine_ports(cluster: Cluster) -> HostPorts:
+    """Return the ports of each machine, from the cluster's network or from the machine's cards in the catalog."""
     network = cluster.network
     if network is not None and network.rate is not None:
         gbit = network.rate * 8 / 1e9
         return HostPorts(gbit, "ethernet", network.rails, network.oversubscription)
     if network is not None and network.link is not None:
-        link, ports = between_hosts(links().get(network.link), "network.link"), network.rails
+        link, ports = check_host_link(links().get(network.link), "network.link"), network.rails
     else:
         machine = machines().get(str(cluster.machine))
         if machine.nic_link is None:
             raise GpuyardError(
-                f"{machine.name} has no network card in the catalog; give the cluster a 'network'"
+                f"{machine.name} has no network card in the catalog; set 'network' in the cluster file"
             )
         link, ports = links().get(machine.nic_link), machine.nics
     oversubscription = network.oversubscription if network else 1.0

@@ -1,1 +1,1 @@
-"""From the wall to a supply: circuits, PDUs, phases, banks and cords."""
+"""The path from the wall to a power supply: circuits, PDUs, phases, banks, and cords."""

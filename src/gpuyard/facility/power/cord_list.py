@@ -1,24 +1,20 @@
-"""Every cord of the design: from which outlet to which supply, its plugs at both ends, its length."""
+"""The cords of a room: each with its outlet, its power supply, its plugs, and its length."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from gpuyard.facility.power.cord import CordKind, cord_for
-from gpuyard.facility.power.rack_power import Cord, LoadedPdu
-from gpuyard.facility.racks.floor_plan import UNIT_M, PlacedDevice
+from gpuyard.facility.power.cord import CordKind, choose_cord
+from gpuyard.facility.power.rack_power import Cord, LoadedPdu, RackPower
+from gpuyard.facility.racks.floor_plan import UNIT_M, PlacedDevice, Room
 
-if TYPE_CHECKING:
-    from gpuyard.facility.design import FacilityDesign
-
-_ACROSS_M = 0.5  # from the pdu to the supply and some slack
-_FROM_THE_WALL_M = 1.8
+_ACROSS_M = 0.5  # from the PDU to the supply, with some slack
+_FROM_WALL_M = 1.8
 
 
 @dataclass(frozen=True)
 class PlacedCord:
-    """One cord; `amps` is what flows in it at worst."""
+    """One cord in its rack; `amps` is its current in the worst case."""
 
     rack: int
     feed: str
@@ -32,68 +28,49 @@ class PlacedCord:
     amps: float
 
 
-def all_cords(design: "FacilityDesign") -> Iterator[PlacedCord]:
-    """Rack by rack, feed by feed."""
-    for rack in range(design.room.floor.racks):
-        yield from rack_cords(design, rack)
-
-
-def rack_cords(design: "FacilityDesign", rack: int) -> Iterator[PlacedCord]:
-    numbers: Counter[str] = Counter()
-    here = design.room.in_rack(rack)
-    for load in design.power[rack].pdus:
-        numbers[load.feed] += 1
-        for cord, (bank, outlet), device in _matched(load, here):
-            distance = _distance_m(design, load, bank, device)
+def list_rack_cords(room: Room, power: RackPower, rack: int) -> Iterator[PlacedCord]:
+    """Yield the cords of a rack, PDU by PDU. Raises GpuyardError if no common cord is long enough."""
+    pdu_numbers: Counter[str] = Counter()
+    placed_devices = room.get_rack(rack)
+    for load in power.pdus:
+        pdu_numbers[load.feed] += 1
+        for cord, (bank, outlet), device in _match_cords(load, placed_devices):
+            distance_m = _measure_distance_m(room, load, bank, device)
             yield PlacedCord(
                 rack=rack + 1,
                 feed=load.feed,
-                pdu=numbers[load.feed],
+                pdu=pdu_numbers[load.feed],
                 bank=bank + 1,
                 leg=load.pdu.banks[bank].leg,
                 outlet=outlet,
                 device=device,
                 supply=cord.supply + 1,
-                kind=cord_for(cord.device.inlet, outlet, load.pdu, distance),
+                kind=choose_cord(cord.device.inlet, outlet, load.pdu, distance_m),
                 amps=load.cord_amps(cord),
             )
 
 
-def _matched(
-    load: LoadedPdu, here: Sequence[PlacedDevice]
+def _match_cords(
+    load: LoadedPdu, placed_devices: Sequence[PlacedDevice]
 ) -> Iterator[tuple[Cord, tuple[int, str], PlacedDevice]]:
-    """Cords that are alike may change places: low devices take low banks, so that cords are short."""
+    """Yield (cord, (bank, outlet), device). Equal devices swap outlets so that low ones get low banks."""
     for device in dict.fromkeys(cord.device for cord in load.cords):
-        alike = [placed for placed in here if placed.device == device]
-        pairs = zip(load.cords, load.balance.plugged, strict=True)
-        mine = [(cord, at) for cord, at in pairs if cord.device == device]
-        cords = sorted((cord for cord, _ in mine), key=lambda c: (alike[c.position].unit, c.supply))
-        for cord, at in zip(cords, sorted(at for _, at in mine), strict=True):
-            yield cord, at, alike[cord.position]
+        equal_devices = [placed for placed in placed_devices if placed.device == device]
+        pairs = zip(load.cords, load.balance.outlets, strict=True)
+        plugged = [(cord, outlet) for cord, outlet in pairs if cord.device == device]
+        cords = sorted(
+            (cord for cord, _ in plugged), key=lambda c: (equal_devices[c.position].unit, c.supply)
+        )
+        for cord, outlet in zip(cords, sorted(outlet for _, outlet in plugged), strict=True):
+            yield cord, outlet, equal_devices[cord.position]
 
 
-def _distance_m(
-    design: "FacilityDesign", load: LoadedPdu, bank: int, device: PlacedDevice
-) -> float:
-    """Banks follow each other up a PDU that is as tall as the rack."""
+def _measure_distance_m(room: Room, load: LoadedPdu, bank: int, device: PlacedDevice) -> float:
+    """Return the distance from an outlet to a device; a vertical PDU has its banks from bottom to top."""
     if load.pdu.model is None:
-        return _FROM_THE_WALL_M
+        return _FROM_WALL_M
     if load.pdu.model.rack_units:
         return device.unit * UNIT_M + _ACROSS_M
-    height = (bank + 0.5) / len(load.pdu.banks) * design.room.floor.units
+    height = (bank + 0.5) / len(load.pdu.banks) * room.floor.units
     middle = device.unit + device.device.rack_units / 2
     return abs(height - middle) * UNIT_M + _ACROSS_M
-
-
-def check_cords(design: "FacilityDesign") -> None:
-    """Raise where no cord is long enough; racks with the same contents are corded the same."""
-    for rack in {
-        design.room.contents(rack): rack for rack in range(design.room.floor.racks)
-    }.values():
-        for _ in rack_cords(design, rack):
-            pass
-
-
-def cord_counts(design: "FacilityDesign") -> Counter[CordKind]:
-    """How many to order of each."""
-    return Counter(cord.kind for cord in all_cords(design))

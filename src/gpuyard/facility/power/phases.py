@@ -1,8 +1,8 @@
-"""Which bank each cord goes to, so that the three phases differ by as little as they can.
+"""Assign cords to outlet banks so that the loads of the three phases differ as little as possible.
 
-Cords that draw the same are told apart by nobody, so what is searched is how many of each kind go on
-each leg, the most even way first. Where there are too many ways only the most even beginnings are
-followed, from the largest cords on, and then nothing is proven.
+Cords with the same load are interchangeable, so the search only decides how many cords of each kind go on each leg. It
+tries the most even split first. If there are too many splits, it follows only the most even partial ones, starting with
+the largest cords. Then the result is not proven to be the best.
 """
 
 from collections import Counter
@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from gpuyard.facility.power.rack_pdu import Bank
 
-_MOST_WAYS = 20_000
-_MOST_STEPS = 200  # on one leg: cords that are put somewhere, also those that are taken back
+_MAX_SPLITS = 20_000
+_MAX_STEPS = 200  # per leg, backtracking included
 
 
 @dataclass(frozen=True, order=True)
 class CordLoad:
-    """One cord: what it adds to its leg, what it may add to its bank, and where it may go."""
+    """One cord: its load on the leg, its worst-case load on the bank, and the outlets that fit."""
 
     leg_va: float
     bank_va: float
@@ -29,15 +29,15 @@ class CordLoad:
 
 @dataclass(frozen=True)
 class PhaseBalance:
-    """For every load its bank and outlet, and how even the legs are.
+    """The (bank, outlet) of each cord, and the load of each leg.
 
-    No assignment can have a difference below `least_va`; where that is the difference itself, this is
-    the best there is.
+    No assignment has a smaller difference between legs than `min_difference_va`. If it equals the difference,
+    this assignment is optimal.
     """
 
-    plugged: tuple[tuple[int, str], ...]
+    outlets: tuple[tuple[int, str], ...]
     leg_va: tuple[float, ...]
-    least_va: float
+    min_difference_va: float
 
     @property
     def difference_va(self) -> float:
@@ -45,45 +45,49 @@ class PhaseBalance:
 
     @property
     def proven(self) -> bool:
-        """The best, or within 5 % of a leg's mean load of it."""
+        """True if the difference is within 5% of a leg's mean load of the best possible."""
         mean = sum(self.leg_va) / len(self.leg_va)
-        return self.difference_va - self.least_va <= 0.05 * mean + 1e-6
+        return self.difference_va - self.min_difference_va <= 0.05 * mean + 1e-6
 
 
-def balance(loads: Sequence[CordLoad], banks: Sequence[Bank], volts: float) -> PhaseBalance | None:
-    """The most even assignment that was found, or None where none keeps to outlets and breakers."""
-    counted = Counter(loads)
-    kinds = sorted(counted)
+def balance_phases(
+    loads: Sequence[CordLoad], banks: Sequence[Bank], volts: float
+) -> PhaseBalance | None:
+    """Return the most even assignment, or None if no assignment respects all outlets and breakers."""
+    counts = Counter(loads)
+    kinds = sorted(counts)
     legs = [_Leg(leg, kinds, banks, volts) for leg in range(max(b.leg for b in banks) + 1)]
-    ways, differences, complete = _ways([counted[kind] for kind in kinds], kinds, legs)
-    least = None if complete else 0.0
-    for way, difference in zip(ways.tolist(), differences.tolist(), strict=True):
-        on_legs = [leg.placed(tuple(counts)) for leg, counts in zip(legs, way, strict=True)]
-        if least is None and not any(found is None and sure for found, sure in on_legs):
-            least = difference
-        if all(found is not None for found, _ in on_legs):
-            return _result(loads, banks, [found or [] for found, _ in on_legs], least or 0.0)
+    splits, differences, complete = _list_splits([counts[kind] for kind in kinds], kinds, legs)
+    min_difference = None if complete else 0.0
+    for split, difference in zip(splits.tolist(), differences.tolist(), strict=True):
+        on_legs = [leg.place(tuple(on_leg)) for leg, on_leg in zip(legs, split, strict=True)]
+        impossible = any(cords is None and certain for cords, certain in on_legs)
+        if min_difference is None and not impossible:
+            min_difference = difference
+        if all(cords is not None for cords, _ in on_legs):
+            placed = [cords or [] for cords, _ in on_legs]
+            return _collect(loads, banks, placed, min_difference or 0.0)
     return None
 
 
-_Placed = tuple[CordLoad, int, str]
-"""A cord, its bank and its outlet."""
+_PlacedLoad = tuple[CordLoad, int, str]
+"""A cord, its bank, and its outlet."""
 
 
 class _Leg:
-    """The banks of one leg, and what was found for cords that were tried on them."""
+    """The banks of one leg, with a cache of the placements tried on them."""
 
     def __init__(
         self, leg: int, kinds: Sequence[CordLoad], banks: Sequence[Bank], volts: float
     ) -> None:
         self._banks = {i: bank for i, bank in enumerate(banks) if bank.leg == leg}
         self._kinds, self._volts = kinds, volts
-        self._known: dict[tuple[int, ...], tuple[list[_Placed] | None, bool]] = {}
-        self.most_va = sum(bank.usable_amps for bank in self._banks.values()) * volts
+        self._cache: dict[tuple[int, ...], tuple[list[_PlacedLoad] | None, bool]] = {}
+        self.max_va = sum(bank.usable_amps for bank in self._banks.values()) * volts
         self.outlets = sum(n for bank in self._banks.values() for _, n in bank.outlets)
 
-    def most_of(self, kind: CordLoad) -> int:
-        """So many of one kind, and no more, fit while the leg is empty."""
+    def max_count(self, kind: CordLoad) -> int:
+        """Return how many cords of one kind fit on the empty leg."""
         return sum(
             min(
                 sum(count for face, count in bank.outlets if face in kind.outlets),
@@ -94,123 +98,127 @@ class _Leg:
             for bank in self._banks.values()
         )
 
-    def placed(self, counts: tuple[int, ...]) -> tuple[list[_Placed] | None, bool]:
-        """Where so many of each kind go, or None; and whether that is certain."""
-        if counts not in self._known:
+    def place(self, counts: tuple[int, ...]) -> tuple[list[_PlacedLoad] | None, bool]:
+        """Place this many cords of each kind. Return (placement or None, whether that is certain)."""
+        if counts not in self._cache:
             cords = [kind for kind, n in zip(self._kinds, counts, strict=True) for _ in range(n)]
             search = _BankSearch(cords, self._banks, self._volts)
-            found = search.found()
-            self._known[counts] = (found, found is not None or search.steps < _MOST_STEPS)
-        return self._known[counts]
+            placed = search.run()
+            self._cache[counts] = (placed, placed is not None or search.steps < _MAX_STEPS)
+        return self._cache[counts]
 
 
 class _BankSearch:
-    """The largest cord first, into the emptiest bank that has an outlet for it; taken back where that leaves
-    another one without."""
+    """A backtracking search that puts the largest cord first into the emptiest bank with a suitable outlet."""
 
     def __init__(self, cords: Sequence[CordLoad], banks: dict[int, Bank], volts: float) -> None:
         self._cords = sorted(cords, key=lambda cord: -cord.bank_va)
         self._free = {i: dict(bank.outlets) for i, bank in banks.items()}
-        self._room = {i: bank.usable_amps * volts for i, bank in banks.items()}
-        self._placed: list[_Placed] = []
+        self._free_va = {i: bank.usable_amps * volts for i, bank in banks.items()}
+        self._placed: list[_PlacedLoad] = []
         self.steps = 0
 
-    def found(self) -> list[_Placed] | None:
-        return self._placed if self._rest() else None
+    def run(self) -> list[_PlacedLoad] | None:
+        return self._placed if self._place_rest() else None
 
-    def _rest(self) -> bool:
+    def _place_rest(self) -> bool:
         if len(self._placed) == len(self._cords):
             return True
         cord = self._cords[len(self._placed)]
-        for bank, face in self._choices(cord):
-            if self.steps >= _MOST_STEPS:
+        for bank, face in self._list_choices(cord):
+            if self.steps >= _MAX_STEPS:
                 return False
             self.steps += 1
             self._free[bank][face] -= 1
-            self._room[bank] -= cord.bank_va
+            self._free_va[bank] -= cord.bank_va
             self._placed.append((cord, bank, face))
-            if self._rest():
+            if self._place_rest():
                 return True
             self._placed.pop()
-            self._room[bank] += cord.bank_va
+            self._free_va[bank] += cord.bank_va
             self._free[bank][face] += 1
         return False
 
-    def _choices(self, cord: CordLoad) -> list[tuple[int, str]]:
-        """The usual outlet first, then the emptiest bank; of banks that are alike only one."""
-        alike: dict[tuple[float, ...], tuple[int, str]] = {}
-        emptiest = sorted(self._free, key=lambda bank: -self._room[bank])
+    def _list_choices(self, cord: CordLoad) -> list[tuple[int, str]]:
+        """Return (bank, outlet), the usual outlet first, then the emptiest bank; equal banks count once."""
+        choices: dict[tuple[float, ...], tuple[int, str]] = {}
+        emptiest = sorted(self._free, key=lambda bank: -self._free_va[bank])
         for rank, face in enumerate(cord.outlets):
             for bank in emptiest:
-                room, free = self._room[bank], self._free[bank]
-                if free.get(face) and room >= cord.bank_va - 1e-6:
-                    alike.setdefault((rank, room, *free.values()), (bank, face))
-        return list(alike.values())
+                free_va, free = self._free_va[bank], self._free[bank]
+                if free.get(face) and free_va >= cord.bank_va - 1e-6:
+                    choices.setdefault((rank, free_va, *free.values()), (bank, face))
+        return list(choices.values())
 
 
-def _ways(
+def _list_splits(
     counts: Sequence[int], kinds: Sequence[CordLoad], legs: Sequence[_Leg]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], bool]:
-    """How many of each kind go on each leg (way × leg × kind), the most even first; how far the legs differ
-    then; and whether these are all ways that could fit."""
-    most_va = np.array([leg.most_va for leg in legs]) + 1e-6
+    """List the splits of the cords over the legs, the most even first.
+
+    Return the counts (split × leg × kind), the difference between legs in each split, and whether the list
+    contains every split that could fit.
+    """
+    max_va = np.array([leg.max_va for leg in legs]) + 1e-6
     outlets = np.array([leg.outlets for leg in legs])
-    ways = np.zeros((1, len(legs), 0), dtype=np.int64)
+    splits = np.zeros((1, len(legs), 0), dtype=np.int64)
     leg_va = np.zeros((1, len(legs)))
     bank_va, cords = np.zeros_like(leg_va), np.zeros((1, len(legs)), dtype=np.int64)
     complete = True
     for kind, count in reversed(list(zip(kinds, counts, strict=True))):
-        splits = np.array(list(_splits(count, [leg.most_of(kind) for leg in legs])), dtype=np.int64)
-        splits = splits.reshape(-1, len(legs))
-        kept = max(_MOST_WAYS // max(len(splits), 1), 1)
-        if len(ways) > kept:
+        shares = np.array(
+            list(_share_out(count, [leg.max_count(kind) for leg in legs])), dtype=np.int64
+        ).reshape(-1, len(legs))
+        max_kept = max(_MAX_SPLITS // max(len(shares), 1), 1)
+        if len(splits) > max_kept:
             complete = False
-            best = np.argsort(np.ptp(leg_va, axis=1), kind="stable")[:kept]
-            ways, leg_va, bank_va, cords = ways[best], leg_va[best], bank_va[best], cords[best]
-        before, here = np.divmod(np.arange(len(ways) * len(splits)), max(len(splits), 1))
-        cords = cords[before] + splits[here]
-        bank_va = bank_va[before] + splits[here] * kind.bank_va
-        fits = np.all((bank_va <= most_va) & (cords <= outlets), axis=1)
+            best = np.argsort(np.ptp(leg_va, axis=1), kind="stable")[:max_kept]
+            splits, leg_va, bank_va, cords = splits[best], leg_va[best], bank_va[best], cords[best]
+        before, here = np.divmod(np.arange(len(splits) * len(shares)), max(len(shares), 1))
+        cords = cords[before] + shares[here]
+        bank_va = bank_va[before] + shares[here] * kind.bank_va
+        fits = np.all((bank_va <= max_va) & (cords <= outlets), axis=1)
         before, here = before[fits], here[fits]
         bank_va, cords = bank_va[fits], cords[fits]
-        leg_va = leg_va[before] + splits[here] * kind.leg_va
-        ways = np.concatenate([splits[here][:, :, None], ways[before]], axis=2)
+        leg_va = leg_va[before] + shares[here] * kind.leg_va
+        splits = np.concatenate([shares[here][:, :, None], splits[before]], axis=2)
     differences = np.round(np.ptp(leg_va, axis=1), 6)
-    # among those that are as even, small cords come last on the first leg: any fixed order would do
-    by_kind = ways.transpose(2, 1, 0).reshape(len(kinds) * len(legs), -1)
+    # ties are broken by the counts themselves: any fixed order would do
+    by_kind = splits.transpose(2, 1, 0).reshape(len(kinds) * len(legs), -1)
     order = np.lexsort((*by_kind[::-1], differences))
-    return ways[order], differences[order], complete
+    return splits[order], differences[order], complete
 
 
-def _splits(count: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Every way to share a number out, with no more than so many on each."""
-    if len(most) == 1:
-        if count <= most[0]:
+def _share_out(count: int, limits: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield every way to share out a number, with at most `limits[i]` in place i."""
+    if len(limits) == 1:
+        if count <= limits[0]:
             yield (count,)
         return
-    for first in range(min(count, most[0]) + 1):
-        for rest in _splits(count - first, most[1:]):
+    for first in range(min(count, limits[0]) + 1):
+        for rest in _share_out(count - first, limits[1:]):
             yield (first, *rest)
 
 
-def _result(
+def _collect(
     loads: Sequence[CordLoad],
     banks: Sequence[Bank],
-    on_legs: Sequence[list[_Placed]],
-    least_va: float,
+    on_legs: Sequence[list[_PlacedLoad]],
+    min_difference_va: float,
 ) -> PhaseBalance:
     waiting: dict[CordLoad, list[int]] = {}
     for index, load in enumerate(loads):
         waiting.setdefault(load, []).append(index)
-    places: dict[int, tuple[int, str]] = {}
+    outlets: dict[int, tuple[int, str]] = {}
     for placed in on_legs:
-        # the last ones of each kind are on the first leg, each leg's own in their order
-        taken = {load: len(waiting[load]) - n for load, n in Counter(p[0] for p in placed).items()}
+        # the first leg gets the last cords of each kind; within a leg, cords keep their order
+        counts = Counter(load for load, _, _ in placed)
+        first = {load: len(waiting[load]) - count for load, count in counts.items()}
         for load, bank, face in placed:
-            places[waiting[load].pop(taken[load])] = (bank, face)
+            outlets[waiting[load].pop(first[load])] = (bank, face)
     leg_va = [0.0] * len(on_legs)
     for index, load in enumerate(loads):
-        leg_va[banks[places[index][0]].leg] += load.leg_va
+        leg_va[banks[outlets[index][0]].leg] += load.leg_va
     return PhaseBalance(
-        tuple(places[index] for index in range(len(loads))), tuple(leg_va), least_va
+        tuple(outlets[index] for index in range(len(loads))), tuple(leg_va), min_difference_va
     )

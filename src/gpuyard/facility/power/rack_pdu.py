@@ -1,7 +1,7 @@
-"""A rack PDU on its circuit (or a bare wall circuit) as what it can carry: lines, legs, banks, outlets.
+"""A rack PDU on its circuit, or a bare wall circuit, with the limits of its lines, legs, banks, and outlets.
 
-Outlets stand in banks behind breakers of their own, as many banks on each leg as its current needs;
-outlets are shared out evenly over them. Which outlet is in which bank no source lists: it is derived.
+Outlets are grouped in banks, each behind its own breaker. A leg has as many banks as its current needs, and outlets are
+spread evenly over them. No source lists which outlet belongs to which bank, so this is derived.
 """
 
 import math
@@ -17,7 +17,7 @@ _WALL_OUTLETS = 2  # of a duplex receptacle
 _NORTH_AMERICA = frozenset({"US", "CA", "MX", "JP", "TW", "PH"})
 
 
-def region_of(country: str) -> Region:
+def find_region(country: str) -> Region:
     return "north-america" if country in _NORTH_AMERICA else "iec"
 
 
@@ -32,7 +32,7 @@ class Bank:
 
 @dataclass(frozen=True)
 class RackPdu:
-    """What one circuit feeds."""
+    """A PDU, or the wall outlets, on one circuit."""
 
     name: str
     model: Pdu | None
@@ -47,7 +47,7 @@ class RackPdu:
 
     @property
     def breaker_amps(self) -> float:
-        """The circuit's breaker, or the PDU's plug where that is smaller."""
+        """The rating of the circuit's breaker, or of the PDU's plug if that is lower."""
         if self.model is None or self.model.inlet is None:
             return self.circuit.amps
         rated = plugs().get(self.model.inlet).amps(self.region)
@@ -71,29 +71,29 @@ class RackPdu:
         return line_amps(tuple(va / self.outlet_volts for va in leg_va), self.circuit.voltage)
 
     def outlet_amps(self, face: str) -> float:
-        """What one outlet may carry continuously."""
+        """Return the current that one outlet may carry continuously."""
         rated = 16.0 if face == "c39" else plugs().get(face).amps(self.region)
         return (rated or 0.0) * self.continuous_load
 
-    def outlets(self, face: str) -> int:
+    def count_outlets(self, face: str) -> int:
         return sum(count for bank in self.banks for name, count in bank.outlets if name == face)
 
 
-def wall_circuit(circuit: Circuit, continuous_load: float, region: Region) -> RackPdu:
-    """A receptacle in the wall: one bank, which is the circuit itself."""
+def build_wall_circuit(circuit: Circuit, continuous_load: float, region: Region) -> RackPdu:
+    """Return a receptacle in the wall: one bank, which is the circuit itself."""
     name = f"{plugs().get(circuit.receptacle).name} in the wall"
     bank = Bank(0, ((circuit.receptacle, _WALL_OUTLETS),), circuit.amps * continuous_load)
     return RackPdu(name, None, circuit, continuous_load, region, (bank,))
 
 
-def rack_pdu(model: Pdu, circuit: Circuit, continuous_load: float, region: Region) -> RackPdu:
-    """The PDU plugged into the circuit."""
+def build_rack_pdu(model: Pdu, circuit: Circuit, continuous_load: float, region: Region) -> RackPdu:
+    """Return a PDU model plugged into a circuit."""
     bare = RackPdu(model.name, model, circuit, continuous_load, region, ())
     counts = {"c13": model.c13, "c15": model.c15, "c19": model.c19, "c39": model.c39}
     for other in filter(None, model.other_outlets.split(";")):
         face, _, count = other.partition(":")
         volts = plugs().get(face).volts if face in plugs() else 0
-        if volts >= bare.outlet_volts:  # an outlet for 120 V in a 208 V unit is on another voltage
+        if volts >= bare.outlet_volts:  # a 120 V outlet in a 208 V unit has its own voltage
             counts[face] = counts.get(face, 0) + int(count)
     bank_amps = _BANK_AMPS[region] * continuous_load
     delta = circuit.phases == 3 and circuit.voltage <= 250
@@ -103,7 +103,7 @@ def rack_pdu(model: Pdu, circuit: Circuit, continuous_load: float, region: Regio
     banks = tuple(
         Bank(
             index % bare.legs,
-            tuple((face, _dealt(count, total, index)) for face, count in counts.items() if count),
+            tuple((face, _share(count, total, index)) for face, count in counts.items() if count),
             min(bank_amps, bare.usable_line_amps),
         )
         for index in range(total)
@@ -111,5 +111,5 @@ def rack_pdu(model: Pdu, circuit: Circuit, continuous_load: float, region: Regio
     return RackPdu(model.name, model, circuit, continuous_load, region, banks)
 
 
-def _dealt(count: int, banks: int, index: int) -> int:
+def _share(count: int, banks: int, index: int) -> int:
     return count // banks + (1 if index < count % banks else 0)

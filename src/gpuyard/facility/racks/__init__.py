@@ -1,1 +1,1 @@
-"""Which devices share a rack, and where everything stands."""
+"""The racks of a room: which devices share a rack, and where everything is."""

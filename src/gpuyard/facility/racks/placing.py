@@ -1,194 +1,179 @@
-"""Where everything stands: servers spread evenly over the racks, each leaf where its cables are
-shortest, the switches above amid the leaves, and storage servers amid the machines."""
+"""Place the devices in the racks so that cables stay short.
 
-import functools
+Servers are spread evenly over the racks. Each leaf goes where its cables are shortest, the switches above go among the
+leaves, and the storage servers go among the machines.
+"""
+
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from gpuyard.facility.device import Contents, RackDevice
+from gpuyard.facility.device import RackDevice
 from gpuyard.facility.network.devices import TIERS
 from gpuyard.facility.network.room_network import RoomNetwork
-from gpuyard.facility.racks.floor_plan import FloorPlan, PlacedDevice
-from gpuyard.facility.racks.packing import Limits, RackPacking, room_left, used_by
+from gpuyard.facility.racks.floor_plan import FloorPlan, PlacedDevice, Room
+from gpuyard.facility.racks.packing import RackLimits, RackPacking, count_fitting, sum_shares
 
-_AFTER_MACHINES = (*TIERS["machines"], "storage", *TIERS["storage"], *TIERS["management"])
-"""In this order, so that each finds those that it serves in their places."""
-
-
-@dataclass(frozen=True)
-class Room:
-    """The racks and all that is in them."""
-
-    floor: FloorPlan
-    placed: tuple[PlacedDevice, ...]
-
-    @functools.cached_property
-    def _by_rack(self) -> list[list[PlacedDevice]]:
-        racks: list[list[PlacedDevice]] = [[] for _ in range(self.floor.racks)]
-        for one in self.placed:
-            racks[one.rack].append(one)
-        return racks
-
-    def in_rack(self, rack: int) -> list[PlacedDevice]:
-        return self._by_rack[rack]
-
-    def contents(self, rack: int) -> Contents:
-        return tuple(Counter(one.device for one in self.in_rack(rack)).items())
-
-    def of_kind(self, kind: str) -> list[PlacedDevice]:
-        """In the order of their numbers."""
-        found = [one for one in self.placed if one.device.kind == kind]
-        return sorted(found, key=lambda one: one.number)
+_PLACING_ORDER = (*TIERS["machines"], "storage", *TIERS["storage"], *TIERS["management"])
+"""The order after the servers: each kind is placed after the devices that it connects to."""
 
 
-def place(packing: RackPacking, limits: Limits, per_row: int, network: RoomNetwork) -> Room:
-    """Racks are numbered along the rows, those without machines in the middle. Where the even spread
-    does not fit, the packing's own does."""
+def place_devices(
+    packing: RackPacking, limits: RackLimits, per_row: int, network: RoomNetwork
+) -> Room:
+    """Place all devices. Racks are numbered along the rows, with those without servers in the middle.
+
+    If an even spread does not fit, the racks are filled as packed.
+    """
     floor = FloorPlan(len(packing.racks), limits.units, per_row)
-    racks_of = _Spread(packing, limits, floor, network).racks_of() or _as_packed(packing)
-    return Room(floor, tuple(_stacked(packing.devices, racks_of, floor)))
+    placement = _EvenPlacement(packing, limits, floor, network).place() or _place_as_packed(packing)
+    return Room(floor, tuple(_stack(packing.devices, placement, floor)))
 
 
-def _as_packed(packing: RackPacking) -> list[list[int]]:
-    """For each device, the rack of its first, second, …"""
-    racks = list(enumerate(_centred(packing)))
+def _place_as_packed(packing: RackPacking) -> list[list[int]]:
+    """Return, for each device of the packing, the rack of its first, second, … copy."""
+    racks = list(enumerate(_order_racks(packing)))
     kinds = range(len(packing.devices))
-    return [[rack for rack, here in racks for _ in range(here[k])] for k in kinds]
+    return [[rack for rack, counts in racks for _ in range(counts[k])] for k in kinds]
 
 
-def _centred(packing: RackPacking) -> list[list[int]]:
-    hosting = [list(rack) for rack in packing.racks if _hosts(packing, rack)]
-    alone = [list(rack) for rack in packing.racks if not _hosts(packing, rack)]
-    middle = (len(hosting) + 1) // 2
-    return [*hosting[:middle], *alone, *hosting[middle:]]
+def _order_racks(packing: RackPacking) -> list[tuple[int, ...]]:
+    """Return the counts of each rack, with the racks without servers in the middle."""
+    with_servers = [rack for rack in packing.racks if _has_servers(packing, rack)]
+    without_servers = [rack for rack in packing.racks if not _has_servers(packing, rack)]
+    middle = (len(with_servers) + 1) // 2
+    return [*with_servers[:middle], *without_servers, *with_servers[middle:]]
 
 
-def _hosts(packing: RackPacking, rack: Sequence[int]) -> bool:
+def _has_servers(packing: RackPacking, rack: Sequence[int]) -> bool:
     return any(n and d.kind == "server" for d, n in zip(packing.devices, rack, strict=True))
 
 
-class _Spread:
-    """Machines evenly, then each other device where it has the shortest way to those that it serves."""
+class _EvenPlacement:
+    """Spread the servers evenly, then put every other device closest to the devices that it connects to."""
 
     def __init__(
-        self, packing: RackPacking, limits: Limits, floor: FloorPlan, network: RoomNetwork
+        self, packing: RackPacking, limits: RackLimits, floor: FloorPlan, network: RoomNetwork
     ) -> None:
         self._packing, self._network = packing, network
-        self._shares = [limits.shares(device) for device in packing.devices]
-        self._nearness = _Nearness(floor)
+        self._shares = [limits.calculate_shares(device) for device in packing.devices]
+        self._distances = _DistanceCache(floor)
         self._racks: dict[str, list[int]] = {}
-        """Of each kind, the rack of its first, second, …"""
+        """For each kind, the rack of its first, second, … device."""
         self._used: list[list[float]] = []
 
-    def racks_of(self) -> list[list[int]] | None:
-        """For each device of the packing; None where it does not fit like this."""
+    def place(self) -> list[list[int]] | None:
+        """Return the racks of each device of the packing, or None if an even spread does not fit."""
         devices, racks = self._packing.devices, self._packing.racks
-        hosting = [
-            n for n, here in enumerate(_centred(self._packing)) if _hosts(self._packing, here)
+        server_racks = [
+            rack
+            for rack, counts in enumerate(_order_racks(self._packing))
+            if _has_servers(self._packing, counts)
         ]
         totals = [sum(rack[k] for rack in racks) for k in range(len(devices))]
-        found: list[list[int]] = [[] for _ in devices]
+        placement: list[list[int]] = [[] for _ in devices]
         for k, device in enumerate(devices):
             if device.kind == "server":
-                found[k] = self._racks["server"] = _evenly(totals[k], hosting)
+                placement[k] = self._racks["server"] = _spread(totals[k], server_racks)
         self._used = [
-            used_by([here.count(rack) for here in found], self._shares)
+            sum_shares([placed.count(rack) for placed in placement], self._shares)
             for rack in range(len(racks))
         ]
         if any(max(rack) > 1 + 1e-9 for rack in self._used):
             return None
         others = [(k, d) for k, d in enumerate(devices) if d.kind != "server"]
-        for k, device in sorted(others, key=lambda one: _AFTER_MACHINES.index(one[1].kind)):
-            placed = self._placed(k, device, totals[k])
+        for k, device in sorted(others, key=lambda other: _PLACING_ORDER.index(other[1].kind)):
+            placed = self._place_near(k, device, totals[k])
             if placed is None:
                 return None
-            found[k] = self._racks[device.kind] = placed
-        return found
+            placement[k] = self._racks[device.kind] = placed
+        return placement
 
-    def _placed(self, k: int, device: RackDevice, count: int) -> list[int] | None:
+    def _place_near(self, k: int, device: RackDevice, count: int) -> list[int] | None:
         shares = self._shares[k]
-        free = [rack for rack, used in enumerate(self._used) if room_left(used, shares)]
-        near = self._near(device.kind, count)
+        free = [rack for rack, used in enumerate(self._used) if count_fitting(used, shares)]
+        connected_racks = self._list_connected_racks(device.kind, count)
         chosen: list[int] = []
         for number in range(count):
             if not free:
                 return None
-            away = self._nearness.metres_to_all(near[number])
-            rack = min(free, key=lambda r: (away[r], r))
+            meters = self._distances.measure_to_all(connected_racks[number])
+            rack = min(free, key=lambda r: (meters[r], r))
             chosen.append(rack)
             self._used[rack] = [a + b for a, b in zip(self._used[rack], shares, strict=True)]
-            if not room_left(self._used[rack], shares):
+            if not count_fitting(self._used[rack], shares):
                 free.remove(rack)
         return chosen
 
-    def _near(self, kind: str, count: int) -> list[list[int]]:
-        """For each device of this kind, the racks that its cables go to."""
-        machines = self._racks["server"]
+    def _list_connected_racks(self, kind: str, count: int) -> list[list[int]]:
+        """Return, for each device of this kind, the racks to which its cables go."""
+        server_racks = self._racks["server"]
         if kind == "storage":
-            return [machines] * count
+            return [server_racks] * count
         if kind == "management":
-            return self._below_management(count)
-        hosts = [*machines, *self._racks.get("storage", [])]
+            return self._list_managed_racks(count)
+        host_racks = [*server_racks, *self._racks.get("storage", [])]
         if kind in {"leaf", "storage leaf"}:
-            below = [self._network.hosts_of_leaf(kind, leaf) for leaf in range(count)]
+            below = [self._network.get_leaf_hosts(kind, leaf) for leaf in range(count)]
             # storage servers that share the machines' network are placed after its leaves
-            return [[hosts[h] for h in leaf if h < len(hosts)] or machines for leaf in below]
+            return [
+                [host_racks[host] for host in hosts if host < len(host_racks)] or server_racks
+                for hosts in below
+            ]
         lowest = next(tiers[0] for tiers in TIERS.values() if kind in tiers)
         return [self._racks[lowest]] * count
 
-    def _below_management(self, count: int) -> list[list[int]]:
-        """Ports are dealt to the management switches from rack to rack."""
+    def _list_managed_racks(self, count: int) -> list[list[int]]:
+        """Return the racks that each management switch serves; its ports are assigned rack by rack."""
         fabric = self._network.management
         ports = Counter[int]()
         for device in self._packing.devices:
             for rack in self._racks.get(device.kind, []):
-                ports[rack] += self._network.ports_for_management(device)
-        racks = [rack for rack in sorted(ports) for _ in range(ports[rack])]
-        near: list[list[int]] = [[] for _ in range(count)]
+                ports[rack] += self._network.count_management_ports(device)
+        port_racks = [rack for rack in sorted(ports) for _ in range(ports[rack])]
+        served: list[list[int]] = [[] for _ in range(count)]
         if fabric is not None:
             for port, _, leaf in fabric.wiring.endpoints:
-                near[leaf].append(racks[port])
-        return near
+                served[leaf].append(port_racks[port])
+        return served
 
 
-def _evenly(count: int, racks: Sequence[int]) -> list[int]:
-    """The rack of each, in order; the first racks have one more."""
+def _spread(count: int, racks: Sequence[int]) -> list[int]:
+    """Return the rack of each server in order; the first racks get one more if the count does not divide."""
     each, more = divmod(count, len(racks))
     return [rack for i, rack in enumerate(racks) for _ in range(each + (i < more))]
 
 
-class _Nearness:
-    """Metres from every rack to a set of racks together, kept: many leaves serve the same machines."""
+class _DistanceCache:
+    """The total distance from every rack to a set of racks; cached, because many leaves serve the same machines."""
 
     def __init__(self, floor: FloorPlan) -> None:
         self._floor = floor
-        self._known: dict[frozenset[tuple[int, int]], list[float]] = {}
+        self._cache: dict[frozenset[tuple[int, int]], list[float]] = {}
 
-    def metres_to_all(self, racks: Sequence[int]) -> list[float]:
+    def measure_to_all(self, racks: Sequence[int]) -> list[float]:
         weights = Counter(racks)
         key = frozenset(weights.items())
-        if key not in self._known:
-            self._known[key] = [
-                sum(n * self._floor.distance_m(rack, other) for other, n in weights.items())
+        if key not in self._cache:
+            self._cache[key] = [
+                sum(n * self._floor.measure_distance_m(rack, other) for other, n in weights.items())
                 for rack in range(self._floor.racks)
             ]
-        return self._known[key]
+        return self._cache[key]
 
 
-def _stacked(
-    devices: Sequence[RackDevice], racks_of: Sequence[Sequence[int]], floor: FloorPlan
+def _stack(
+    devices: Sequence[RackDevice], placement: Sequence[Sequence[int]], floor: FloorPlan
 ) -> Iterator[PlacedDevice]:
-    """The heavy boxes from the floor up, the switches from the top down; numbered by their kind."""
+    """Stack heavy devices from the floor up and switches from the top down, and number them by kind."""
     inside: list[list[tuple[RackDevice, int]]] = [[] for _ in range(floor.racks)]
     numbers: Counter[str] = Counter()
-    for device, racks in zip(devices, racks_of, strict=True):
+    for device, racks in zip(devices, placement, strict=True):
         for rack in racks:
             numbers[device.kind] += 1
             inside[rack].append((device, numbers[device.kind]))
-    for rack, here in enumerate(inside):
+    for rack, numbered in enumerate(inside):
         low, high = 1, floor.units + 1
-        for device, number in sorted(here, key=_lowest_first):
+        for device, number in sorted(numbered, key=_stacking_key):
             if device.is_switch:
                 high -= device.rack_units
                 yield PlacedDevice(device, number, rack, high)
@@ -197,7 +182,7 @@ def _stacked(
                 low += device.rack_units
 
 
-def _lowest_first(one: tuple[RackDevice, int]) -> tuple[bool, int, float, int]:
-    device, number = one
-    tier = _AFTER_MACHINES.index(device.kind) if device.is_switch else 0
+def _stacking_key(numbered: tuple[RackDevice, int]) -> tuple[bool, int, float, int]:
+    device, number = numbered
+    tier = _PLACING_ORDER.index(device.kind) if device.is_switch else 0
     return device.is_switch, tier, -device.weight_kg, number

@@ -1,1 +1,1 @@
-"""Machines as files tell them: what `nvidia-smi topo`, `nvidia-smi -q -x` and `lstopo` print, as graphs."""
+"""Readers that turn the output of `nvidia-smi topo`, `nvidia-smi -q -x`, and `lstopo` into machine graphs."""

@@ -1,19 +1,21 @@
-"""Reads the two tables of `nvidia-smi topo`: -m, how every two devices of a machine reach each other and which
-CPUs are near, and -p2p, which GPUs may read and write each other's memory."""
+"""Parse the two tables of `nvidia-smi topo`.
+
+`-m` shows the path class of every two devices and their CPU affinity; `-p2p` shows which GPUs have peer access.
+"""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuyard.errors import UserMistake, quoted
+from gpuyard.errors import quote
 from gpuyard.hardware.readers.matrix_text import (
     LINK_CLASSES,
     PEER_STATUSES,
     MatrixText,
     Word,
+    create_error,
     find_matrix,
-    mistake,
-    plain_lines,
+    strip_colors,
 )
 
 _COLUMNS = {
@@ -21,14 +23,14 @@ _COLUMNS = {
     "NUMA Affinity": re.compile(r"(?<!GPU\s)NUMA\s+Affinity"),
     "GPU NUMA ID": re.compile(r"GPU\s+NUMA\s+ID"),
 }
-_NUMBERS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
-_LONGEST_LIST = 4000  # characters: one number for each of a thousand cores
+_NUMBER_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_MAX_LIST_LENGTH = 4000  # characters: one number for each of a thousand cores
 _NIC_NAME = re.compile(r"\s*(NIC\d+)\s*:\s*(\S+)\s*")
 
 
 @dataclass(frozen=True)
 class TopoMatrix:
-    """The matrix as it was printed: "SOC" stays "SOC". What a column leaves empty is not in its mapping."""
+    """The matrix as it was printed, e.g. with "SOC" for "SYS". Mappings leave out empty cells."""
 
     source: str
     devices: tuple[str, ...]
@@ -49,7 +51,7 @@ class TopoMatrix:
 
 @dataclass(frozen=True)
 class PeerMatrix:
-    """The status of every two GPUs, as it was printed: OK, or why there is no peer access."""
+    """The peer status of every two GPUs, as it was printed: OK, or the reason why there is no access."""
 
     source: str
     gpus: tuple[str, ...]
@@ -57,7 +59,7 @@ class PeerMatrix:
 
     @property
     def peers(self) -> frozenset[frozenset[str]]:
-        """Pairs with access in both directions: `MachineGraph.pcie_peers`."""
+        """The pairs with access in both directions, for `MachineGraph.pcie_peers`."""
         return frozenset(
             frozenset((a, b))
             for (a, b), status in self.statuses.items()
@@ -66,21 +68,21 @@ class PeerMatrix:
 
 
 def is_gpu(device: str) -> bool:
-    """Whether a device of the header is a GPU; all others are NICs."""
+    """Return whether a device of the header is a GPU; all others are NICs."""
     return re.fullmatch(r"GPU\d+", device) is not None
 
 
 def parse_topo_matrix(text: str, source: str) -> TopoMatrix:
-    """The first matrix in the text; `source` is the file's name for messages."""
+    """Parse the first matrix in the text; `source` is the file name in error messages."""
     table = find_matrix(text, source, LINK_CLASSES, "nvidia-smi topo -m")
     cells = table.read(LINK_CLASSES)
-    _refuse_asymmetry(source, cells)
-    lines = plain_lines(text)
+    _check_symmetry(source, cells)
+    lines = strip_colors(text)
     affinities: dict[str, dict[str, str]] = {column: {} for column in _COLUMNS}
     for name, *words in table.rows:
         last = words[len(table.devices) - 1]
         rest = lines[name.line - 1][last.column - 1 + len(last.text) :]
-        for column, value in _values(table, rest, last).items():
+        for column, value in _parse_affinities(table, rest, last).items():
             affinities[column][name.text] = value
     return TopoMatrix(
         source,
@@ -94,7 +96,7 @@ def parse_topo_matrix(text: str, source: str) -> TopoMatrix:
 
 
 def parse_p2p_matrix(text: str, source: str) -> PeerMatrix:
-    """The first peer matrix in the text; `source` is the file's name for messages."""
+    """Parse the first peer matrix in the text; `source` is the file name in error messages."""
     table = find_matrix(text, source, PEER_STATUSES, "nvidia-smi topo -p2p r")
     cells = table.read(PEER_STATUSES)
     return PeerMatrix(
@@ -104,11 +106,11 @@ def parse_p2p_matrix(text: str, source: str) -> PeerMatrix:
     )
 
 
-def _refuse_asymmetry(source: str, cells: dict[tuple[str, str], Word]) -> None:
+def _check_symmetry(source: str, cells: dict[tuple[str, str], Word]) -> None:
     for (a, b), word in cells.items():
         mirrored = cells[b, a]
         if word.text != mirrored.text and word.line > mirrored.line:
-            raise mistake(
+            raise create_error(
                 source,
                 word,
                 f"{a} to {b} is {word.text!r} here, but {b} to {a} is {mirrored.text!r} in line "
@@ -116,8 +118,8 @@ def _refuse_asymmetry(source: str, cells: dict[tuple[str, str], Word]) -> None:
             )
 
 
-def _values(table: MatrixText, rest: str, last: Word) -> dict[str, str]:
-    """What stands behind the cells of a row, by column."""
+def _parse_affinities(table: MatrixText, rest: str, last: Word) -> dict[str, str]:
+    """Return the values after the cells of a row, by column."""
     columns = sorted(
         (m.start(), name)
         for name, pattern in _COLUMNS.items()
@@ -126,38 +128,41 @@ def _values(table: MatrixText, rest: str, last: Word) -> dict[str, str]:
     start = last.column + len(last.text)
     words = [Word(m[0], last.line, start + m.start()) for m in re.finditer(r"\S+", rest)]
     if len(words) >= len(columns):
-        placed = zip((name for _, name in columns), words, strict=False)
+        pairs = zip((name for _, name in columns), words, strict=False)
     else:
-        placed = _place(table, columns, rest, words, last)
-    return {name: _numbers(table.source, name, word) for name, word in placed if word.text != "N/A"}
+        pairs = _match_columns(table, columns, rest, words, last)
+    return {
+        name: _check_number_list(table.source, name, word)
+        for name, word in pairs
+        if word.text != "N/A"
+    }
 
 
-def _place(
+def _match_columns(
     table: MatrixText, columns: list[tuple[int, str]], rest: str, words: list[Word], last: Word
 ) -> "zip[tuple[str, Word]]":
-    """Fewer values than columns: tabs tell which are empty, else the place under the header does."""
+    """Match fewer values than columns: by the tabs before each value, or by its position under the header."""
     names = [name for _, name in columns]
-    chosen: list[str] = []
     if "\t" in rest:
-        starts = [rest[: word.column - last.column - len(last.text)] for word in words]
+        prefixes = [rest[: word.column - last.column - len(last.text)] for word in words]
         # the second tab before the last column only makes room for the wide "NUMA Affinity"
-        chosen = [names[min(max(before.count("\t") - 1, 0), len(names) - 1)] for before in starts]
+        matched = [names[min(max(text.count("\t") - 1, 0), len(names) - 1)] for text in prefixes]
     else:
-        chosen = [min(columns, key=lambda c: abs(c[0] + 1 - word.column))[1] for word in words]
-    if len(set(chosen)) < len(chosen):
-        first = words[0]
-        raise UserMistake(
-            f"{table.source}:{first.line}:{first.column}: expected {len(names)} values "
-            f"({', '.join(names)}), got {len(words)}, and can't tell which is missing"
+        matched = [min(columns, key=lambda c: abs(c[0] + 1 - word.column))[1] for word in words]
+    if len(set(matched)) < len(matched):
+        raise create_error(
+            table.source,
+            words[0],
+            f"expected {len(names)} values ({', '.join(names)}), got {len(words)}, and cannot tell which is missing",
         )
-    return zip(chosen, words, strict=True)
+    return zip(matched, words, strict=True)
 
 
-def _numbers(source: str, column: str, word: Word) -> str:
-    if len(word.text) > _LONGEST_LIST or not _NUMBERS.fullmatch(word.text):
-        raise mistake(
+def _check_number_list(source: str, column: str, word: Word) -> str:
+    if len(word.text) > _MAX_LIST_LENGTH or not _NUMBER_LIST.fullmatch(word.text):
+        raise create_error(
             source,
             word,
-            f"expected a list of numbers like 0-7,16-23 for {column}, got {quoted(word.text)}",
+            f"expected a list of numbers like 0-7,16-23 for {column}, got {quote(word.text)}",
         )
     return word.text

@@ -1,22 +1,23 @@
-"""XML of unknown origin as elements that know their place. Nothing outside the text is ever fetched, and a
-document that declares entities of its own is refused: neither hwloc nor nvidia-smi writes one."""
+"""Parse untrusted XML into elements that know their line and column.
+
+The parser never fetches anything, and it rejects documents that declare entities, which neither hwloc nor
+nvidia-smi writes.
+"""
 
 import itertools
 from dataclasses import dataclass, field
 from typing import Any
 from xml.parsers import expat
 
-from gpuyard.errors import UserMistake, quoted
+from gpuyard.errors import UserMistake, quote
 
-_DEEPEST = 200  # hwloc nests about 15 elements
-_MOST_ELEMENTS = 100_000
-_LONGEST_TEXT = 100_000  # characters inside one element
+_MAX_DEPTH = 200  # hwloc nests about 15 elements
+_MAX_ELEMENTS = 100_000
+_MAX_TEXT_LENGTH = 100_000  # characters in one element
 
 
 @dataclass(slots=True)
 class Element:
-    """One element of the document."""
-
     tag: str
     attributes: dict[str, str]
     place: str  # source:line:column
@@ -24,64 +25,69 @@ class Element:
     text: str = ""
 
     def all(self, tag: str) -> list["Element"]:
+        """Return the children with this tag."""
         return [child for child in self.children if child.tag == tag]
 
     def find(self, *path: str) -> str | None:
-        """The text at the end of this path, None where it is missing, empty or "N/A"."""
-        here = self
+        """Return the text of the element at a path; None if it is missing, empty, or "N/A"."""
+        element = self
         for tag in path:
-            found = here.all(tag)
-            if not found:
+            matches = element.all(tag)
+            if not matches:
                 return None
-            here = found[0]
-        text = here.text.strip()
+            element = matches[0]
+        text = element.text.strip()
         return text if text not in ("", "N/A") else None
 
 
 def parse_xml(text: str, source: str) -> Element:
-    """The root element; a `UserMistake` with line and column where the text is not XML."""
+    """Return the root element; raise `UserMistake` with line and column if the text is not XML."""
     parser = expat.ParserCreate("utf-8")
     parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
-    parser.buffer_text = True  # words come together, not one by one
-    top = Element("", {}, source)
-    stack = [top]
+    parser.buffer_text = True  # report text in large chunks
+    document = Element("", {}, source)
+    stack = [document]
     elements = itertools.count(1)
 
-    def place() -> str:
+    def get_place() -> str:
         return f"{source}:{parser.CurrentLineNumber}:{parser.CurrentColumnNumber + 1}"
 
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        if len(stack) > _DEEPEST:
-            raise UserMistake(f"{place()}: elements are nested deeper than {_DEEPEST}")
-        if next(elements) > _MOST_ELEMENTS:
-            raise UserMistake(f"{place()}: more than {_MOST_ELEMENTS:,} elements")
-        element = Element(tag, attributes, place())
+    def start_element(tag: str, attributes: dict[str, str]) -> None:
+        if len(stack) > _MAX_DEPTH:
+            raise UserMistake(f"{get_place()}: elements are nested deeper than {_MAX_DEPTH}")
+        if next(elements) > _MAX_ELEMENTS:
+            raise UserMistake(f"{get_place()}: more than {_MAX_ELEMENTS:,} elements")
+        element = Element(tag, attributes, get_place())
         stack[-1].children.append(element)
         stack.append(element)
 
-    def end(_tag: str) -> None:
+    def end_element(_tag: str) -> None:
         stack.pop()
 
-    def characters(words: str) -> None:
-        here = stack[-1]
-        if len(here.text) + len(words) > _LONGEST_TEXT:
-            raise UserMistake(f"{place()}: more than {_LONGEST_TEXT:,} characters in one element")
-        here.text += words
+    def add_text(chunk: str) -> None:
+        element = stack[-1]
+        if len(element.text) + len(chunk) > _MAX_TEXT_LENGTH:
+            raise UserMistake(
+                f"{get_place()}: more than {_MAX_TEXT_LENGTH:,} characters in one element"
+            )
+        element.text += chunk
 
-    def entity(name: str, *_declared: Any) -> None:
-        raise UserMistake(f"{place()}: entity declarations are not supported, found {quoted(name)}")
+    def reject_entity(name: str, *_declaration: Any) -> None:
+        raise UserMistake(
+            f"{get_place()}: entity declarations are not supported, got {quote(name)}"
+        )
 
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = characters
-    parser.EntityDeclHandler = entity
+    parser.StartElementHandler = start_element
+    parser.EndElementHandler = end_element
+    parser.CharacterDataHandler = add_text
+    parser.EntityDeclHandler = reject_entity
     try:
         parser.Parse(text, True)
     except (expat.ExpatError, UnicodeEncodeError) as error:
         if isinstance(error, UnicodeEncodeError):
-            raise UserMistake(f"{source}: malformed XML: half a character") from None
+            raise UserMistake(f"{source}: malformed XML: incomplete character") from None
         reason = expat.ErrorString(error.code)
         raise UserMistake(
             f"{source}:{error.lineno}:{error.offset + 1}: malformed XML: {reason}"
         ) from None
-    return top.children[0]
+    return document.children[0]

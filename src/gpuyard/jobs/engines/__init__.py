@@ -1,1 +1,1 @@
-"""What runs jobs: one folder an engine, all with the interface of `base`."""
+"""Engines, which run jobs: one folder per engine, all with the interface in `base`."""

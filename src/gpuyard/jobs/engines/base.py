@@ -1,168 +1,206 @@
-"""What runs jobs: the interface that every engine has, and which engines there are.
+"""The interface of engines, which run jobs, and the registry of engines.
 
-Planning and submitting are two steps, as in torchx: `plan` makes a `Request`, a value that can be printed
-(`--dry-run` prints it), and `submit` is the only one with an effect.
+Planning and submitting are two steps, as in torchx. `plan` returns a `Request`, a value that `--dry-run` prints;
+only `submit` has an effect.
 """
 
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpuyard.errors import GpuyardError, UnknownName
 from gpuyard.jobs.job import Handle, Job, JobStatus
-from gpuyard.steps.windows import StepWindow, lines_of, windows_in
+from gpuyard.reporting.windows import StepWindow, parse_windows, split_lines
 
 if TYPE_CHECKING:
     from gpuyard.jobs.explain import Explanation
 
-GROUP = "gpuyard.engines"
-"""Of the entry points by which other packages add an engine: `name = "package.module:Class"`."""
-VARIABLE = "GPUYARD_ENGINE"
-_OURS = {
+ENTRY_POINT_GROUP = "gpuyard.engines"
+"""Other packages add an engine with an entry point in this group: `name = "package.module:Class"`."""
+ENGINE_VARIABLE = "GPUYARD_ENGINE"
+_BUILT_IN = {
     "slurm": "gpuyard.jobs.engines.slurm.engine:SlurmEngine",
     "local": "gpuyard.jobs.engines.local.engine:LocalEngine",
     "kubernetes": "gpuyard.jobs.engines.kubernetes.engine:KubernetesEngine",
 }
-"""In the order in which one is chosen."""
+"""Built-in engines, in order of preference."""
+_AVAILABILITY = {
+    "slurm": "gpuyard.jobs.engines.slurm.availability:check_availability",
+    "kubernetes": "gpuyard.jobs.engines.kubernetes.availability:check_availability",
+}
+"""Checks of engines that take long to import, for commands that look at all engines."""
 
 
 @dataclass(frozen=True)
 class Availability:
-    """Whether an engine can run jobs from here, and if not, why."""
+    """The availability of an engine on this machine, and the reason if it is not available."""
 
     ok: bool
     reason: str = ""
     down: bool = False
-    """It is set up here and does not answer now: jobs that are meant for it are not to go elsewhere."""
+    """Whether it is set up here but unreachable now. Its jobs must then not go to another engine."""
+    refuses: str = ""
+    """Why it accepts no new jobs, although those that it has can be listed."""
 
 
 @dataclass(frozen=True)
 class Request(ABC):
-    """What would be submitted: everything is decided, and nothing has happened."""
+    """A planned submission: everything is decided, and nothing has happened yet."""
 
     job: Job
+    caveats: tuple[str, ...] = field(default=(), kw_only=True)
+    """Sentences about settings that the engine treats differently; `submit` prints them."""
 
     @abstractmethod
     def text(self) -> str:
-        """Exactly what would run, as people read it: a script, a manifest, a command line."""
+        """Return exactly what would run, for people: a script, a manifest, or a command line."""
 
     def document(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the JSON form."""
         return {"job": self.job.document(), "text": self.text()}
 
 
 class Engine(ABC):
-    """One way to run jobs; made anew for each command, so its constructor takes nothing and does nothing slow."""
+    """One way to run jobs. Each command creates one, so the constructor has no parameters and is fast."""
 
     name: ClassVar[str]
-    """The first part of its handles."""
+    """Its name, which is also the first part of its handles."""
     keeps_measurements: ClassVar[bool] = False
-    """Whether what its jobs report goes to the results store by itself; else when somebody waits for them."""
+    """Whether it stores its jobs' measurements itself; otherwise `gpuyard wait` does."""
     plans_anywhere: ClassVar[bool] = False
-    """Whether a dry run needs nothing of what `available` asks for."""
+    """Whether a dry run works even if the engine is not available."""
 
     @abstractmethod
     def available(self) -> Availability:
-        """Whether it can be used from here; answers soon, and never raises."""
+        """Return whether it can be used from here; must be quick and must not raise."""
 
     @abstractmethod
     def plan(self, job: Job) -> Request:
-        """What would be submitted. Raises where the engine can't do what the job asks for; has no effect."""
+        """Return the planned submission without any effect; raise if the engine cannot run this job."""
 
     @abstractmethod
     def submit(self, request: Any) -> Handle:
-        """Hand over what `plan` of the same engine made."""
+        """Submit a request that the same engine planned."""
 
     @abstractmethod
     def status(self, handle: Handle) -> JobStatus:
-        """How far it is. Raises UserMistake where there is no such job; one that can't be asked for is "unknown"."""
+        """Return the job's status, "unknown" if the engine is unreachable; raise UserMistake if it does not exist."""
 
     @abstractmethod
-    def list(self) -> Sequence[JobStatus]:
-        """This user's jobs, in the order in which they were submitted."""
+    def list(self, ended: int | None = None) -> Sequence[JobStatus]:
+        """Return this user's open jobs and the newest `ended` others (None: all), in order of submission."""
 
     @abstractmethod
     def logs(self, handle: Handle, follow: bool) -> Iterator[str]:
-        """What it has printed, in pieces; with `follow` until it has ended."""
+        """Yield the job's output in chunks; with `follow`, until it has ended."""
 
     @abstractmethod
     def cancel(self, handle: Handle) -> None:
-        """End it, or take it out of the queue; of one that has ended nothing changes."""
+        """Stop the job or remove it from the queue; do nothing if it has ended."""
+
+    def prune(self, before: float, *, dry_run: bool = False) -> int:
+        """Delete the records of jobs that ended before a time, and return their number.
+
+        A job stays if an open one depends on it. By default, the engine keeps no records.
+        """
+        del before, dry_run
+        return 0
 
     def job(self, handle: Handle) -> Job:
-        """What was submitted, so that it can be submitted again."""
-        raise GpuyardError(f"what was submitted as {handle} is not kept; submit it again yourself")
+        """Return the submitted job, so that it can be submitted again."""
+        raise GpuyardError(
+            f"the original submission of {handle} is not available; submit the job again with gpuyard submit"
+        )
 
     def reports(self, handle: Handle) -> Sequence[StepWindow]:
-        """What it has reported of its steps; where it has no other way, it prints that."""
-        return list(windows_in(lines_of(self.logs(handle, False))))
+        """Return the job's step reports; by default, they are read from its output."""
+        return list(parse_windows(split_lines(self.logs(handle, False))))
 
     def explain(self, handle: Handle) -> "Explanation | None":
-        """Why it waits and when it will start; None where only the engine's own word (`reason`) is known."""
+        """Explain why the job waits and when it will start; None if only the status's `reason` is known."""
         del handle
         return None
 
 
-def engine_names() -> Sequence[str]:
-    """All that are installed: ours first, in the order in which one is chosen."""
-    return tuple(_references())
+def select_newest(jobs: Sequence[JobStatus], ended: int | None) -> list[JobStatus]:
+    """Return the jobs that have not ended and the newest `ended` others (None: all), in the same order."""
+    if ended is None:
+        return list(jobs)
+    by_end = sorted((job for job in jobs if job.final), key=lambda job: job.ended or 0.0)
+    skipped = {job.handle for job in by_end[: max(0, len(by_end) - ended)]}
+    return [job for job in jobs if job.handle not in skipped]
 
 
-def engine(name: str) -> Engine:
-    """The one of this name. Raises where there is none."""
-    references = _references()
+def list_engines() -> Sequence[str]:
+    """Return the names of all installed engines, in order of preference."""
+    return tuple(_find_references())
+
+
+def load_engine(name: str) -> Engine:
+    """Load the engine with this name; raise UnknownName if there is none."""
+    # other packages are searched only for a name that is not built in
+    references = _BUILT_IN if name in _BUILT_IN else _find_references()
     if name not in references:
         raise UnknownName("engine", name, references)
-    module, _, attribute = references[name].partition(":")
     try:
-        made = getattr(import_module(module), attribute)()
+        loaded = _import_reference(references[name])()
     except (ImportError, AttributeError) as error:
-        raise GpuyardError(f"the engine {name} can't be loaded: {error}") from error
-    if not isinstance(made, Engine):
-        raise GpuyardError(f"the engine {name} is not a gpuyard.jobs.engines.base.Engine")
-    return made
+        raise GpuyardError(f"engine {name} cannot be loaded: {error}") from error
+    if not isinstance(loaded, Engine):
+        raise GpuyardError(f"engine {name} is not a gpuyard.jobs.engines.base.Engine")
+    return loaded
 
 
-def available_engines() -> Iterator[tuple[Engine, Availability]]:
-    """Every engine that can be loaded, with whether it can be used."""
-    for name in engine_names():
+def check_engines() -> Iterator[tuple[str, Availability]]:
+    """Yield the name of every engine that can be loaded and whether it is available."""
+    for name in list_engines():
+        if name in _AVAILABILITY:
+            yield name, _import_reference(_AVAILABILITY[name])()
+            continue
         try:
-            found = engine(name)
+            engine = load_engine(name)
         except GpuyardError:
             continue
-        yield found, found.available()
+        yield name, engine.available()
 
 
-def choose_engine(named: str | None = None, *, dry_run: bool = False) -> Engine:
-    """The one that is named, by `$GPUYARD_ENGINE` too; else the first that can be used."""
-    named = named or os.environ.get(VARIABLE) or None
-    if named is not None:
-        found = engine(named)
-        if dry_run and found.plans_anywhere:
-            return found
-        availability = found.available()
-        if not availability.ok:
-            raise GpuyardError(f"the engine {named} can't be used here: {availability.reason}")
-        return found
+def choose_engine(name: str | None = None, *, dry_run: bool = False) -> Engine:
+    """Return the engine with this name or that of `$GPUYARD_ENGINE`; otherwise the first available one."""
+    name = name or os.environ.get(ENGINE_VARIABLE) or None
+    if name is not None:
+        engine = load_engine(name)
+        if dry_run and engine.plans_anywhere:
+            return engine
+        availability = engine.available()
+        if not availability.ok or availability.refuses:
+            reason = availability.reason or availability.refuses
+            raise GpuyardError(f"engine {name} cannot be used here: {reason}")
+        return engine
     reasons = []
-    for found, availability in available_engines():
-        if availability.ok:
-            return found
+    for available_name, availability in check_engines():
+        if availability.ok and not availability.refuses:
+            return load_engine(available_name)
         if availability.down:
             raise GpuyardError(
-                f"the engine {found.name} is set up here, and can't be used now: {availability.reason}; "
+                f"engine {available_name} is set up here but cannot be used now: {availability.reason}; "
                 "to use another one, name it: --engine local"
             )
-        reasons.append(f"{found.name}: {availability.reason}")
+        reasons.append(f"{available_name}: {availability.reason or availability.refuses}")
     raise GpuyardError("no engine can run jobs from here; " + "; ".join(reasons))
 
 
-def _references() -> dict[str, str]:
-    found = dict(_OURS)
-    for point in entry_points(group=GROUP):
-        found.setdefault(point.name, point.value)
-    return found
+def _import_reference(reference: str) -> Any:
+    module, _, attribute = reference.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _find_references() -> dict[str, str]:
+    from importlib.metadata import entry_points
+
+    references = dict(_BUILT_IN)
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        references.setdefault(point.name, point.value)
+    return references

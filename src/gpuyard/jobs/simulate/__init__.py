@@ -1,1 +1,1 @@
-"""What would have happened: a trace of jobs, run through a policy on machines that are only numbers."""
+"""Simulate a trace of jobs under a policy on machines that exist only as numbers."""

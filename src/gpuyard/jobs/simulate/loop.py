@@ -1,74 +1,75 @@
-"""The event loop: jobs come, a policy deals GPUs, jobs end.
+"""The event loop: jobs arrive, a policy allocates GPUs, jobs end.
 
-A policy that decides in rounds is asked at each round in which something may have changed; one that decides by
-event, at each submission and each end. Between two decisions nothing is computed but the next end.
+Jobs start on idle GPUs at each submission and at each end, as in the live queue. Some policies move running jobs, only in
+rounds: in every round in which something may have changed.
+
+`EventLoop` may start from any state: jobs that already run or wait. `jobs.forecast` uses it that way.
 """
 
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpuyard.errors import GpuyardError, UserMistake, quoted
-from gpuyard.jobs.policies.base import Allocation, JobView, Policy, Pool, QueuePolicy, WaitingLines
-from gpuyard.jobs.policies.placement import choose, take
-from gpuyard.jobs.simulate.outcome import SimulationOutcome, Stay
+from gpuyard.errors import GpuyardError, UserMistake, quote
+from gpuyard.jobs.simulate.outcome import GpuInterval, SimulationOutcome
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
 from gpuyard.jobs.simulate.work import GpusByMachine
+from gpuyard.policies.base import Policy, QueuePolicy, WaitingQueues
+from gpuyard.policies.decision import decide
+from gpuyard.policies.placement import choose_gpus, release_gpus, use_gpus
+from gpuyard.policies.views import Allocation, JobView, Pool
 from gpuyard.units import format_duration
 
-_Tell = Callable[[int, int], None]
-"""How many jobs are over, of how many."""
-_TELL_EVERY = 500  # decisions
+ProgressCallback = Callable[[int, int], None]
+"""A callback that receives the number of finished jobs and the number of all jobs."""
+_REPORT_EVERY = 500  # decisions
 _LONG_HISTORY = 2000  # jobs
-_MOST_STALLED = 10_000  # decisions in a row that neither run nor end anything
-_MOST_ROUNDS = 3_000_000  # nearly six years of minutes: who takes longer has a slip in its line
+_MAX_STALLED = 10_000  # decisions in a row that neither start nor end a job
+_MAX_ROUNDS = (
+    3_000_000  # nearly six years of minutes: a job that takes longer has a typo in its row
+)
 
 
 def simulate(
-    trace: Trace, policy: Policy, pool: Pool, tell: _Tell | None = None
+    trace: Trace, policy: Policy, pool: Pool, on_progress: ProgressCallback | None = None
 ) -> SimulationOutcome:
-    """The whole trace under this policy."""
-    trace = trace.fitting(pool)
-    queue = policy if isinstance(policy, QueuePolicy) else _queue_of(trace, policy)
+    """Run the whole trace under this policy."""
+    trace = trace.fit_to(pool)
+    queue = policy if isinstance(policy, QueuePolicy) else _as_queue(policy, trace)
     if queue is not None:
-        return _Queue(trace, queue, pool, tell).run()
-    return _Rounds(trace, policy, pool, tell).run()
+        return _QueueLoop(trace, queue, pool, on_progress).run()
+    return EventLoop(trace, policy, pool, on_progress=on_progress).run()
 
 
-def _queue_of(trace: Trace, policy: Policy) -> QueuePolicy | None:
-    """The policy as a queue, for a history that is too long to show all who wait at each event."""
+def _as_queue(policy: Policy, trace: Trace) -> QueuePolicy | None:
+    """Return the policy as a queue if the trace is too long to show every waiting job at each event."""
     if len(trace.jobs) < _LONG_HISTORY or any(
-        job.elastic or not job.least_gpus == job.asked_gpus == job.most_gpus for job in trace.jobs
+        job.elastic or not job.min_gpus == job.requested_gpus == job.max_gpus for job in trace.jobs
     ):
         return None
     return policy.as_queue()
 
 
-def _round(time_s: float, every_s: float | None) -> float:
-    """The first round at or after that time."""
-    return math.ceil(time_s / every_s) * every_s if every_s else time_s
-
-
 @dataclass
-class _Running:
-    """A job that was submitted and is not over."""
+class ActiveJob:
+    """A job that was submitted and has not ended."""
 
-    at: int
+    index: int  # in the trace
     job: TraceJob
     done: float = 0.0
     allocation: Allocation | None = None
     shape: GpusByMachine = ()
     racks: int = 1
-    since_s: float = 0.0  # of this allocation
+    since_s: float = 0.0  # start of this allocation
     resumed_s: float = 0.0  # when it works again after its restart
     end_s: float = math.inf
     started_s: float | None = None
     attained_gpu_s: float = 0.0
     restarts: int = 0
-    waiting: JobView | None = None  # as it is seen while it waits, which does not change
+    _waiting_view: JobView | None = None  # does not change while the job waits
 
     def done_at(self, now_s: float) -> float:
         if self.allocation is None or now_s <= self.resumed_s:
@@ -80,41 +81,50 @@ class _Running:
 
     def view(self, now_s: float) -> JobView:
         if self.allocation is None:
-            if self.waiting is None:
-                self.waiting = self.job.view(self.done, None, self.started_s, self.attained_gpu_s)
-            return self.waiting
+            if self._waiting_view is None:
+                self._waiting_view = self.job.view(
+                    self.done, None, self.started_s, self.attained_gpu_s
+                )
+            return self._waiting_view
         return self.job.view(
             self.done_at(now_s),
             self.allocation,
             self.started_s,
             self.attained_at(now_s),
-            starting_s=max(0.0, self.resumed_s - now_s),
+            startup_s=max(0.0, self.resumed_s - now_s),
         )
 
-    def move(self, allocation: Allocation | None, now_s: float, pool: Pool) -> None:
-        """To other GPUs, or to none."""
-        self.done, self.attained_gpu_s = self.done_at(now_s), self.attained_at(now_s)
-        self.racks = pool.racks_of(allocation or ())
-        self.allocation, self.waiting = allocation, None
-        self.since_s = now_s
-        if allocation is None:
-            self.shape, self.end_s = (), math.inf
-            return
+    def run_on(
+        self, allocation: Allocation, pool: Pool, *, since_s: float, resumed_s: float
+    ) -> None:
+        """Hold these GPUs from `since_s` on and work on them from `resumed_s` on."""
+        self.allocation = allocation
         self.shape = tuple(sorted((gpus for _, gpus in allocation), reverse=True))
+        self.racks = pool.count_racks(allocation)
+        self.since_s, self.resumed_s = since_s, resumed_s
+        self.end_s = resumed_s + self.job.work.seconds(self.done, self.shape, self.racks)
+
+    def move(self, allocation: Allocation | None, now_s: float, pool: Pool) -> None:
+        """Move to other GPUs, or to none."""
+        self.done, self.attained_gpu_s = self.done_at(now_s), self.attained_at(now_s)
+        self._waiting_view = None
+        if allocation is None:
+            self.allocation, self.shape, self.racks = None, (), 1
+            self.since_s, self.end_s = now_s, math.inf
+            return
         if self.started_s is None:
             self.started_s = now_s
         else:
             self.restarts += 1
-        self.resumed_s = now_s + self.job.restart_s
-        self.end_s = self.resumed_s + self.job.work.seconds(self.done, self.shape, self.racks)
+        self.run_on(allocation, pool, since_s=now_s, resumed_s=now_s + self.job.restart_s)
 
 
 @dataclass
 class _Record:
-    """What is kept of each job."""
+    """The history of each job so far."""
 
     trace: Trace
-    stays: list[Stay] = field(default_factory=list)
+    intervals: list[GpuInterval] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         count = len(self.trace.jobs)
@@ -126,118 +136,174 @@ class _Record:
     def outcome(self, policy: str, pool: Pool, decisions: int) -> SimulationOutcome:
         return SimulationOutcome(
             policy, self.trace, pool, self.started_s, self.ended_s, self.gpu_seconds,
-            self.restarts, tuple(self.stays), decisions,
+            self.restarts, tuple(self.intervals), decisions,
         )  # fmt: skip
 
 
-class _Rounds:
-    """For policies that may move jobs."""
+class EventLoop:
+    """The loop for policies that may move jobs.
 
-    def __init__(self, trace: Trace, policy: Policy, pool: Pool, tell: _Tell | None) -> None:
-        self.trace, self.policy, self.pool, self.tell = trace, policy, pool, tell
+    `active` is the state at the beginning: the trace's first jobs, which already run or wait.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        policy: Policy,
+        pool: Pool,
+        *,
+        active: Sequence[ActiveJob] = (),
+        on_progress: ProgressCallback | None = None,
+    ) -> None:
+        self.trace, self.policy, self.pool, self.on_progress = trace, policy, pool, on_progress
         self.record = _Record(trace)
-        self.active: dict[str, _Running] = {}
-        self.arrived = 0
+        self.active = {job.job.id: job for job in active}
+        self.arrived = len(active)
         self.decisions = 0
         self.stalled = 0
+        self.next_round_s = -math.inf
 
     def run(self) -> SimulationOutcome:
-        now_s = (
-            _round(self.trace.jobs[0].submitted_s, self.policy.round_s) if self.trace.jobs else 0.0
-        )
+        now_s = self.first_decision()
+        changed = True  # since the last round: the policy has not seen the initial state
         while True:
-            changed = self._advance(now_s)
-            if not self.active and self.arrived == len(self.trace.jobs):
-                return self.record.outcome(self.policy.name, self.pool, self.decisions)
+            event = self._advance(now_s)
+            changed = event or changed
+            if self.is_finished():
+                break
             moved = False
-            if self.active and (changed or not self.policy.only_on_change) and self._open():
-                moved = self._decide(now_s)
-            now_s = self._next(now_s, changed or moved)
+            if self.is_round(now_s):
+                wanted = changed or not self.policy.only_on_change
+                if self.active and wanted and self._can_decide():
+                    moved = self._decide(now_s)
+                self.next_round_s, changed = now_s + (self.policy.round_s or 0.0), False
+            elif event and self._can_decide():
+                moved = self._start_waiting(now_s)
+            next_s = self.next_decision(now_s, changed or event or moved)
+            if next_s == math.inf:
+                break
+            now_s = next_s
+        for job in self.active.values():
+            self._record_interval(job, now_s)
+        return self.record.outcome(self.policy.name, self.pool, self.decisions)
 
-    def _advance(self, now_s: float) -> bool:
-        """Ends and submissions up to now."""
-        over = [running for running in self.active.values() if running.end_s <= now_s]
-        for running in over:
-            del self.active[running.job.id]
-            self._leave(running, running.end_s)
-            self.record.started_s[running.at] = running.started_s
-            self.record.ended_s[running.at] = running.end_s
-            self.record.gpu_seconds[running.at] = running.attained_at(running.end_s)
-            self.record.restarts[running.at] = running.restarts
-        first = self.arrived
+    def first_decision(self) -> float:
+        return self.trace.jobs[0].submitted_s if self.trace.jobs else 0.0
+
+    def is_round(self, now_s: float) -> bool:
+        """Return whether the policy may move running jobs; between rounds, jobs only start on idle GPUs."""
+        return self.policy.round_s is None or now_s >= self.next_round_s
+
+    def is_finished(self) -> bool:
+        return not self.active and self.arrived == len(self.trace.jobs)
+
+    def next_decision(self, now_s: float, changed: bool) -> float:
+        """Return the next round, or the first one after the next event; infinity stops the loop."""
         jobs = self.trace.jobs
-        while self.arrived < len(jobs) and jobs[self.arrived].submitted_s <= now_s:
-            job = jobs[self.arrived]
-            self.active[job.id] = _Running(self.arrived, job, since_s=now_s)
-            self.arrived += 1
-        return bool(over) or self.arrived > first
-
-    def _open(self) -> bool:
-        """Whether there is anything to decide: all GPUs with jobs that must not be stopped leave nothing."""
-        held = 0
-        for running in self.active.values():
-            if running.allocation is not None:
-                if running.job.elastic:
-                    return True
-                held += sum(running.shape)
-        return held < self.pool.gpus
-
-    def _decide(self, now_s: float) -> bool:
-        self.decisions += 1
-        if self.tell and self.decisions % _TELL_EVERY == 0:
-            self.tell(self.arrived - len(self.active), len(self.trace.jobs))
-        views = [running.view(now_s) for running in self.active.values()]
-        placed = self.policy.place(self.policy.allocate(views, self.pool, now_s), views, self.pool)
-        moved = False
-        for running in self.active.values():
-            allocation = placed.get(running.job.id)
-            if allocation != running.allocation:
-                self._leave(running, now_s)
-                running.move(allocation, now_s, self.pool)
-                moved = True
-        return moved
-
-    def _leave(self, running: _Running, now_s: float) -> None:
-        if running.allocation is not None and now_s > running.since_s:
-            gpus = sum(running.shape)
-            self.record.stays.append(Stay(running.at, gpus, running.since_s, now_s))
-
-    def _next(self, now_s: float, changed: bool) -> float:
-        """When to look again: the next round, or the first one in which something will have happened."""
-        jobs = self.trace.jobs
-        coming = jobs[self.arrived].submitted_s if self.arrived < len(jobs) else math.inf
-        soon = min((running.end_s for running in self.active.values()), default=math.inf)
-        happens = min(coming, soon)
+        arrival_s = jobs[self.arrived].submitted_s if self.arrived < len(jobs) else math.inf
+        end_s = min((job.end_s for job in self.active.values()), default=math.inf)
+        event_s = min(arrival_s, end_s)
         if self.policy.round_s is not None and self.active and not self.policy.only_on_change:
-            if math.isinf(happens) and not changed:
+            if math.isinf(event_s) and not changed:
                 self.stalled += 1
-            if happens - now_s > _MOST_ROUNDS * self.policy.round_s and math.isfinite(happens):
-                longest = max(self.active.values(), key=lambda running: running.end_s)
+            if event_s - now_s > _MAX_ROUNDS * self.policy.round_s and math.isfinite(event_s):
+                longest = max(self.active.values(), key=lambda job: job.end_s)
                 raise UserMistake(
-                    f"{self.trace.name}: nothing happens for {format_duration(happens - now_s)}, as job "
-                    f"{quoted(longest.job.id)} has that much to do: too many rounds for {self.policy.name}"
+                    f"{self.trace.name}: job {quote(longest.job.id)} takes {format_duration(event_s - now_s)}, "
+                    f"which is too many rounds for {self.policy.name}; check the job's work or use another policy"
                 )
-            return self._checked(now_s + self.policy.round_s)
-        if math.isinf(happens):
-            self.stalled = _MOST_STALLED + 1
-        return self._checked(max(_round(happens, self.policy.round_s), now_s))
+            self._check_stalled()
+            return max(min(event_s, self.next_round_s), now_s)
+        if changed and self.policy.round_s is not None and self.active:
+            event_s = min(event_s, self.next_round_s)
+        if math.isinf(event_s):
+            self.stalled = _MAX_STALLED + 1
+        self._check_stalled()
+        return max(event_s, now_s)
 
-    def _checked(self, next_s: float) -> float:
-        if self.stalled > _MOST_STALLED:
+    def _check_stalled(self) -> None:
+        if self.stalled > _MAX_STALLED:
             waiting = ", ".join(list(self.active)[:5])
             raise GpuyardError(
                 f"policy {self.policy.name} leaves jobs waiting forever on {self.pool.gpus} GPUs: {waiting}"
             )
-        return next_s
+
+    def _advance(self, now_s: float) -> bool:
+        """Process ends and submissions up to now, and return whether there were any."""
+        ended = [job for job in self.active.values() if job.end_s <= now_s]
+        for job in ended:
+            del self.active[job.job.id]
+            self._record_interval(job, job.end_s)
+            self.record.started_s[job.index] = job.started_s
+            self.record.ended_s[job.index] = job.end_s
+            self.record.gpu_seconds[job.index] = job.attained_at(job.end_s)
+            self.record.restarts[job.index] = job.restarts
+        first = self.arrived
+        jobs = self.trace.jobs
+        while self.arrived < len(jobs) and jobs[self.arrived].submitted_s <= now_s:
+            arrival = jobs[self.arrived]
+            self.active[arrival.id] = ActiveJob(self.arrived, arrival, since_s=now_s)
+            self.arrived += 1
+        return bool(ended) or self.arrived > first
+
+    def _can_decide(self) -> bool:
+        """Return False if jobs that must not be stopped hold all GPUs."""
+        held = 0
+        for job in self.active.values():
+            if job.allocation is not None:
+                if job.job.elastic:
+                    return True
+                held += sum(job.shape)
+        return held < self.pool.gpus
+
+    def _decide(self, now_s: float) -> bool:
+        """Ask the policy, move jobs, and return whether any moved."""
+        self.decisions += 1
+        if self.on_progress and self.decisions % _REPORT_EVERY == 0:
+            self.on_progress(self.arrived - len(self.active), len(self.trace.jobs))
+        views = [job.view(now_s) for job in self.active.values()]
+        placed = self.policy.place(self.policy.allocate(views, self.pool, now_s), views, self.pool)
+        return self._move(placed, now_s)
+
+    def _start_waiting(self, now_s: float) -> bool:
+        """Start waiting jobs on idle GPUs, as the live queue does between two rounds."""
+        self.decisions += 1
+        views = [job.view(now_s) for job in self.active.values()]
+        starts = decide(views, self.policy, self.pool, now_s).starts
+        if not starts:
+            return False
+        gpus = {**{view.id: view.gpus for view in views if view.running}, **starts}
+        placed = self.policy.place(gpus, views, self.pool)
+        running = {view.id: view.allocation for view in views if view.allocation is not None}
+        return self._move({**placed, **running}, now_s)
+
+    def _move(self, placed: Mapping[str, Allocation], now_s: float) -> bool:
+        moved = False
+        for job in self.active.values():
+            allocation = placed.get(job.job.id)
+            if allocation != job.allocation:
+                self._record_interval(job, now_s)
+                job.move(allocation, now_s, self.pool)
+                moved = True
+        return moved
+
+    def _record_interval(self, job: ActiveJob, end_s: float) -> None:
+        if job.allocation is not None:
+            self.record.intervals.append(GpuInterval(job.index, sum(job.shape), job.since_s, end_s))
 
 
-class _Queue:
-    """For policies that start jobs in order and leave them alone: two events a job, whoever waits."""
+class _QueueLoop:
+    """The loop for policies that start jobs in order and never move them: two events per job.
 
-    def __init__(self, trace: Trace, policy: QueuePolicy, pool: Pool, tell: _Tell | None) -> None:
-        self.trace, self.policy, self.pool, self.tell = trace, policy, pool, tell
+    Its cost does not depend on how many jobs wait, which makes long histories feasible.
+    """
+
+    def __init__(
+        self, trace: Trace, policy: QueuePolicy, pool: Pool, on_progress: ProgressCallback | None
+    ) -> None:
+        self.trace, self.policy, self.pool, self.on_progress = trace, policy, pool, on_progress
         self.record = _Record(trace)
-        self.lines = WaitingLines(policy)
+        self.queues = WaitingQueues(policy)
         self.free = np.array(pool.gpus_by_machine, dtype=np.int64)
         self.racks = None if pool.racks is None else np.array(pool.racks)
         self.ends: list[tuple[float, int, Allocation, str]] = []
@@ -245,38 +311,38 @@ class _Queue:
 
     def run(self) -> SimulationOutcome:
         jobs = self.trace.jobs
-        places = {job.id: at for at, job in enumerate(jobs)}
+        indices = {job.id: index for index, job in enumerate(jobs)}
         arrived, free = 0, self.pool.gpus
         while arrived < len(jobs) or self.ends:
-            coming = jobs[arrived].submitted_s if arrived < len(jobs) else math.inf
-            happens = min(coming, self.ends[0][0] if self.ends else math.inf)
-            now_s = _round(happens, self.policy.round_s)
+            arrival_s = jobs[arrived].submitted_s if arrived < len(jobs) else math.inf
+            event_s = min(arrival_s, self.ends[0][0] if self.ends else math.inf)
+            now_s = event_s
             while self.ends and self.ends[0][0] <= now_s:
-                _, _, allocation, line = heapq.heappop(self.ends)
+                _, _, allocation, key = heapq.heappop(self.ends)
                 gpus = sum(n for _, n in allocation)
-                take(self.free, allocation, 1)
-                self.lines.hold(line, -gpus)
+                release_gpus(self.free, allocation)
+                self.queues.hold(key, -gpus)
                 free += gpus
             while arrived < len(jobs) and jobs[arrived].submitted_s <= now_s:
-                self.lines.join(jobs[arrived].view(0.0, None, None, 0.0))
+                self.queues.add(jobs[arrived].view(0.0, None, None, 0.0))
                 arrived += 1
-            for view in self.lines.start(free):
-                self._start(places[view.id], view, now_s)
-                free -= view.asked_gpus
+            for view in self.queues.start(free):
+                self._start(indices[view.id], view, now_s)
+                free -= view.requested_gpus
             self.decisions += 1
-            if self.tell and self.decisions % _TELL_EVERY == 0:
-                self.tell(arrived, len(jobs))
+            if self.on_progress and self.decisions % _REPORT_EVERY == 0:
+                self.on_progress(arrived, len(jobs))
         return self.record.outcome(self.policy.name, self.pool, self.decisions)
 
-    def _start(self, at: int, view: JobView, now_s: float) -> None:
-        job = self.trace.jobs[at]
-        allocation = choose(self.free, job.asked_gpus, self.racks)
-        take(self.free, allocation)
+    def _start(self, index: int, view: JobView, now_s: float) -> None:
+        job = self.trace.jobs[index]
+        allocation = choose_gpus(self.free, job.requested_gpus, self.racks)
+        use_gpus(self.free, allocation)
         shape = tuple(sorted((gpus for _, gpus in allocation), reverse=True))
-        took_s = job.work.seconds(0.0, shape, self.pool.racks_of(allocation))
-        end_s = now_s + job.restart_s + took_s
-        heapq.heappush(self.ends, (end_s, at, allocation, self.policy.line_of(view)))
-        self.record.started_s[at] = now_s
-        self.record.ended_s[at] = end_s
-        self.record.gpu_seconds[at] = job.asked_gpus * (end_s - now_s)
-        self.record.stays.append(Stay(at, job.asked_gpus, now_s, end_s))
+        run_s = job.work.seconds(0.0, shape, self.pool.count_racks(allocation))
+        end_s = now_s + job.restart_s + run_s
+        heapq.heappush(self.ends, (end_s, index, allocation, self.policy.queue_key(view)))
+        self.record.started_s[index] = now_s
+        self.record.ended_s[index] = end_s
+        self.record.gpu_seconds[index] = job.requested_gpus * (end_s - now_s)
+        self.record.intervals.append(GpuInterval(index, job.requested_gpus, now_s, end_s))

@@ -1,4 +1,4 @@
-"""What came of a simulation: when each job started and ended, what it used, and what that means for all."""
+"""The outcome of a simulation: when each job started and ended, what it used, and totals."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,17 +6,17 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from gpuyard.jobs.policies.base import Pool
 from gpuyard.jobs.simulate.trace import Trace
+from gpuyard.policies.views import Pool
 
 _Seconds = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
-    """Some job on some number of GPUs for some time: one bar of a Gantt chart."""
+class GpuInterval:
+    """A period in which a job holds a fixed number of GPUs: one bar of a Gantt chart."""
 
-    job: int  # its place in the trace
+    job: int  # index in the trace
     gpus: int
     begin_s: float
     end_s: float
@@ -24,16 +24,16 @@ class Stay:
 
 @dataclass(frozen=True, eq=False)
 class SimulationOutcome:
-    """One trace under one policy on one pool; times by job in the order of the trace."""
+    """One trace under one policy on one pool; arrays are in the order of the trace."""
 
     policy: str
     trace: Trace
     pool: Pool
     started_s: _Seconds
     ended_s: _Seconds
-    gpu_seconds: _Seconds  # held, restarts included
+    gpu_seconds: _Seconds  # held by each job, including restarts
     restarts: npt.NDArray[np.int64]
-    stays: tuple[Stay, ...]
+    intervals: tuple[GpuInterval, ...]
     decisions: int
 
     @cached_property
@@ -42,12 +42,12 @@ class SimulationOutcome:
 
     @cached_property
     def completion_seconds(self) -> _Seconds:
-        """From submission to end."""
+        """Seconds from submission to end."""
         return self.ended_s - self.submitted_s
 
     @property
     def makespan_seconds(self) -> float:
-        """From the first submission to the last end."""
+        """Seconds from the first submission to the last end."""
         return float(self.ended_s.max() - self.submitted_s.min())
 
     @property
@@ -66,8 +66,8 @@ class SimulationOutcome:
         return float(self.gpu_seconds.sum()) / 3600
 
     @property
-    def utilisation(self) -> float:
-        """Share of all GPUs' time, from the first submission to the last end, in which a job held them."""
+    def utilization(self) -> float:
+        """The share of all GPUs' time, from the first submission to the last end, in which jobs held them."""
         return float(self.gpu_seconds.sum()) / (self.pool.gpus * self.makespan_seconds)
 
     def as_json(self) -> dict[str, object]:
@@ -82,7 +82,7 @@ class SimulationOutcome:
             "makespan_seconds": self.makespan_seconds,
             "deadlines": self.deadlines,
             "deadlines_met": self.deadlines_met,
-            "utilisation": self.utilisation,
+            "utilization": self.utilization,
             "gpu_hours": self.gpu_hours,
             "restarts": int(self.restarts.sum()),
             "decisions": self.decisions,

@@ -1,5 +1,4 @@
-"""What would have happened with more GPUs, another network or another policy: changes in words, and what they make
-of a simulation."""
+"""Simulate changes: more GPUs, another network, or another policy, written in words."""
 
 import re
 from collections.abc import Callable
@@ -9,22 +8,23 @@ from functools import cache
 import numpy as np
 
 from gpuyard.catalog import ModelProfile, links
-from gpuyard.errors import UserMistake, quoted
-from gpuyard.jobs.curve import Curve
-from gpuyard.jobs.policies import policy_of
-from gpuyard.jobs.policies.base import Policy, Pool
+from gpuyard.errors import UserMistake, quote
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
-from gpuyard.jobs.simulate.work import GpusByMachine, SteadyWork, packed_shape
-from gpuyard.predict import Placement, predict, scenario_of
+from gpuyard.jobs.simulate.work import GpusByMachine, SteadyWork, pack_gpus
+from gpuyard.policies import get_policy
+from gpuyard.policies.base import Policy
+from gpuyard.policies.curve import Curve
+from gpuyard.policies.views import Pool
+from gpuyard.predict import Placement, create_scenario, predict
 from gpuyard.specs import Cluster, Network, Workload
 from gpuyard.units import parse_rate
 
-Ratio = Callable[[GpusByMachine], float]
-"""How many times as fast a job gets that runs on so many GPUs of each machine."""
-Faster = Callable[[str, str], Ratio]
-"""By the network, in words, and the workload; none is "" for jobs of which nobody says what they train."""
+Speedup = Callable[[GpusByMachine], float]
+"""The speed with the new network relative to the old one, for a job on these numbers of GPUs per machine."""
+SpeedupLookup = Callable[[str, str], Speedup]
+"""A function from a network (as text) and a workload, which is "" if the trace names none, to the speedup."""
 AS_IT_IS = "as it is"
-EXAMPLES = "'add 8 gpus', 'remove 1 machine', 'network 25 Gbit/s' or policy=min-time"
+EXAMPLES = "'add 8 gpus', 'remove 1 machine', 'network 25 Gbit/s', or policy=min-time"
 _COUNT = re.compile(r"(add|remove)\s+([1-9][0-9]{0,4})\s+(gpus?|machines?|nodes?)")
 _NETWORK = re.compile(r"network\s+(\S.*)")
 _POLICY = re.compile(r"policy\s*=\s*(\S+)")
@@ -32,7 +32,7 @@ _POLICY = re.compile(r"policy\s*=\s*(\S+)")
 
 @dataclass(frozen=True)
 class SimulationCase:
-    """One thing to simulate."""
+    """The input of one simulation."""
 
     name: str
     trace: Trace
@@ -42,122 +42,130 @@ class SimulationCase:
 
 @dataclass(frozen=True)
 class Change:
-    """What is otherwise than it was."""
+    """A change of machines, network, or policy."""
 
-    words: str
+    text: str
     gpus: int = 0
-    """More than before, or fewer where negative."""
+    """Added GPUs; negative if they are removed."""
     machines: int = 0
     network: str | None = None
     """A rate or the name of a link."""
     policy: str | None = None
 
-    def case(self, base: SimulationCase, faster: Faster) -> SimulationCase:
-        """`faster` says what a network makes of a job that trains some workload."""
+    def apply(self, base: SimulationCase, find_speedup: SpeedupLookup) -> SimulationCase:
+        """Return the changed case."""
         trace = base.trace
         if self.network is not None:
             network = self.network
-            trace = with_network(trace, base.pool, lambda workload: faster(network, workload))
-        pool = _resized(base.pool, self.gpus + self.machines * max(base.pool.gpus_by_machine), self)
-        policy = base.policy if self.policy is None else policy_of(self.policy)
-        return SimulationCase(self.words, trace, pool, policy)
+            trace = change_network(
+                trace, base.pool, lambda workload: find_speedup(network, workload)
+            )
+        gpus = self.gpus + self.machines * max(base.pool.gpus_by_machine)
+        pool = _resize_pool(base.pool, gpus, self)
+        policy = base.policy if self.policy is None else get_policy(self.policy)
+        return SimulationCase(self.text, trace, pool, policy)
 
 
 def parse_change(text: str) -> Change:
-    """Several at once are divided by commas: "add 8 gpus, policy=min-time"."""
+    """Parse a change; several are separated by commas: "add 8 gpus, policy=min-time"."""
     change = Change(" ".join(text.split()))
-    for part in text.split(","):
-        written = " ".join(part.split())
-        lower = written.lower()
+    for item in text.split(","):
+        part = " ".join(item.split())
+        lower = part.lower()
         if match := _COUNT.fullmatch(lower):
             number = int(match[2]) * (1 if match[1] == "add" else -1)
-            what = "gpus" if match[3].startswith("gpu") else "machines"
-            change = replace(change, **{what: getattr(change, what) + number})
+            unit = "gpus" if match[3].startswith("gpu") else "machines"
+            change = replace(change, **{unit: getattr(change, unit) + number})
         elif match := _NETWORK.fullmatch(lower):
-            change = replace(change, network=written[match.start(1) :])
+            change = replace(change, network=part[match.start(1) :])
         elif match := _POLICY.fullmatch(lower):
             change = replace(change, policy=match[1])
         else:
-            raise UserMistake(f"--what-if: expected {EXAMPLES}, got {quoted(written)}")
+            raise UserMistake(f"--what-if: expected {EXAMPLES}, got {quote(part)}")
     return change
 
 
-def with_network(trace: Trace, pool: Pool, ratio_of: Callable[[str], Ratio]) -> Trace:
-    """The same jobs with other speeds; those that stay on one machine are as fast as before."""
-    machine = max(pool.gpus_by_machine)
+def change_network(trace: Trace, pool: Pool, find_speedup: Callable[[str], Speedup]) -> Trace:
+    """Change the speeds of jobs on several machines; `find_speedup` depends on the workload."""
+    per_machine = max(pool.gpus_by_machine)
     curves: dict[tuple[int, str], Curve] = {}
 
-    def changed(job: TraceJob) -> TraceJob:
+    def change_job(job: TraceJob) -> TraceJob:
         if not isinstance(job.work, SteadyWork):
-            raise UserMistake("the network of jobs with --batch adaptive can't be changed")
+            raise UserMistake("--what-if network cannot be combined with --batch adaptive")
         key = id(job.work.speeds), job.workload
         if key not in curves:
-            curves[key] = _faster(job.work.speeds, machine, ratio_of(job.workload))
+            curves[key] = _speed_up(job.work.speeds, per_machine, find_speedup(job.workload))
         return replace(job, work=replace(job.work, speeds=curves[key]))
 
-    return replace(trace, jobs=tuple(map(changed, trace.jobs)))
+    return replace(trace, jobs=tuple(map(change_job, trace.jobs)))
 
 
-def _faster(curve: Curve, machine: int, ratio: Ratio) -> Curve:
+def _speed_up(curve: Curve, per_machine: int, speedup: Speedup) -> Curve:
     factors = [
-        1.0 if gpus <= machine else ratio(packed_shape(gpus, machine))
+        1.0 if gpus <= per_machine else speedup(pack_gpus(gpus, per_machine))
         for gpus in range(len(curve.packed))
     ]
 
-    def split(shape: GpusByMachine, racks: int) -> float:
-        return curve.speed_on(shape, racks) * (ratio(shape) if len(shape) > 1 else 1.0)
+    def split_speed(shape: GpusByMachine, racks: int) -> float:
+        return curve.speed_on(shape, racks) * (speedup(shape) if len(shape) > 1 else 1.0)
 
     return Curve(
         curve.packed * np.array(factors),
-        lambda shape: split(shape, 1),
-        None if curve.across is None else lambda shape: split(shape, 2),
+        lambda shape: split_speed(shape, 1),
+        None if curve.across is None else lambda shape: split_speed(shape, 2),
         curve.low,
         curve.high,
     )
 
 
-def _resized(pool: Pool, gpus: int, change: Change) -> Pool:
-    """Machines like the largest are added, the last of them with what is left; machines are removed from the end."""
+def _resize_pool(pool: Pool, gpus: int, change: Change) -> Pool:
+    """Add machines like the largest, the last one with the remainder; or remove machines from the end."""
     if gpus == 0:
         return pool
     if pool.gpus + gpus < 1:
-        raise UserMistake(f"--what-if {quoted(change.words)}: there are {pool.gpus} GPUs only")
+        raise UserMistake(f"--what-if {quote(change.text)}: there are only {pool.gpus} GPUs")
     if gpus > 0:
-        more = packed_shape(gpus, max(pool.gpus_by_machine))
-        last = max(pool.racks) + 1 if pool.racks else 0
-        racks = None if pool.racks is None else pool.racks + (last,) * len(more)
-        return Pool(pool.gpus_by_machine + more, racks)
-    left = list(pool.gpus_by_machine)
-    for at in reversed(range(len(left))):
-        taken = min(left[at], -gpus)
-        left[at] -= taken
-        gpus += taken
-    kept = [at for at, count in enumerate(left) if count]
-    racks = None if pool.racks is None else tuple(pool.racks[at] for at in kept)
-    return Pool(tuple(left[at] for at in kept), racks)
+        added = pack_gpus(gpus, max(pool.gpus_by_machine))
+        new_rack = max(pool.racks) + 1 if pool.racks else 0
+        racks = None if pool.racks is None else pool.racks + (new_rack,) * len(added)
+        return Pool(pool.gpus_by_machine + added, racks)
+    remaining = list(pool.gpus_by_machine)
+    for machine in reversed(range(len(remaining))):
+        removed = min(remaining[machine], -gpus)
+        remaining[machine] -= removed
+        gpus += removed
+    kept = [machine for machine, count in enumerate(remaining) if count]
+    racks = None if pool.racks is None else tuple(pool.racks[machine] for machine in kept)
+    return Pool(tuple(remaining[machine] for machine in kept), racks)
 
 
-def network_ratio(
+def compare_networks(
     workload: Workload, profile: ModelProfile, cluster: Cluster, network: Network
-) -> Ratio:
-    """How much faster this workload trains on that network than on the cluster's own, as the predictor has it."""
+) -> Speedup:
+    """Predict how much faster the workload trains with that network than with the cluster's own."""
     if cluster.network is None:
-        raise UserMistake(f"{cluster.name} has no network to be changed: name it in --cluster")
-    before = scenario_of(workload, profile, cluster)
-    after = scenario_of(workload, profile, cluster.model_copy(update={"network": network}))
+        raise UserMistake(
+            f"{cluster.name} has no network to change; name it in --cluster, like 4x8xa100-sxm4-80gb@10G"
+        )
+    before = create_scenario(workload, profile, cluster)
+    after = create_scenario(workload, profile, cluster.model_copy(update={"network": network}))
 
     @cache
-    def ratio(shape: GpusByMachine) -> float:
+    def speedup(shape: GpusByMachine) -> float:
         placement = [Placement(sum(shape), len(shape), max(shape))]
-        speeds = [predict(s, placement).predictions[0].samples_per_second for s in (before, after)]
-        return speeds[1] / speeds[0]
+        old, new = (
+            predict(scenario, placement).predictions[0].samples_per_second
+            for scenario in (before, after)
+        )
+        return new / old
 
-    return ratio
+    return speedup
 
 
-def network_of(text: str, before: Network | None) -> Network:
-    """A rate ("25 Gbit/s"; all else stays as it is) or a link of the catalog ("infiniband-hdr")."""
+def parse_network(text: str, before: Network | None) -> Network:
+    """Parse a rate ("25 Gbit/s"; all else stays the same) or the id of a link ("infiniband-hdr")."""
     if not text[:1].isdigit():
         return Network(link=links().get(text).id)
-    like = before or Network.model_validate({"rate": text})
-    return like.model_copy(update={"link": None, "rate": parse_rate(text), "rails": 1})
+    base = before or Network.model_validate({"rate": text})
+    return base.model_copy(update={"link": None, "rate": parse_rate(text), "rails": 1})

@@ -1,4 +1,4 @@
-"""What a job of a trace has to do, and how long that takes on some GPUs."""
+"""The work of a job in a trace, and how long it takes on some GPUs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -7,39 +7,39 @@ from functools import cached_property
 
 import numpy as np
 
-from gpuyard.jobs.curve import Curve, Speeds
+from gpuyard.policies.curve import Curve, Speeds
 
 GpusByMachine = tuple[int, ...]
-"""GPUs by machine, the largest first: with the number of racks, all that speed depends on."""
+"""GPUs by machine, largest first. The speed depends only on this and the number of racks."""
 
 
-def packed_shape(gpus: int, machine: int) -> GpusByMachine:
-    """On as few machines of that many GPUs as hold them."""
-    whole, rest = divmod(gpus, machine)
-    return (machine,) * whole + ((rest,) if rest else ())
+def pack_gpus(gpus: int, per_machine: int) -> GpusByMachine:
+    """Distribute GPUs over as few machines as possible."""
+    whole, rest = divmod(gpus, per_machine)
+    return (per_machine,) * whole + ((rest,) if rest else ())
 
 
 class Work(ABC):
-    """An amount of work, and how fast it goes."""
+    """An amount of work and its speed."""
 
     total: float
 
     @abstractmethod
     def curve(self, done: float) -> Curve:
-        """As it is known when so much is done."""
+        """Return the scaling curve as it is known after that much work."""
 
     @abstractmethod
     def seconds(self, done: float, shape: GpusByMachine, racks: int = 1) -> float:
-        """From there to the end on these GPUs, in so many racks; infinite where they can't do it."""
+        """Return the time from there to the end on these GPUs; infinity if they cannot do it."""
 
     @abstractmethod
     def after(self, done: float, shape: GpusByMachine, seconds: float, racks: int = 1) -> float:
-        """What is done then."""
+        """Return the work that is done after that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SteadyWork(Work):
-    """Goes equally fast from beginning to end."""
+    """Work with the same speed from beginning to end."""
 
     total: float
     speeds: Curve
@@ -58,11 +58,11 @@ class SteadyWork(Work):
 
 @dataclass(frozen=True, eq=False)
 class PhasedWork(Work):
-    """Speeds change from phase to phase, as where a larger batch pays later in training."""
+    """Work whose speed changes from phase to phase, such as training with a growing batch."""
 
-    ends: Speeds  # work that is done at the end of each phase
+    ends: Speeds  # work done at the end of each phase
     packed: Speeds  # [phase, GPUs]
-    split: Callable[[GpusByMachine], Speeds]  # speed in each phase
+    split: Callable[[GpusByMachine], Speeds]  # returns the speed in each phase
     _clocks: dict[GpusByMachine, Speeds] = field(default_factory=dict)
     _curves: dict[int, Curve] = field(default_factory=dict)
 
@@ -71,7 +71,7 @@ class PhasedWork(Work):
         return float(self.ends[-1])
 
     def curve(self, done: float) -> Curve:
-        """Of the phase that it is in: nobody knows yet what the later ones will allow."""
+        """Return the curve of the current phase; those of later phases are not known yet."""
         phase = min(int(np.searchsorted(self.ends, done, side="right")), len(self.ends) - 1)
         if phase not in self._curves:
             self._curves[phase] = Curve(
@@ -80,7 +80,7 @@ class PhasedWork(Work):
         return self._curves[phase]
 
     def seconds(self, done: float, shape: GpusByMachine, racks: int = 1) -> float:
-        del racks  # what was measured says nothing of them
+        del racks  # the measurements do not include them
         clock = self._clock(shape)
         return float(clock[-1] - np.interp(done, self._starts, clock))
 
@@ -95,8 +95,8 @@ class PhasedWork(Work):
         return np.concatenate(([0.0], self.ends))
 
     def _clock(self, shape: GpusByMachine) -> Speeds:
-        """When each phase begins, and when the last one ends, were it on these GPUs from its beginning."""
+        """Return when each phase begins and the last one ends, if all ran on these GPUs."""
         if shape not in self._clocks:
-            each = np.diff(self._starts) / self.split(shape)
-            self._clocks[shape] = np.concatenate(([0.0], np.cumsum(each)))
+            durations = np.diff(self._starts) / self.split(shape)
+            self._clocks[shape] = np.concatenate(([0.0], np.cumsum(durations)))
         return self._clocks[shape]

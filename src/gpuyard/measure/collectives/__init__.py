@@ -1,1 +1,1 @@
-"""Collectives over real links: timed by size, checked, and set beside what the link should give."""
+"""Times collectives over real links by size, checks their results, and compares them with the model."""

@@ -1,5 +1,7 @@
-"""What a rank does under the clock: it probes the links by themselves, then runs each operation at each size, once to
-check its result and then for its time."""
+"""Times collectives in a rank: first plain sends over the links, then each operation at each size.
+
+Each operation runs once to check its result, then repeatedly to time it.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,21 +21,21 @@ from gpuyard.measure.collectives.records import (
 from gpuyard.run.rank_process import Emit
 
 _ELEMENT_BYTES = 4
-# small whole numbers: their sums over 250 ranks are below 2^24, so float32 adds them without rounding
+# small integers: their sums over 250 ranks are below 2^24, so float32 adds them without rounding
 _PATTERN = 251
-_BLOCK = _PATTERN * 4096  # filled and checked in pieces, so that a gigabyte needs little beside it
+_BLOCK = _PATTERN * 4096  # fill and check in blocks, so that a gigabyte needs little extra memory
 _LATENCY_STEPS = 20
 _LATENCY_WINDOWS = 7
 _FIRST_PROBE_BYTES, _LAST_PROBE_BYTES = 2**16, 2**26
 _PROBE_SECONDS = 0.1
 _PAIR_SECONDS = 0.03
-_MOST_PAIRS = 64
-# shorter ones are run in a row, so that leaving the barrier one after the other does not count
-_SHORT_SECONDS, _MOST_IN_A_ROW = 5e-3, 20
+_MAX_PAIRS = 64
+# short operations run several times in a row, so that ranks leaving the barrier at different times matter less
+_SHORT_SECONDS, _MAX_IN_A_ROW = 5e-3, 20
 
 
-def time_all(job: CollectivesJob, group: RankGroup, report: Emit) -> None:
-    """The links by themselves, then every operation at every size."""
+def time_collectives(job: CollectivesJob, group: RankGroup, report: Emit) -> None:
+    """Probe the links, then time every operation at every size."""
     report(Started(operation=None, bytes=0))
     report(probe_links(group))
     for operation in job.operations:
@@ -43,74 +45,74 @@ def time_all(job: CollectivesJob, group: RankGroup, report: Emit) -> None:
 
 
 def probe_links(group: RankGroup) -> Probe:
-    """Latency and rate of a ring of bare sends, then each of its links alone."""
+    """Measure latency and rate of plain sends around the ring, then each of its links alone."""
     tiny = group.zeros(1), group.zeros(1)
-    hops = partial(_seconds_of, group, partial(group.shift, *tiny), _LATENCY_STEPS)
-    _together(group, hops)
-    latency = median(_together(group, hops) for _ in range(_LATENCY_WINDOWS))
+    time_hop = partial(_time_average, group, partial(group.shift, *tiny), _LATENCY_STEPS)
+    _time_slowest_rank(group, time_hop)
+    latency = median(_time_slowest_rank(group, time_hop) for _ in range(_LATENCY_WINDOWS))
     size = _FIRST_PROBE_BYTES
     while True:
         buffers = group.zeros(size // 4), group.zeros(size // 4)
-        step = partial(_seconds_of, group, partial(group.shift, *buffers))
-        took = _together(group, step)
-        if took >= _PROBE_SECONDS or size >= _LAST_PROBE_BYTES:
+        time_step = partial(_time_average, group, partial(group.shift, *buffers))
+        seconds = _time_slowest_rank(group, time_step)
+        if seconds >= _PROBE_SECONDS or size >= _LAST_PROBE_BYTES:
             break
         size *= 4
-    rate = size / median([took, _together(group, step), _together(group, step)])
-    pairs = _each_pair(group, rate) if 2 < group.count <= _MOST_PAIRS else ()
+    repeats = [_time_slowest_rank(group, time_step) for _ in range(2)]
+    rate = size / median([seconds, *repeats])
+    pairs = _time_pairs(group, rate) if 2 < group.count <= _MAX_PAIRS else ()
     return Probe(latency_seconds=latency, ring_bytes_per_second=rate, pairs=pairs)
 
 
 def time_collective(
     operation: Operation, size_bytes: int, group: RankGroup, job: CollectivesJob
 ) -> TimedCollective:
-    """First once with a result that can be checked, then under the clock."""
+    """Run the operation once to check its result, then repeatedly to time it."""
     exchange = Exchange(operation, size_bytes, group)
     exchange.fill()
     exchange.run()
-    (wrong,) = group.slowest([0.0 if exchange.is_right() else 1.0])
+    (wrong,) = group.slowest([0.0 if exchange.is_correct() else 1.0])
     exchange.clear()
-    first = _together(group, partial(_seconds_of, group, exchange.run))
-    in_a_row = max(1, min(_MOST_IN_A_ROW, int(_SHORT_SECONDS / first)))
-    window = partial(_seconds_of, group, exchange.run, in_a_row)
+    first = _time_slowest_rank(group, partial(_time_average, group, exchange.run))
+    in_a_row = max(1, min(_MAX_IN_A_ROW, int(_SHORT_SECONDS / first)))
+    time_window = partial(_time_average, group, exchange.run, in_a_row)
     seconds: list[float] = []
     while not seconds or (
         len(seconds) < job.repeats and sum(seconds) * in_a_row < job.seconds_per_size
     ):
-        seconds.append(_together(group, window))
+        seconds.append(_time_slowest_rank(group, time_window))
     return TimedCollective(
         operation=operation, bytes=size_bytes, seconds=tuple(seconds), correct=wrong == 0.0
     )
 
 
-def _seconds_of(group: RankGroup, run: Callable[[], None], times: int = 1) -> float:
-    began = group.clock()
+def _time_average(group: RankGroup, run: Callable[[], None], times: int = 1) -> float:
+    start = group.clock()
     for _ in range(times):
         run()
-    return (group.clock() - began) / times
+    return (group.clock() - start) / times
 
 
-def _together(group: RankGroup, seconds: Callable[[], float]) -> float:
-    """All ranks start at once, and the slowest counts."""
+def _time_slowest_rank(group: RankGroup, time_rank: Callable[[], float]) -> float:
+    """Start all ranks at once, and return the time of the slowest."""
     group.barrier()
-    return group.slowest([seconds()])[0]
+    return group.slowest([time_rank()])[0]
 
 
-def _each_pair(group: RankGroup, ring_bytes_per_second: float) -> tuple[RingPair, ...]:
+def _time_pairs(group: RankGroup, ring_bytes_per_second: float) -> tuple[RingPair, ...]:
     size = int(max(_FIRST_PROBE_BYTES, ring_bytes_per_second * _PAIR_SECONDS)) // 4 * 4
     buffer = group.zeros(size // 4)
     pairs = []
     for source in range(group.count):
         target = (source + 1) % group.count
-        alone = partial(_seconds_of, group, partial(group.send, buffer, source, target))
-        pairs.append(
-            RingPair(source=source, target=target, bytes_per_second=size / _together(group, alone))
-        )
+        time_send = partial(_time_average, group, partial(group.send, buffer, source, target))
+        rate = size / _time_slowest_rank(group, time_send)
+        pairs.append(RingPair(source=source, target=target, bytes_per_second=rate))
     return tuple(pairs)
 
 
 class Exchange:
-    """float32, as gradients are. `size_bytes` is that of the whole, as nccl-tests counts it."""
+    """One operation on float32 numbers, like gradients; `size_bytes` counts all ranks' parts, as in nccl-tests."""
 
     def __init__(self, operation: Operation, size_bytes: int, group: RankGroup) -> None:
         self.operation, self._group = operation, group
@@ -134,21 +136,21 @@ class Exchange:
                 self._group.all_reduce(self._whole)
 
     def fill(self) -> None:
-        """Numbers that differ by rank and place."""
-        filled = self._part if self.operation == "all_gather" else self._whole
-        if filled is not None:
-            for start in range(0, filled.numel(), _BLOCK):
-                block = filled[start : start + _BLOCK]
+        """Write numbers that differ by rank and position."""
+        buffer = self._part if self.operation == "all_gather" else self._whole
+        if buffer is not None:
+            for start in range(0, buffer.numel(), _BLOCK):
+                block = buffer[start : start + _BLOCK]
                 block.copy_((self._group.rank + 1) * self._pattern(start, block.numel()))
 
     def clear(self) -> None:
-        """Zeros, which stay zeros however often they are added."""
+        """Write zeros, so that repeated sums do not overflow."""
         self._whole.zero_()
         if self._part is not None:
             self._part.zero_()
 
-    def is_right(self) -> bool:
-        """Whether this rank holds what it must after `fill` and `run`."""
+    def is_correct(self) -> bool:
+        """Return whether this rank has the right result after `fill` and `run`."""
         ranks, elements = self._group.count, self._part_elements
         total = ranks * (ranks + 1) // 2
         match self.operation, self._part:
@@ -162,7 +164,7 @@ class Exchange:
             case "broadcast", _:
                 return self._holds(self._whole, 1)
             case "reduce", _ if self._group.rank != 0:
-                return True  # what the others hold is not defined
+                return True  # the result of the other ranks is not defined
             case _:
                 return self._holds(self._whole, total)
 

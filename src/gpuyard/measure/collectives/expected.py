@@ -1,8 +1,8 @@
-"""What the model says that each collective takes, by the algorithm that the backend uses. Pure.
+"""Calculates the expected time of each collective, by the algorithm that the backend uses.
 
-gloo's algorithms were read off the bytes that every node of a lab sent and received: a ring for
-all-reduce at every size, the same for reduce-scatter (which it makes from an all-reduce), a binomial tree
-that sends to all children at once for broadcast, a ring and a gather for reduce.
+gloo's algorithms were inferred from the bytes that each node of a lab sent and received: a ring for all-reduce at
+every size, the same for reduce-scatter (which gloo implements as an all-reduce), a binomial tree that sends to all
+children at once for broadcast, and a ring and a gather for reduce.
 """
 
 from collections.abc import Callable
@@ -11,24 +11,24 @@ from dataclasses import dataclass
 from gpuyard.measure.collectives.records import Backend, Operation
 from gpuyard.predict import collectives as model
 
-# the largest TCP payload of a frame of 1,500 bytes, over what a lab's token bucket counts of the frame
+# the largest TCP payload of a 1,500-byte frame, over the bytes that a lab's token bucket counts for it
 LAB_PAYLOAD = 1448 / 1514
 
 
 @dataclass(frozen=True)
 class RingLinks:
-    """What the bytes cross: the slowest link of the ring, and one hop."""
+    """The rate of the ring's slowest link, and the latency of one hop."""
 
     bytes_per_second: float
     latency_seconds: float
 
 
 _Formula = Callable[[int, float, RingLinks], tuple[float, float]]
-"""Ranks, bytes, links → seconds of hops, seconds of bytes."""
+"""From ranks, bytes, and links to the latency part and the bandwidth part of the time, in seconds."""
 
 
 def bus_factor(operation: Operation, ranks: int) -> float:
-    """From algorithm bandwidth to bus bandwidth (nccl-tests, doc/PERFORMANCE.md)."""
+    """Return the ratio of bus bandwidth to algorithm bandwidth (nccl-tests, doc/PERFORMANCE.md)."""
     match operation:
         case "all_reduce":
             return 2 * (ranks - 1) / ranks
@@ -38,14 +38,14 @@ def bus_factor(operation: Operation, ranks: int) -> float:
             return 1.0
 
 
-def algorithm(operation: Operation, backend: Backend) -> str:
+def name_algorithm(operation: Operation, backend: Backend) -> str:
     return _TABLE[backend][operation][0]
 
 
 def expected_seconds(
     operation: Operation, backend: Backend, ranks: int, size_bytes: float, links: RingLinks
 ) -> tuple[float, float]:
-    """The hops' part and the bytes' part; they add up."""
+    """Return the latency part and the bandwidth part of the time; their sum is the total."""
     return _TABLE[backend][operation][1](ranks, size_bytes, links)
 
 
@@ -89,7 +89,7 @@ _TABLE: dict[Backend, dict[Operation, tuple[str, _Formula]]] = {
         "all_gather": ("ring", _ring_half),
         "reduce_scatter": ("ring all-reduce", _ring_all_reduce),
     },
-    # an MPI chooses by size; these are what the large ones come to in MPICH and Open MPI
+    # MPI implementations choose by size; these are the algorithms of MPICH and Open MPI for large messages
     "mpi": {
         "all_reduce": ("reduce-scatter, then all-gather", _ring_all_reduce),
         "broadcast": ("scatter, then all-gather", _ring_all_reduce),

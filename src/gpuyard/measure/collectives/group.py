@@ -1,4 +1,4 @@
-"""The ranks of a bench, what each backend does with them, and the few things that they agree on."""
+"""The operations that a collectives bench needs from a group of ranks, and their torch.distributed version."""
 
 from collections.abc import Sequence
 from time import perf_counter
@@ -8,11 +8,11 @@ import torch
 import torch.distributed as dist
 
 from gpuyard.measure.collectives.records import CollectivesJob
-from gpuyard.run.peers import meet, own_device, synchronize
+from gpuyard.run.peers import join_group, select_device, synchronize
 
 
 class RankGroup(Protocol):
-    """The ranks as a backend sees them; `part` is one rank's share of the `whole`."""
+    """A group of ranks; `part` is one rank's share of the `whole`."""
 
     rank: int
     count: int
@@ -31,15 +31,15 @@ class RankGroup(Protocol):
 
 
 class TorchGroup:
-    """gloo on CPUs; NCCL on GPUs, with gloo beside it for what the ranks tell each other."""
+    """Ranks that use gloo on CPUs, or NCCL on GPUs with gloo for coordination."""
 
     def __init__(self, job: CollectivesJob) -> None:
         self.rank, self.count = job.rank, job.processes
-        self.device = own_device(job)
-        self._store = meet(job)
+        self.device = select_device(job)
+        self._store = join_group(job)
 
     def clock(self) -> float:
-        """Now, when the device has done what it was told."""
+        """Read the clock after the device has finished all queued work."""
         synchronize(self.device)
         return perf_counter()
 
@@ -47,23 +47,23 @@ class TorchGroup:
         dist.all_reduce(torch.zeros(1))
 
     def slowest(self, seconds: Sequence[float]) -> list[float]:
-        """The largest over the ranks, one by one."""
-        most = torch.tensor(seconds, dtype=torch.float64)
-        dist.all_reduce(most, op=dist.ReduceOp.MAX)
-        return [float(number) for number in most]
+        """Return the maximum over all ranks of each number."""
+        maxima = torch.tensor(seconds, dtype=torch.float64)
+        dist.all_reduce(maxima, op=dist.ReduceOp.MAX)
+        return [float(number) for number in maxima]
 
     def zeros(self, elements: int) -> torch.Tensor:
         return torch.zeros(elements, device=self.device)
 
     def shift(self, out: torch.Tensor, into: torch.Tensor) -> None:
-        """One step of a ring: to the next, from the one before."""
-        sends = dist.P2POp(dist.isend, out, (self.rank + 1) % self.count)
-        receives = dist.P2POp(dist.irecv, into, (self.rank - 1) % self.count)
-        for work in dist.batch_isend_irecv([sends, receives]):
+        """Do one step of a ring: send to the next rank and receive from the previous one."""
+        send = dist.P2POp(dist.isend, out, (self.rank + 1) % self.count)
+        receive = dist.P2POp(dist.irecv, into, (self.rank - 1) % self.count)
+        for work in dist.batch_isend_irecv([send, receive]):
             work.wait()
 
     def send(self, out: torch.Tensor, source: int, target: int) -> None:
-        """From one to another; the rest does nothing."""
+        """Send from one rank to another; the other ranks do nothing."""
         if self.rank == source:
             dist.send(out, target)
         elif self.rank == target:

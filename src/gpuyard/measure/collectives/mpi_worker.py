@@ -1,6 +1,6 @@
-"""An MPI rank of a bench of collectives: under mpiexec, `python -m gpuyard.measure.collectives.mpi_worker`.
+"""An MPI rank of a collectives bench: mpiexec runs `python -m gpuyard.measure.collectives.mpi_worker`.
 
-Only rank 0 has a stdin and a stdout that anybody reads; it tells the others what the job is.
+Only rank 0 reads stdin and writes stdout; it broadcasts the job to the other ranks.
 """
 
 import os
@@ -11,32 +11,33 @@ from collections.abc import Sequence
 import torch
 from mpi4py import MPI
 
-from gpuyard.measure.collectives.exchange import time_all
+from gpuyard.measure.collectives.exchange import time_collectives
 from gpuyard.measure.collectives.records import CollectivesJob
 from gpuyard.run.rank_process import Emit, serve
 
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 
 
 def main() -> None:
     """Run one job and exit."""
-    threading.Thread(target=_leave_with_mpiexec, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_exit_with_mpiexec, args=(os.getppid(),), daemon=True).start()
     group = MpiGroup()
 
     def lead(job: CollectivesJob, emit: Emit) -> None:
-        group.tell(job.model_dump_json())
-        time_all(job, group, emit)
+        group.broadcast_text(job.model_dump_json())
+        time_collectives(job, group, emit)
 
     if group.rank == 0:
         serve(CollectivesJob, lead, at_end=group.leave)
     else:
-        time_all(CollectivesJob.model_validate_json(group.tell("")), group, lambda _event: None)
+        job = CollectivesJob.model_validate_json(group.broadcast_text(""))
+        time_collectives(job, group, lambda _event: None)
         group.leave()
-        os._exit(0)  # at once: mpiexec kills who is still leaving when rank 0 has gone
+        os._exit(0)  # immediately: mpiexec kills ranks that are still exiting after rank 0
 
 
 class MpiGroup:
-    """MPI's world, on CPUs: the same few calls as with torch.distributed. Tensors are handed over without a copy."""
+    """All MPI ranks, on CPUs; tensors are passed to MPI without a copy."""
 
     def __init__(self) -> None:
         self._world = MPI.COMM_WORLD
@@ -49,24 +50,24 @@ class MpiGroup:
         self._world.Barrier()
 
     def slowest(self, seconds: Sequence[float]) -> list[float]:
-        most = torch.tensor(seconds, dtype=torch.float64)
-        self._world.Allreduce(MPI.IN_PLACE, most.numpy(), op=MPI.MAX)
-        return [float(number) for number in most]
+        maxima = torch.tensor(seconds, dtype=torch.float64)
+        self._world.Allreduce(MPI.IN_PLACE, maxima.numpy(), op=MPI.MAX)
+        return [float(number) for number in maxima]
 
-    def tell(self, text: str) -> str:
-        """What rank 0 says."""
+    def broadcast_text(self, text: str) -> str:
+        """Return rank 0's text on every rank."""
         length = torch.tensor([len(text.encode())])
         self._world.Bcast(length.numpy(), root=0)
-        said = bytearray(text.encode() if self.rank == 0 else int(length))
-        self._world.Bcast([said, MPI.BYTE], root=0)
-        return said.decode()
+        buffer = bytearray(text.encode() if self.rank == 0 else int(length))
+        self._world.Bcast([buffer, MPI.BYTE], root=0)
+        return buffer.decode()
 
     def zeros(self, elements: int) -> torch.Tensor:
         return torch.zeros(elements)
 
     def shift(self, out: torch.Tensor, into: torch.Tensor) -> None:
-        following, before = (self.rank + 1) % self.count, (self.rank - 1) % self.count
-        self._world.Sendrecv(out.numpy(), following, recvbuf=into.numpy(), source=before)
+        following, previous = (self.rank + 1) % self.count, (self.rank - 1) % self.count
+        self._world.Sendrecv(out.numpy(), following, recvbuf=into.numpy(), source=previous)
 
     def send(self, out: torch.Tensor, source: int, target: int) -> None:
         if self.rank == source:
@@ -96,9 +97,9 @@ class MpiGroup:
         MPI.Finalize()
 
 
-def _leave_with_mpiexec(parent: int) -> None:
+def _exit_with_mpiexec(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     os._exit(1)
 
 

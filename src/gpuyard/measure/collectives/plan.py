@@ -1,4 +1,4 @@
-"""Which collectives would be timed, where and at which sizes, as a value, before anything is."""
+"""The plan of a collectives bench: the operations and sizes to time, and where."""
 
 import importlib.util
 import re
@@ -14,8 +14,8 @@ import psutil
 from gpuyard import units
 from gpuyard.errors import MissingRequirement, UnknownName, UserMistake
 from gpuyard.measure.collectives.records import Backend, Operation
-from gpuyard.measure.collectives.tables import where
-from gpuyard.measure.record import Testbed, key_of, this_testbed
+from gpuyard.measure.collectives.tables import describe_place
+from gpuyard.measure.record import Testbed, discover_testbed, hash_key
 from gpuyard.run.places import Place
 from gpuyard.run.protocol import RankDevice
 from gpuyard.table import Table
@@ -23,15 +23,15 @@ from gpuyard.workloads.resolve import require_torch
 
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
-MOST_REPEATS = 1000
-_MOST_SIZES = 64
-_BUFFERS = 3  # the whole, a part, and what the backend works in
+MAX_REPEATS = 1000
+_MAX_SIZES = 64
+_BUFFERS = 3  # the whole, a part, and the backend's own
 _RANGE = re.compile(r"^(.+?)\.\.(.+)$")
 
 
 @dataclass(frozen=True)
 class CollectivesPlan:
-    """What would be timed, one after the other."""
+    """The operations and sizes to time, one after another."""
 
     place: Place
     workers: int
@@ -47,7 +47,6 @@ class CollectivesPlan:
     key: str
 
     def describe(self) -> dict[str, Any]:
-        """For `--dry-run` and programs."""
         return {
             "place": self.place.record(self.workers).model_dump(mode="json"),
             "workers": self.workers,
@@ -63,9 +62,8 @@ class CollectivesPlan:
             "key": self.key,
         }
 
-    def listing(self) -> Table:
-        """For `--dry-run` and people."""
-        place = where(self.place.record(self.workers))
+    def build_table(self) -> Table:
+        place = describe_place(self.place.record(self.workers))
         return Table(
             f"{self.workers} ranks {place}, {self.backend} on {self.device}, {self.repeats} repeats",
             ["operation", "bytes", ""],
@@ -77,7 +75,7 @@ class CollectivesPlan:
 
     @property
     def exchanges(self) -> list[tuple[Operation, int]]:
-        """What is timed, one after the other."""
+        """All pairs of operation and size, in the order of timing."""
         return [(operation, size) for operation in self.operations for size in self.sizes]
 
     @property
@@ -96,107 +94,112 @@ def plan_collectives(
     repeats: int = 5,
     seconds_per_size: float = 2.0,
 ) -> CollectivesPlan:
-    """Check everything that can be checked before a process starts."""
+    """Plan a collectives bench, and check everything that can be checked before a process starts."""
     require_torch()
     for operation in operations:
         if operation not in OPERATIONS:
             raise UnknownName("operation", operation, OPERATIONS)
     if workers < 2:
         raise UserMistake("a collective needs 2 workers or more")
-    if not 1 <= repeats <= MOST_REPEATS:
-        raise UserMistake(f"expected 1 to {MOST_REPEATS} repeats, got {repeats}")
-    chosen = _backend(backend, place, workers)
+    if not 1 <= repeats <= MAX_REPEATS:
+        raise UserMistake(f"expected 1 to {MAX_REPEATS} repeats, got {repeats}")
+    chosen = _choose_backend(backend, place, workers)
     device: RankDevice = "cuda" if chosen == "nccl" else "cpu"
-    even = tuple(dict.fromkeys(max(1, size // (4 * workers)) * 4 * workers for size in sizes))
-    _check_memory(place, workers, max(even))
+    divisible = tuple(dict.fromkeys(max(1, size // (4 * workers)) * 4 * workers for size in sizes))
+    _check_memory(place, workers, max(divisible))
     plan = CollectivesPlan(
         place=place,
         workers=workers,
         backend=chosen,
         device=device,
         operations=tuple(dict.fromkeys(cast("Sequence[Operation]", operations))),
-        sizes=even,
+        sizes=divisible,
         repeats=repeats,
         seconds_per_size=seconds_per_size,
         cores_by_worker=place.cores_by_worker(workers, computing=False),
         link_bytes_per_second=place.ring_link_bytes_per_second(workers) or link_bytes_per_second,
-        testbed=this_testbed(),
+        testbed=discover_testbed(),
         key="",
     )
-    return replace(plan, key=_key(plan))
+    return replace(plan, key=_hash_parameters(plan))
 
 
 def parse_sizes(text: str, factor: int = 4) -> list[int]:
-    """ "1KB..1MB" → 1 kB, 4 kB, 16 kB, … up to 1 MB; "1MB,10MB" → these two."""
+    """Parse "1KB..1MB" as 1 kB, 4 kB, 16 kB, … up to 1 MB, and "1MB,10MB" as these two sizes."""
     if factor < 2:
         raise UserMistake(f"expected a factor of 2 or more, got {factor}")
     match = _RANGE.match(text)
     if match is None:
-        sizes = [_size(part) for part in text.split(",")]
+        sizes = [_parse_size(part) for part in text.split(",")]
     else:
-        size, last = _size(match[1]), _size(match[2])
+        size, last = _parse_size(match[1]), _parse_size(match[2])
         if size > last:
-            raise UserMistake(f"{text!r} ends before it begins; write it like 1KB..1GB")
+            raise UserMistake(
+                f"the first size of {text!r} must not be larger than the last, e.g. 1KB..1GB"
+            )
         sizes = []
         while size < last:
             sizes.append(size)
             size *= factor
         sizes.append(last)
-    if len(sizes) > _MOST_SIZES:
-        raise UserMistake(f"expected {_MOST_SIZES} sizes or fewer, got {len(sizes)}")
+    if len(sizes) > _MAX_SIZES:
+        raise UserMistake(f"expected {_MAX_SIZES} sizes or fewer, got {len(sizes)}")
     return sizes
 
 
-def _size(text: str) -> int:
+def _parse_size(text: str) -> int:
     return int(units.parse_positive(text.strip(), units.SIZE))
 
 
-def _backend(asked: str | None, place: Place, workers: int) -> Backend:
-    if asked is None:
+def _choose_backend(name: str | None, place: Place, workers: int) -> Backend:
+    if name is None:
         return "gloo" if place.missing_gpus(workers) else "nccl"
-    if asked not in BACKENDS:
-        raise UnknownName("backend", asked, BACKENDS)
-    if asked == "nccl" and (missing := place.missing_gpus(workers)) is not None:
-        raise MissingRequirement(f"NCCL needs a GPU for each worker: {missing}; gloo works without")
-    if asked == "mpi":
+    if name not in BACKENDS:
+        raise UnknownName("backend", name, BACKENDS)
+    if name == "nccl" and (missing := place.missing_gpus(workers)) is not None:
+        raise MissingRequirement(
+            f"NCCL needs a GPU for each worker: {missing}; use --backend gloo without GPUs"
+        )
+    if name == "mpi":
         check_mpi(place)
-    return asked
+    return name
 
 
 def _check_memory(place: Place, workers: int, largest: int) -> None:
     if not place.on_this_machine:
         return
     available = psutil.virtual_memory().available
-    most = available // (_BUFFERS * workers)
-    if largest > most:
+    max_bytes = available // (_BUFFERS * workers)
+    if largest > max_bytes:
         raise UserMistake(
-            f"{workers} workers with {units.format_bytes(largest)} each are more than the memory that "
-            f"is free; ask for up to {units.format_bytes(most)}"
+            f"{workers} workers with {units.format_bytes(largest)} each need more than the free "
+            f"memory; use sizes up to {units.format_bytes(max_bytes)}"
         )
 
 
-def _key(plan: CollectivesPlan) -> str:
-    asked = {
-        **{k: v for k, v in plan.describe().items() if k not in ("host", "key", "place")},
-        "place": plan.place.identity(),
-        "host": plan.testbed.fingerprint(),
-        "torch": plan.testbed.torch,
-        "gpuyard": plan.testbed.gpuyard,
-    }
-    return key_of(asked)
+def _hash_parameters(plan: CollectivesPlan) -> str:
+    document = plan.describe()
+    return hash_key(
+        {
+            **{k: v for k, v in document.items() if k not in ("host", "key", "place")},
+            "place": plan.place.identity(),
+            "host": plan.testbed.fingerprint(),
+            "torch": plan.testbed.torch,
+            "gpuyard": plan.testbed.gpuyard,
+        }
+    )
 
 
 def check_mpi(place: Place) -> None:
-    """Raises with what is missing."""
-    if place.meeting is not None:  # mpiexec starts ranks on this machine
-        raise UserMistake("MPI is run on this machine only; leave out --lab, --hosts and --slurm")
-    if importlib.util.find_spec("mpi4py") is None or mpiexec() is None:
+    """Raise if MPI cannot be used, with what is missing."""
+    if place.rendezvous_point is not None:  # mpiexec starts ranks on this machine
+        raise UserMistake("MPI runs on this machine only; leave out --lab, --hosts, and --slurm")
+    if importlib.util.find_spec("mpi4py") is None or find_mpiexec() is None:
         raise MissingRequirement(
-            "MPI needs mpi4py and an MPI with mpiexec: pip install mpi4py mpich; gloo works without"
+            "MPI needs mpi4py and an MPI with mpiexec: pip install mpi4py mpich; or use --backend gloo"
         )
 
 
-def mpiexec() -> str | None:
-    """Where it is; None where there is none."""
-    # a wheel puts it beside the Python that it was installed for
+def find_mpiexec() -> str | None:
+    # the mpich wheel installs it next to the Python interpreter
     return shutil.which("mpiexec") or shutil.which("mpiexec", path=Path(sys.executable).parent)

@@ -1,4 +1,4 @@
-"""What a bench of collectives gives, and what its ranks say on the way."""
+"""The record of a collectives bench, and the jobs and events of its ranks."""
 
 from typing import Annotated, Literal
 
@@ -15,7 +15,7 @@ CollectiveVerdict = Literal["normal", "below", "wrong"]
 
 
 class CollectivesJob(RankJob):
-    """What one rank is told."""
+    """The job of one rank."""
 
     backend: Backend
     operations: tuple[Operation, ...]
@@ -25,7 +25,7 @@ class CollectivesJob(RankJob):
 
 
 class RingPair(RecordPart):
-    """One rank sends to the next, and nobody else does."""
+    """The rate from one rank to the next while no other rank sends."""
 
     source: int
     target: int
@@ -33,26 +33,30 @@ class RingPair(RecordPart):
 
 
 class Probe(RecordPart):
-    """The links by themselves, before any collective: every rank sends to the next, all at once."""
+    """The rate of the links before any collective: every rank sends to the next, all at once."""
 
     event: Literal["probe"] = "probe"
-    latency_seconds: Annotated[float, Field(description="of one step of a ring with 4 bytes")]
-    ring_bytes_per_second: Annotated[float, Field(description="that each rank sends and receives")]
+    latency_seconds: Annotated[float, Field(description="duration of a ring step of 4 bytes")]
+    ring_bytes_per_second: Annotated[
+        float, Field(description="rate at which each rank sends and receives")
+    ]
     pairs: tuple[RingPair, ...] = ()
 
 
 class TimedCollective(RecordPart):
-    """One operation at one size; the time is that of the slowest rank."""
+    """The times of one operation at one size, each that of the slowest rank."""
 
     event: Literal["timed"] = "timed"
     operation: Operation
-    bytes: Annotated[int, Field(description="as nccl-tests counts: of all ranks' parts together")]
-    seconds: Annotated[tuple[float, ...], Field(description="of one operation, each repeat")]
+    bytes: Annotated[
+        int, Field(description="size of all ranks' parts together, as nccl-tests counts it")
+    ]
+    seconds: Annotated[tuple[float, ...], Field(description="time per operation in each repeat")]
     correct: bool
 
 
 class Started(RecordPart):
-    """For progress only."""
+    """The start of an operation, for the progress bar."""
 
     event: Literal["started"] = "started"
     operation: Operation | None
@@ -64,12 +68,10 @@ read_event: EventReader[RankEvent] = EventReader(RankEvent)
 
 
 class CollectiveResult(RecordPart):
-    """One operation at one size beside the model; times and rates are undilated."""
+    """The measured and expected time of one operation at one size, without dilation."""
 
     operation: Operation
-    algorithm: Annotated[
-        str, Field(description="that the backend uses, and the model reckons with")
-    ]
+    algorithm: Annotated[str, Field(description="algorithm of the backend, used by the model")]
     bytes: int
     seconds: Annotated[float, Field(description="median of the repeats")]
     repeats: tuple[float, ...]
@@ -77,14 +79,14 @@ class CollectiveResult(RecordPart):
     algorithm_bytes_per_second: Annotated[float, Field(description="nccl-tests' algbw")]
     bus_bytes_per_second: Annotated[float, Field(description="nccl-tests' busbw")]
     expected_seconds: float
-    ratio: Annotated[float, Field(description="expected over measured time; 1: as the model says")]
-    latency_bound: Annotated[bool, Field(description="hops are most of the expected time")]
+    ratio: Annotated[float, Field(description="expected over measured time")]
+    latency_bound: Annotated[bool, Field(description="latency is most of the expected time")]
     correct: bool
     verdict: CollectiveVerdict
 
 
 class SlowCollective(RecordPart):
-    """An operation below what this link should give; the likeliest cause comes first."""
+    """An operation slower than expected; the likeliest cause comes first."""
 
     operation: Operation
     smallest_bytes: int
@@ -94,7 +96,7 @@ class SlowCollective(RecordPart):
 
 
 class CoreLoad(RecordPart):
-    """How busy the cores were, of all that this machine has."""
+    """The busy share of all cores of this machine before and during the bench."""
 
     before: float
     during: float
@@ -102,7 +104,7 @@ class CoreLoad(RecordPart):
 
 
 class CollectivesBench(BenchRecord):
-    """All operations and sizes of one bench."""
+    """The record of a collectives bench."""
 
     kind: Literal["collectives"] = "collectives"
     backend: Backend
@@ -110,11 +112,11 @@ class CollectivesBench(BenchRecord):
     ranks: int
     place: RunPlace
     link_bytes_per_second: Annotated[
-        float | None, Field(description="of the slowest link, as it is sold; None: not known")
+        float | None, Field(description="nominal rate of the slowest link; None: unknown")
     ]
-    reckoned_bytes_per_second: Annotated[
+    modeled_bytes_per_second: Annotated[
         float,
-        Field(description="what the model takes a link to carry: payload, or the probe's rate"),
+        Field(description="link rate in the model: the nominal payload rate, or the probe's rate"),
     ]
     probe: Probe
     load: CoreLoad

@@ -1,32 +1,32 @@
-"""A bench of collectives as tables: nccl-tests' columns, the model's beside them, then what is slow."""
+"""Tables of a collectives bench: the columns of nccl-tests, the model's, then slow operations."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gpuyard.measure.collectives.records import CollectiveResult, CollectivesBench
-from gpuyard.measure.kind import FlatRows, ResultKind, Shown, cause_sentences, columns_of
+from gpuyard.measure.kind import Content, CsvLayout, ResultKind, build_columns, describe_causes
 from gpuyard.run.places.place import RunPlace
 from gpuyard.table import Column, Table
 from gpuyard.units import format_bit_rate, format_bytes, format_seconds, format_share
 
 _COLUMNS: Mapping[str, Callable[[CollectivesBench, CollectiveResult], object]] = {
-    **columns_of("id created_at kind"),
+    **build_columns("id created_at kind"),
     "place": lambda bench, _: bench.place.kind,
-    **columns_of("ranks backend device link_bytes_per_second"),
+    **build_columns("ranks backend device link_bytes_per_second"),
     "dilation": lambda bench, _: bench.place.dilation,
-    **columns_of("operation algorithm bytes", about=1),
+    **build_columns("operation algorithm bytes", position=1),
     "repeats": lambda _, result: len(result.repeats),
-    **columns_of(
+    **build_columns(
         "seconds spread algorithm_bytes_per_second bus_bytes_per_second expected_seconds ratio "
         "correct verdict",
-        about=1,
+        position=1,
     ),
-    **columns_of("host cpu_model torch gpuyard", at="host"),
+    **build_columns("host cpu_model torch gpuyard", parent="host"),
     "key": lambda bench, _: bench.key,
 }
 
 
-def where(place: RunPlace) -> str:
-    """For titles."""
+def describe_place(place: RunPlace) -> str:
+    """Describe where the ranks ran, for titles."""
     match place.kind:
         case "lab":
             dilated = f", time dilated × {place.dilation:g}" if place.dilation > 1 else ""
@@ -37,15 +37,15 @@ def where(place: RunPlace) -> str:
             return f"on {', '.join(place.nodes)}"
 
 
-def _listing(benches: Sequence[CollectivesBench]) -> Table:
+def _build_benches_table(benches: Sequence[CollectivesBench]) -> Table:
     return Table(
-        "Benches of collectives",
-        ["id", Column("made (UTC)", 1), "where", "ranks", "backend", "best busbw", "below"],
+        "Collectives benches",
+        ["id", Column("created (UTC)", 1), "place", "ranks", "backend", "best busbw", "below"],
         [
             [
                 bench.id,
-                bench.made,
-                where(bench.place),
+                bench.created_minute,
+                describe_place(bench.place),
                 str(bench.ranks),
                 bench.backend,
                 format_bit_rate(max(r.bus_bytes_per_second for r in bench.results)),
@@ -56,10 +56,9 @@ def _listing(benches: Sequence[CollectivesBench]) -> Table:
     )
 
 
-def _show(bench: CollectivesBench) -> Shown:
-    """Everything for people; the time of each repeat is in the JSON."""
+def _build_details(bench: CollectivesBench) -> Content:
     title = (
-        f"{bench.ranks} ranks {where(bench.place)}, {bench.backend} on {bench.device}, "
+        f"{bench.ranks} ranks {describe_place(bench.place)}, {bench.backend} on {bench.device}, "
         f"bench {bench.id}"
     )
     columns = (
@@ -71,19 +70,19 @@ def _show(bench: CollectivesBench) -> Shown:
         "busbw",
         Column("expected", 3),
     )
-    rows = [_row(result) for result in bench.results]
-    sold = bench.link_bytes_per_second
-    links = f"slowest link {format_bit_rate(sold)}, " if sold is not None else ""
-    alone = (
-        f"The links alone: {links}plain sends around the ring "
+    rows = [_format_row(result) for result in bench.results]
+    nominal = bench.link_bytes_per_second
+    slowest = f"slowest link {format_bit_rate(nominal)}, " if nominal is not None else ""
+    links = (
+        f"The links alone: {slowest}plain sends around the ring "
         f"{format_bit_rate(bench.probe.ring_bytes_per_second)} each way, one hop of the ring "
         f"{format_seconds(bench.probe.latency_seconds)}."
     )
     table = Table(title, [*columns, "of expected speed", "verdict"], rows)
-    return [table, alone, *_findings(bench), *bench.notes]
+    return [table, links, *_describe_findings(bench), *bench.notes]
 
 
-def _row(result: CollectiveResult) -> list[str]:
+def _format_row(result: CollectiveResult) -> list[str]:
     return [
         result.operation,
         format_bytes(result.bytes),
@@ -97,7 +96,7 @@ def _row(result: CollectiveResult) -> list[str]:
     ]
 
 
-def _findings(bench: CollectivesBench) -> Iterator[str]:
+def _describe_findings(bench: CollectivesBench) -> Iterator[str]:
     for finding in bench.findings:
         smallest, largest = map(format_bytes, (finding.smallest_bytes, finding.largest_bytes))
         sizes = f"at {smallest}" if smallest == largest else f"between {smallest} and {largest}"
@@ -105,7 +104,7 @@ def _findings(bench: CollectivesBench) -> Iterator[str]:
             f"{finding.operation} is slower than these links should allow {sizes}, down to "
             f"{format_share(finding.worst_ratio)} of the expected speed. Likely causes:"
         )
-        yield from cause_sentences(finding.causes)
+        yield from describe_causes(finding.causes)
     if not bench.findings and all(result.correct for result in bench.results):
         yield "All results are correct, and every speed is normal for these links."
 
@@ -113,8 +112,8 @@ def _findings(bench: CollectivesBench) -> Iterator[str]:
 COLLECTIVES = ResultKind(
     "collectives",
     CollectivesBench,
-    made_by="gpuyard bench collectives",
-    listing=_listing,
-    show=_show,
-    flat=FlatRows(lambda bench: [(bench, result) for result in bench.results], _COLUMNS),
+    command="gpuyard bench collectives",
+    build_table=_build_benches_table,
+    build_details=_build_details,
+    csv_layout=CsvLayout(lambda bench: [(bench, result) for result in bench.results], _COLUMNS),
 )

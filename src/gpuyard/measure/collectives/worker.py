@@ -1,6 +1,6 @@
-"""The rank process of a bench of collectives: `python -m gpuyard.measure.collectives.worker`."""
+"""The rank process of a collectives bench: `python -m gpuyard.measure.collectives.worker`."""
 
-from gpuyard.interpreter import import_to_stay
+from gpuyard.interpreter import import_permanently
 from gpuyard.measure.collectives.records import CollectivesJob
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.workloads.resolve import require_torch
@@ -13,12 +13,12 @@ def main() -> None:
 
 def _run(job: CollectivesJob, emit: Emit) -> None:
     require_torch()
-    import_to_stay("torch")
-    from gpuyard.measure.collectives.exchange import time_all
+    import_permanently("torch")
+    from gpuyard.measure.collectives.exchange import time_collectives
     from gpuyard.measure.collectives.group import TorchGroup
 
     group = TorchGroup(job)
-    time_all(job, group, emit if job.rank == 0 else lambda _event: None)
+    time_collectives(job, group, emit if job.rank == 0 else lambda _event: None)
     group.leave()
 
 

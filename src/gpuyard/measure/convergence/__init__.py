@@ -1,1 +1,1 @@
-"""Training to an accuracy: epochs with checkpoints that a killed run goes on from, bit for bit."""
+"""Trains a model to a target accuracy, with checkpoints from which a killed run resumes bit for bit."""

@@ -1,6 +1,7 @@
-"""A run as it was after an epoch, in one file of plain arrays: whole, or the one before it.
+"""Saves and restores a run after each epoch, in one file of plain arrays that is replaced atomically.
 
-No pickle: a checkpoint from elsewhere can't run code. Nothing is packed: it can't unpack to more than it is.
+Checkpoints contain no pickle, so a checkpoint from elsewhere cannot run code. They are not compressed, so they cannot
+unpack to more than their size.
 """
 
 import contextlib
@@ -18,71 +19,73 @@ from numpy.lib import format as npy
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.files import followed, replacing
-from gpuyard.measure.convergence.records import EpochDone
-from gpuyard.units import counted
+from gpuyard.files import follow_links, replace_file
+from gpuyard.measure.convergence.records import EpochResult
+from gpuyard.units import format_count
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-_ABOUT = "about"
-_NUMBERS = "biufc"  # kinds of dtype: an array of anything else is not ours
-_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+_HEADER = "about"
+_NUMERIC_KINDS = "biufc"  # gpuyard writes no arrays of other dtypes
+_NPY_HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 def default_directory() -> Path:
-    """Where checkpoints lie that the user has not named: all that is in there is ours."""
+    """Return the directory of checkpoints for which the user chose no path; only gpuyard writes there."""
     return (files.home() / "checkpoints").absolute()
 
 
 @dataclass(frozen=True)
-class About:
-    """What a checkpoint is of, and the epochs so far as JSON objects."""
+class CheckpointHeader:
+    """The run that a checkpoint belongs to, and its finished epochs as JSON objects."""
 
     identity: str
     workers: int
     epochs: tuple[dict[str, Any], ...]
 
 
-def save(path: Path, about: About, module: "nn.Module", optimizer: "Optimizer") -> None:
-    """Replaces the last one in one step."""
-    arrays = {f"model/{name}": _array(value) for name, value in module.state_dict().items()}
+def save(path: Path, header: CheckpointHeader, module: "nn.Module", optimizer: "Optimizer") -> None:
+    """Replace the previous checkpoint atomically."""
+    arrays = {f"model/{name}": _to_numpy(value) for name, value in module.state_dict().items()}
     for index, state in optimizer.state_dict()["state"].items():
-        arrays |= {f"optimizer/{index}/{name}": _array(value) for name, value in state.items()}
-    said = json.dumps(asdict(about)).encode()
-    with replacing(path) as file:
-        np.savez(file, allow_pickle=False, **{_ABOUT: np.frombuffer(said, np.uint8)}, **arrays)
+        arrays |= {f"optimizer/{index}/{name}": _to_numpy(value) for name, value in state.items()}
+    text = json.dumps(asdict(header)).encode()
+    with replace_file(path) as file:
+        np.savez(file, allow_pickle=False, **{_HEADER: np.frombuffer(text, np.uint8)}, **arrays)
 
 
-def read_about(path: Path) -> About | None:
-    """None where there is no checkpoint."""
+def read_header(path: Path) -> CheckpointHeader | None:
+    """Return the header of a checkpoint, or None if the file does not exist."""
     if not path.exists():
         return None
     try:
-        with _opened(path) as arrays:
-            said = json.loads(arrays[_ABOUT].tobytes())
-        epochs = tuple(EpochDone.model_validate(epoch) for epoch in said["epochs"])
+        with _open_arrays(path) as arrays:
+            header = json.loads(arrays[_HEADER].tobytes())
+        epochs = tuple(EpochResult.model_validate(epoch) for epoch in header["epochs"])
         if not epochs:
             raise ValueError("it has no epochs")
-        return About(str(said["identity"]), int(said["workers"]), tuple(said["epochs"]))
-    except Exception as error:  # a damaged file fails in any way
-        raise _unreadable(path, error) from error
+        return CheckpointHeader(
+            str(header["identity"]), int(header["workers"]), tuple(header["epochs"])
+        )
+    except Exception as error:  # a damaged file can raise anything
+        raise _unreadable_error(path, error) from error
 
 
-def forget(path: Path) -> None:
-    """Remove it, if it is a checkpoint: a file of another kind stays."""
-    if not _is_ours(path):
-        read_about(path)
+def delete(path: Path) -> None:
+    """Delete a checkpoint; raise an error if the file is not one."""
+    if not _is_in_default_directory(path):
+        read_header(path)
     try:
-        followed(path).unlink(missing_ok=True)  # a link stays a link
+        follow_links(path).unlink(missing_ok=True)  # deletes the target and keeps the link
     except OSError as error:
-        raise GpuyardError(f"{path} can't be removed: {error.strerror}") from error
+        raise GpuyardError(f"cannot delete {path}: {error.strerror}") from error
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """Its arrays, after a look at what they would take: a small file of another kind can unpack to terabytes."""
+def _open_arrays(path: Path) -> Iterator[Any]:
+    """Open the arrays after checking their sizes: a small file of another kind can unpack to terabytes."""
     with path.open("rb") as file:
         with zipfile.ZipFile(file) as members:
             _check_sizes(members, os.fstat(file.fileno()).st_size)
@@ -92,63 +95,63 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _check_sizes(members: zipfile.ZipFile, file_bytes: int) -> None:
-    listed = members.infolist()
-    packed = any(member.compress_type != zipfile.ZIP_STORED for member in listed)
-    if packed or sum(member.file_size for member in listed) > file_bytes:
-        raise ValueError("its arrays are packed, or larger than the file")
-    for member in listed:
-        with members.open(member) as array:
-            shape, _, dtype = _HEADERS[npy.read_magic(array)](array)
-            has_bytes = member.file_size - array.tell()
-        if dtype.kind not in _NUMBERS or math.prod(shape) * dtype.itemsize != has_bytes:
-            raise ValueError("an array is not as large as it says")
+    infos = members.infolist()
+    compressed = any(info.compress_type != zipfile.ZIP_STORED for info in infos)
+    if compressed or sum(info.file_size for info in infos) > file_bytes:
+        raise ValueError("its arrays are compressed, or larger than the file")
+    for info in infos:
+        with members.open(info) as array:
+            shape, _, dtype = _NPY_HEADER_READERS[npy.read_magic(array)](array)
+            array_bytes = info.file_size - array.tell()
+        if dtype.kind not in _NUMERIC_KINDS or math.prod(shape) * dtype.itemsize != array_bytes:
+            raise ValueError("the size of an array does not match its header")
 
 
-def _is_ours(path: Path) -> bool:
+def _is_in_default_directory(path: Path) -> bool:
     return path.parent == default_directory() and not path.is_symlink()
 
 
-def _unreadable(path: Path, error: Exception) -> GpuyardError:
-    said = (isinstance(error, OSError) and error.strerror) or str(error)
-    why = said.partition("\n")[0].strip().rstrip(":.") or type(error).__name__
+def _unreadable_error(path: Path, error: Exception) -> GpuyardError:
+    message = (isinstance(error, OSError) and error.strerror) or str(error)
+    reason = message.partition("\n")[0].strip().rstrip(":.") or type(error).__name__
     return GpuyardError(
-        f"{path} is not a checkpoint that can be read ({why}); it was left as it is: "
+        f"{path} cannot be read as a checkpoint ({reason}) and was not changed; "
         + (
-            "begin again with --fresh"
-            if _is_ours(path)
-            else "move it away, or name another --checkpoint"
+            "start over with --fresh"
+            if _is_in_default_directory(path)
+            else "move it away, or choose another file with --checkpoint"
         )
     )
 
 
-def check(path: Path, about: About, identity: str, workers: int) -> None:
-    """Raise where going on from it would not be the same run."""
-    if about.workers != workers:
+def check_resumable(path: Path, header: CheckpointHeader, identity: str, workers: int) -> None:
+    """Raise UserMistake if the checkpoint belongs to a different run."""
+    if header.workers != workers:
         raise UserMistake(
-            f"{path} is of a run with {counted(about.workers, 'worker')}, not {workers}; go on with as many, "
-            "name another --checkpoint, or begin again with --fresh"
+            f"{path} belongs to a run with {format_count(header.workers, 'worker')}, not {workers}; "
+            "use the same number, choose another file with --checkpoint, or start over with --fresh"
         )
-    if about.identity != identity:
+    if header.identity != identity:
         raise UserMistake(
-            f"{path} is of another run: workload, code, data, batch, seed or PyTorch differ; "
-            "name another --checkpoint, or begin again with --fresh"
+            f"{path} belongs to another run: its workload, code, data, batch, seed, or PyTorch differs; "
+            "choose another file with --checkpoint, or start over with --fresh"
         )
 
 
 def restore(path: Path, module: "nn.Module", optimizer: "Optimizer") -> None:
-    """Put everything back as it was."""
+    """Load the state of the model and the optimizer."""
     try:
-        _restore(path, module, optimizer)
+        _load_state(path, module, optimizer)
     except Exception as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable_error(path, error) from error
 
 
-def _restore(path: Path, module: "nn.Module", optimizer: "Optimizer") -> None:
+def _load_state(path: Path, module: "nn.Module", optimizer: "Optimizer") -> None:
     import torch
 
     model: dict[str, Tensor] = {}
     state: dict[int, dict[str, Tensor]] = {}
-    with _opened(path) as arrays:
+    with _open_arrays(path) as arrays:
         for name in arrays.files:
             kind, _, rest = name.partition("/")
             if kind == "model":
@@ -156,21 +159,21 @@ def _restore(path: Path, module: "nn.Module", optimizer: "Optimizer") -> None:
             elif kind == "optimizer":
                 index, _, key = rest.partition("/")
                 state.setdefault(int(index), {})[key] = torch.from_numpy(arrays[name])
-    if _forms(model) != _forms(module.state_dict()):
-        raise ValueError("its weights are of another model")
+    if _describe_tensors(model) != _describe_tensors(module.state_dict()):
+        raise ValueError("its weights belong to another model")
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for index, values in state.items():
         shapes = {value.shape for value in values.values() if value.dim()}
         if not 0 <= index < len(parameters) or shapes - {parameters[index].shape}:
-            raise ValueError("what it keeps for the optimizer is of another model")
+            raise ValueError("its optimizer state belongs to another model")
     module.load_state_dict(model)
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def _forms(weights: "dict[str, Tensor]") -> dict[str, Any]:
+def _describe_tensors(weights: "dict[str, Tensor]") -> dict[str, Any]:
     return {name: (value.shape, value.dtype) for name, value in weights.items()}
 
 
-def _array(value: "Tensor") -> Any:
+def _to_numpy(value: "Tensor") -> Any:
     return value.detach().cpu().numpy()

@@ -1,4 +1,4 @@
-"""What training to an accuracy would be, as a value."""
+"""Plans a training run to a target accuracy, and checks it before a process starts."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +9,14 @@ from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.files import check_writable
 from gpuyard.measure.convergence import recipe
 from gpuyard.measure.convergence.checkpoint import default_directory
-from gpuyard.measure.record import Testbed, in_precision, key_of, this_testbed
-from gpuyard.measure.training.strategies import NO_TF32
-from gpuyard.run.places import Here
+from gpuyard.measure.record import Testbed, discover_testbed, format_precision_suffix, hash_key
+from gpuyard.measure.training.strategies import NO_TF32_MESSAGE
+from gpuyard.run.places import LocalMachine
 from gpuyard.run.protocol import RankDevice
 from gpuyard.specs import Precision, Workload
 from gpuyard.table import Table
-from gpuyard.units import counted, format_share
-from gpuyard.workloads.own_code import code_digest, code_of
+from gpuyard.units import format_count, format_share
+from gpuyard.workloads.code_trust import code_digest, user_code
 from gpuyard.workloads.resolve import require_torch
 
 SAMPLES_PER_UPDATE = 50
@@ -24,7 +24,7 @@ SAMPLES_PER_UPDATE = 50
 
 @dataclass(frozen=True)
 class ConvergencePlan:
-    """Who trains what, how long, and where it is kept."""
+    """A planned training run to a target accuracy."""
 
     workload: Workload
     device: RankDevice
@@ -39,7 +39,7 @@ class ConvergencePlan:
     testbed: Testbed
 
     def describe(self) -> dict[str, Any]:
-        """For `--dry-run` and programs."""
+        """Return the JSON value that `--dry-run` prints."""
         return {
             "workload": self.workload.name,
             "device": self.device,
@@ -52,17 +52,19 @@ class ConvergencePlan:
             "checkpoint": str(self.checkpoint),
         }
 
-    def listing(self) -> Table:
-        """For `--dry-run` and people."""
-        title = f"{self.workload.name}{in_precision(self.workload.precision)}: would be trained"
+    def build_table(self) -> Table:
+        """Return the table that `--dry-run` prints."""
+        title = (
+            f"{self.workload.name}{format_precision_suffix(self.workload.precision)}: training plan"
+        )
         return Table(
             title,
             ["", ""],
             [
                 ["workers", f"{len(self.cores_by_worker)} on {self.device}"],
                 ["batch per worker", str(self.batch_per_worker)],
-                ["until", f"{format_share(self.target_accuracy)} of the training data are right"],
-                ["at most", counted(self.epochs, "epoch")],
+                ["target training accuracy", format_share(self.target_accuracy)],
+                ["maximum", format_count(self.epochs, "epoch")],
                 ["random seed", str(self.seed)],
                 ["checkpoint", str(self.checkpoint)],
             ],
@@ -70,7 +72,7 @@ class ConvergencePlan:
 
     @property
     def key(self) -> str:
-        return key_of({"identity": self.identity, "host": self.testbed.fingerprint()})
+        return hash_key({"identity": self.identity, "host": self.testbed.fingerprint()})
 
     @property
     def used_cores(self) -> list[int]:
@@ -88,41 +90,44 @@ def plan_convergence(
     checkpoint: Path | None = None,
     fresh: bool = False,
 ) -> ConvergencePlan:
-    """Check everything that can be checked before a process starts; `fresh` forgets the checkpoint first."""
+    """Plan a run, and check everything that can be checked before a process starts.
+
+    With `fresh`, the run deletes its checkpoint first.
+    """
     require_torch()
     source = workload.dataset.source if workload.dataset else "synthetic"
     if source == "synthetic":
         raise UserMistake(
             f"{workload.name} has synthetic samples, from which nothing can be learned; "
-            "give its 'dataset' a source"
+            "set dataset.source in its spec"
         )
     if source == "spoken-digits" and not files.dataset_directory("spoken-digits").is_dir():
         raise MissingRequirement(
-            "training needs the spoken digits; get them with: gpuyard data fetch spoken-digits"
+            "training needs the spoken-digits dataset; fetch it with: gpuyard data fetch spoken-digits"
         )
     if not 0 < target_accuracy <= 1:
         raise UserMistake(
-            f"expected an accuracy above 0 % and up to 100 %, got {100 * target_accuracy:g} %"
+            f"the accuracy must be above 0% and at most 100%, got {100 * target_accuracy:g}%"
         )
-    kept = (checkpoint or default_directory() / _file_name(workload.name, workers)).absolute()
+    path = (checkpoint or default_directory() / _file_name(workload.name, workers)).absolute()
     if checkpoint is not None:
-        check_writable(kept)
-    if kept.exists() and not kept.is_file():
-        raise UserMistake(f"{kept} is not a file, so no checkpoint can be written to it")
-    cores_by_worker = Here().cores_by_worker(workers, computing=True)
-    testbed = this_testbed()
+        check_writable(path)
+    if path.exists() and not path.is_file():
+        raise UserMistake(f"{path} is not a file; choose another path with --checkpoint")
+    cores_by_worker = LocalMachine().cores_by_worker(workers, computing=True)
+    testbed = discover_testbed()
     device: RankDevice = "cuda" if testbed.gpus else "cpu"
-    precision = _precision(workload, device)
+    precision = _choose_precision(workload, device)
     batch = batch_per_worker or max(1, SAMPLES_PER_UPDATE // workers)
     identity = {
         "workload": workload.model_dump(mode="json"),
-        "code": [code_digest(r, workload) for r in code_of(workload)],
+        "code": [code_digest(r, workload) for r in user_code(workload)],
         "workers": workers,
         "batch_per_worker": batch,
         "cores_each": len(cores_by_worker[0]),
         "device": device,
         "seed": seed,
-        "rates": [recipe.FIRST_RATE, recipe.KEPT, recipe.KEPT_AFTER_UPDATES, recipe.LEAST_KEPT],
+        "rates": [recipe.BASE_LEARNING_RATE, recipe.DECAY, recipe.DECAY_UPDATES, recipe.MIN_DECAY],
         "torch": testbed.torch,
     }
     return ConvergencePlan(
@@ -133,26 +138,26 @@ def plan_convergence(
         epochs=epochs,
         target_accuracy=target_accuracy,
         seed=seed,
-        checkpoint=kept,
+        checkpoint=path,
         fresh=fresh,
-        identity=key_of(identity)[:16],
+        identity=hash_key(identity)[:16],
         testbed=testbed,
     )
 
 
-def _precision(workload: Workload, device: RankDevice) -> Precision | None:
-    """The workload's, or fp32 on CPUs; None: as PyTorch does on this GPU."""
-    asked = workload.precision
-    if asked == "fp16":
+def _choose_precision(workload: Workload, device: RankDevice) -> Precision | None:
+    """Return the workload's precision, fp32 on CPUs, or None for PyTorch's default on a GPU."""
+    precision = workload.precision
+    if precision == "fp16":
         raise UserMistake(
-            "training to an accuracy is done in fp32, tf32 or bf16: fp16 needs a scale of its loss, which checkpoints "
-            "do not keep; give --precision bf16"
+            "training to an accuracy cannot use fp16, because checkpoints do not store its loss scale; "
+            "use --precision bf16"
         )
-    if asked == "tf32" and device == "cpu":
-        raise UserMistake(NO_TF32)
-    return asked or ("fp32" if device == "cpu" else None)
+    if precision == "tf32" and device == "cpu":
+        raise UserMistake(NO_TF32_MESSAGE)
+    return precision or ("fp32" if device == "cpu" else None)
 
 
 def _file_name(name: str, workers: int) -> str:
-    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).lstrip(".")
-    return f"{plain}-{workers}.npz"
+    safe_name = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).lstrip(".")
+    return f"{safe_name}-{workers}.npz"

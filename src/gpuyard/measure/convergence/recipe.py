@@ -1,68 +1,68 @@
-"""How a model is trained to an accuracy: Adam, a rate for each layer, clips of equal loudness."""
+"""The recipe for training to an accuracy: Adam, a learning rate for each layer, and clips of equal loudness."""
 
 import math
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # a plan names the rates, and needs no torch
+if TYPE_CHECKING:  # a plan uses the rates, and works without torch
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-# tried on the linear spoken-digit model: one rate for all layers is too much for the first, whose
-# 12,000 inputs move together, and too little for the last
-FIRST_RATE = 0.03
-# at the first rate the conv model's loss went up and down from its eighth epoch of 36 updates on
-KEPT = 0.85
-KEPT_AFTER_UPDATES = 36
-LEAST_KEPT = 0.05  # small data sets may need hundreds of epochs; they must not come to a halt
+# tuned on the linear spoken-digit model: one rate for all layers is too high for the first, whose
+# 12,000 inputs change together, and too low for the last
+BASE_LEARNING_RATE = 0.03
+# without decay, the conv model's loss oscillates from its eighth epoch of 36 updates on
+DECAY = 0.85
+DECAY_UPDATES = 36
+MIN_DECAY = 0.05  # small datasets may need hundreds of epochs, and training must not stall
 HELD_OUT_EVERY = 10
 _SILENCE = 1e-4
 
 
-def rate(inputs: int, updates: int = 0) -> float:
-    """How large a step the weights of a layer take whose neurons have so many inputs, after so many updates.
+def learning_rate(inputs: int, updates: int = 0) -> float:
+    """Return the learning rate of a layer whose neurons have this many inputs, after this many updates.
 
-    It follows from what was done, not from how much is wanted: a run that is taken up again, or that is
-    given more epochs, takes the same steps.
+    It depends on the updates done, not on the planned number of epochs, so a resumed or extended run takes the same
+    steps.
     """
-    kept = max(LEAST_KEPT, float(KEPT ** (updates / KEPT_AFTER_UPDATES)))
-    return FIRST_RATE / math.sqrt(inputs) * kept
+    decay = max(MIN_DECAY, float(DECAY ** (updates / DECAY_UPDATES)))
+    return BASE_LEARNING_RATE / math.sqrt(inputs) * decay
 
 
 def build_optimizer(module: "nn.Module") -> "Optimizer":
-    """Adam at the rates of a first update."""
+    """Create Adam with the learning rates of the first update."""
     from torch.optim import Adam
 
     groups = []
     for layer in module.modules():
-        own = [p for p in layer.parameters(recurse=False) if p.requires_grad]
-        if own:
-            inputs = max(p[0].numel() if p.dim() > 1 else 1 for p in own)
-            groups.append({"params": own, "lr": rate(inputs), "inputs": inputs})
+        parameters = [p for p in layer.parameters(recurse=False) if p.requires_grad]
+        if parameters:
+            inputs = max(p[0].numel() if p.dim() > 1 else 1 for p in parameters)
+            groups.append({"params": parameters, "lr": learning_rate(inputs), "inputs": inputs})
     return Adam(groups, fused=True)
 
 
-def set_rates(optimizer: "Optimizer", updates: int) -> None:
-    """What `build_optimizer` made goes on at the rates after so many updates."""
+def set_learning_rates(optimizer: "Optimizer", updates: int) -> None:
+    """Set the learning rates of an optimizer from `build_optimizer` for this many updates."""
     for group in optimizer.param_groups:
-        group["lr"] = rate(group["inputs"], updates)
+        group["lr"] = learning_rate(group["inputs"], updates)
 
 
-def prepared(inputs: "tuple[Tensor, ...]", source: str) -> "tuple[Tensor, ...]":
-    """Speakers differ in loudness, which says nothing about the digit: clips get a mean square of 1."""
+def normalize_loudness(inputs: "tuple[Tensor, ...]", source: str) -> "tuple[Tensor, ...]":
+    """Scale clips of spoken digits to a mean square of 1, because loudness depends on the speaker, not the digit."""
     if source != "spoken-digits":
         return inputs
-    return tuple(clip / _loudness(clip) for clip in inputs)
+    return tuple(clips / _root_mean_square(clips) for clips in inputs)
 
 
-def split(count: int) -> "tuple[Tensor, Tensor]":
-    """The samples to train on, and every tenth, which is held out."""
+def split_samples(count: int) -> "tuple[Tensor, Tensor]":
+    """Return the indices of the training samples, and of every tenth sample, which is held out."""
     import torch
 
-    every = torch.arange(count)
-    held_out = every % HELD_OUT_EVERY == 0
-    return every[~held_out], every[held_out]
+    indices = torch.arange(count)
+    held_out = indices % HELD_OUT_EVERY == 0
+    return indices[~held_out], indices[held_out]
 
 
-def _loudness(clips: "Tensor") -> "Tensor":
-    squares = clips.flatten(1).pow(2).mean(1).sqrt().clamp_min(_SILENCE)
-    return squares.reshape(-1, *[1] * (clips.dim() - 1))
+def _root_mean_square(clips: "Tensor") -> "Tensor":
+    loudness = clips.flatten(1).pow(2).mean(1).sqrt().clamp_min(_SILENCE)
+    return loudness.reshape(-1, *[1] * (clips.dim() - 1))

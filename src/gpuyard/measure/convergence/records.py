@@ -1,4 +1,4 @@
-"""What a rank that trains to an accuracy is told and says, and what comes out of it."""
+"""The record of a training run to a target accuracy, and the messages to and from its ranks."""
 
 from typing import Annotated, Any, Literal
 
@@ -10,7 +10,7 @@ from gpuyard.specs import Precision
 
 
 class ConvergenceJob(WorkloadJob):
-    """What one rank is told."""
+    """The instructions for one rank."""
 
     seed: int
     batch_per_worker: int
@@ -21,15 +21,15 @@ class ConvergenceJob(WorkloadJob):
 
 
 class EpochProgress(RecordPart):
-    """How much of an epoch is done."""
+    """The completed fraction of an epoch."""
 
     event: Literal["progress"] = "progress"
     epoch: int
     fraction: float
 
 
-class EpochDone(RecordPart):
-    """What the model knows after an epoch, the first of which is 1; its checkpoint is written."""
+class EpochResult(RecordPart):
+    """The loss and accuracy after an epoch, counted from 1, whose checkpoint is written."""
 
     event: Literal["epoch"] = "epoch"
     epoch: int
@@ -43,20 +43,20 @@ class EpochDone(RecordPart):
     )
 
     @property
-    def words(self) -> str:
-        again = " (from the checkpoint)" if self.restored else ""
+    def summary(self) -> str:
+        source = " (from the checkpoint)" if self.restored else ""
         return (
             f"epoch {self.epoch}: loss {self.loss:.4f}, training data "
-            f"{100 * self.training_accuracy:.2f} %, held out "
-            f"{100 * self.held_out_accuracy:.2f} %{again}"
+            f"{100 * self.training_accuracy:.2f}%, held out "
+            f"{100 * self.held_out_accuracy:.2f}%{source}"
         )
 
 
-read_event: EventReader[EpochProgress | EpochDone] = EventReader(EpochProgress | EpochDone)
+read_event: EventReader[EpochProgress | EpochResult] = EventReader(EpochProgress | EpochResult)
 
 
 class ConvergenceRun(BenchRecord):
-    """All epochs, those before a kill too."""
+    """A training run with all its epochs, including those restored from a checkpoint."""
 
     kind: Literal["convergence"] = "convergence"
     workload: str
@@ -64,19 +64,19 @@ class ConvergenceRun(BenchRecord):
     batch_per_worker: int
     target_accuracy: float
     precision: Annotated[
-        Precision | None, Field(description="what was trained in; None: as PyTorch does there")
+        Precision | None, Field(description="of the training; None: PyTorch's default")
     ] = None
     reached: bool
     checkpoint: str
-    epochs: tuple[EpochDone, ...]
+    epochs: tuple[EpochResult, ...]
 
     @property
-    def last(self) -> EpochDone:
+    def last(self) -> EpochResult:
         return self.epochs[-1]
 
     @property
     def is_new(self) -> bool:
-        """Something was trained; a run that was finished before is only read from its checkpoint."""
+        """True if any epoch was trained now, false if all were read from the checkpoint."""
         return not all(epoch.restored for epoch in self.epochs)
 
     def as_json(self) -> dict[str, Any]:

@@ -1,41 +1,45 @@
-"""Running it: ranks are started, epochs come in, and the last one says whether it was enough."""
+"""Trains to a target accuracy: starts the ranks, and collects their epochs."""
 
 from dataclasses import replace
 from functools import partial
 
 from gpuyard import files
-from gpuyard.files import make_parent, try_writable
+from gpuyard.files import create_parent, probe_writable
 from gpuyard.measure.convergence import checkpoint
 from gpuyard.measure.convergence.plan import ConvergencePlan
 from gpuyard.measure.convergence.records import (
     ConvergenceJob,
     ConvergenceRun,
-    EpochDone,
     EpochProgress,
+    EpochResult,
     read_event,
 )
-from gpuyard.measure.progress import ProgressMeter, Tell
-from gpuyard.measure.ranks import running_ranks
-from gpuyard.measure.record import made_now
-from gpuyard.run.places import Here
-from gpuyard.workloads.own_code import check_allowed
+from gpuyard.measure.progress import ProgressCallback, ProgressMeter
+from gpuyard.measure.ranks import launch_ranks
+from gpuyard.measure.record import create_identity
+from gpuyard.run.places import LocalMachine
+from gpuyard.workloads.code_trust import check_allowed
 
 _WORKER = "gpuyard.measure.convergence.worker"
 
 
-def run_convergence(plan: ConvergencePlan, tell: Tell = lambda _progress: None) -> ConvergenceRun:
-    """Train, or go on where the checkpoint is."""
+def run_convergence(
+    plan: ConvergencePlan, on_progress: ProgressCallback = lambda _progress: None
+) -> ConvergenceRun:
+    """Train, or resume from the checkpoint."""
     check_allowed(plan.workload)
-    epochs: list[EpochDone] = []
+    epochs: list[EpochResult] = []
     meter = ProgressMeter(range(1, plan.epochs + 1))
     if plan.fresh:
-        checkpoint.forget(plan.checkpoint)
+        checkpoint.delete(plan.checkpoint)
     if plan.checkpoint.is_relative_to(files.home().absolute()):
-        make_parent(plan.checkpoint)
-    try_writable(plan.checkpoint)
-    about = checkpoint.read_about(plan.checkpoint)
-    if about is not None:  # said before ranks are started
-        checkpoint.check(plan.checkpoint, about, plan.identity, len(plan.cores_by_worker))
+        create_parent(plan.checkpoint)
+    probe_writable(plan.checkpoint)
+    header = checkpoint.read_header(plan.checkpoint)
+    if header is not None:  # checked here too, to fail before ranks are started
+        checkpoint.check_resumable(
+            plan.checkpoint, header, plan.identity, len(plan.cores_by_worker)
+        )
     job = partial(
         ConvergenceJob,
         workload=plan.workload,
@@ -47,20 +51,20 @@ def run_convergence(plan: ConvergencePlan, tell: Tell = lambda _progress: None) 
         checkpoint=str(plan.checkpoint),
         identity=plan.identity,
     )
-    with running_ranks(
-        Here(), plan.cores_by_worker, job, worker=_WORKER, read=read_event
+    with launch_ranks(
+        LocalMachine(), plan.cores_by_worker, job, worker=_WORKER, read=read_event
     ) as events:
         for event in events:
             what = f"epoch {event.epoch}"
             if isinstance(event, EpochProgress):
-                tell(meter.at(event.epoch, event.fraction, what))
+                on_progress(meter.advance(event.epoch, event.fraction, what))
                 continue
             epochs.append(event)
             if event.restored:
                 meter.skip(event.epoch)
-            tell(replace(meter.at(event.epoch, 1.0, what), line=event.words))
+            on_progress(replace(meter.advance(event.epoch, 1.0, what), message=event.summary))
     return ConvergenceRun(
-        **made_now(plan.key),
+        **create_identity(plan.key),
         host=plan.testbed,
         workload=plan.workload.name,
         workers=len(plan.cores_by_worker),

@@ -1,6 +1,6 @@
 """The rank process of training to an accuracy: `python -m gpuyard.measure.convergence.worker`."""
 
-from gpuyard.interpreter import import_to_stay
+from gpuyard.interpreter import import_permanently
 from gpuyard.measure.convergence.records import ConvergenceJob
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.workloads.resolve import require_torch
@@ -13,16 +13,16 @@ def main() -> None:
 
 def _run(job: ConvergenceJob, emit: Emit) -> None:
     require_torch()
-    import_to_stay("torch", "torch._dynamo")  # which optimizers import when they are made
+    import_permanently("torch", "torch._dynamo")  # optimizers import it when they are created
     import torch
 
     from gpuyard.measure.convergence.epochs import EpochTrainer
     from gpuyard.measure.training.trainer import set_precision
-    from gpuyard.run.peers import own_device
+    from gpuyard.run.peers import select_device
 
     set_precision(job.workload.precision)
     torch.use_deterministic_algorithms(True)
-    EpochTrainer(job, own_device(job)).run(emit if job.rank == 0 else lambda _event: None)
+    EpochTrainer(job, select_device(job)).run(emit if job.rank == 0 else lambda _event: None)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Measurements as what teams look at: MLflow, Weights & Biases, Prometheus. None of them has to be installed."""
+"""Exports measurements to MLflow, Weights & Biases, and Prometheus."""

@@ -1,189 +1,206 @@
-"""Measurements as runs of MLflow, through the REST API of its tracking server.
+"""Exports measurements as runs to an MLflow tracking server, with MLflow's own client (mlflow-skinny).
 
-See https://mlflow.org/docs/latest/api_reference/rest-api.html. A measurement is one run with its id as a tag: exported again,
-it is found by that, and what is there already is left. Who stops it half-way has a run that is not
-finished, which the next export completes; MLflow keeps a figure once that is logged twice.
+Each measurement becomes one run that carries the measurement's id as a tag. Exporting again skips the runs that are
+already finished and completes those that an interrupted export left unfinished.
 """
 
-import base64
-import http.client
-import json
+import contextlib
 import os
 import re
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from gpuyard import __version__
-from gpuyard.errors import GpuyardError, UserMistake, quoted
+from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake, quote
 from gpuyard.measure.export.runs import ExportedRun
-from gpuyard.printable import printable
-from gpuyard.web_client import opener, read_json
+from gpuyard.printable import make_printable
+from gpuyard.web_client import call_within
 
-_TIMEOUT_SECONDS = 30
-_MOST_ANSWER_BYTES = 20_000_000
-_MOST_METRICS = 1000  # of one request, as the server has it
-_LONGEST_PARAMETER, _LONGEST_TAG = 500, 5000
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric
+
+SERVER_VARIABLE = "MLFLOW_TRACKING_URI"
 _ID_TAG = "gpuyard.id"
-ADDRESS_VARIABLE = "MLFLOW_TRACKING_URI"
+_RUNS_PER_PAGE = 1000
+_MAX_MESSAGE_CHARACTERS = 500
+_MAX_SECONDS, _MAX_SECONDS_PER_RUN = 120.0, 10.0
+_CLIENT_DEFAULTS = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+}
+_CLIENT_SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # gpuyard contacts only the server that the user names
+    "MLFLOW_ALLOW_HTTP_REDIRECTS": "false",  # a redirect could pass the password to another host
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
 
 
+@dataclass(frozen=True)
 class MlflowServer:
-    """One tracking server. Name and password, or a token, are those of MLflow's own client."""
+    """A tracking server. If the URL has no credentials, MLflow's client looks up its own."""
 
-    def __init__(self, address: str, environment: Mapping[str, str] = os.environ) -> None:
+    url: str
+    """The URL without credentials, safe to print."""
+    username: str = ""
+    password: str = field(default="", repr=False)
+
+    @classmethod
+    def from_url(cls, url: str) -> "MlflowServer":
         try:
-            parts = urllib.parse.urlsplit(address)
+            parts = urllib.parse.urlsplit(url)
             host, port = parts.hostname, parts.port
         except ValueError:
-            host = port = None
-            parts = urllib.parse.SplitResult("", "", "", "", "")
+            parts, host, port = urllib.parse.urlsplit(""), None, None
         if parts.scheme not in ("http", "https") or not host:
             raise UserMistake(
-                f"expected the address of an MLflow server like http://localhost:5000, got {quoted(_hidden(address))}"
+                "expected the URL of an MLflow server like http://localhost:5000, "
+                f"got {quote(_hide_credentials(url))}"
             )
-        shown_host = f"[{host}]" if ":" in host else host
-        place = f"{parts.scheme}://{shown_host}{f':{port}' if port else ''}"
-        self.address = place + parts.path.rstrip("/")
-        """Without a password that was written into it."""
-        self._headers = {"Content-Type": "application/json", "User-Agent": f"gpuyard/{__version__}"}
-        name = urllib.parse.unquote(parts.username or "") or environment.get(
-            "MLFLOW_TRACKING_USERNAME", ""
+        bracketed_host = f"[{host}]" if ":" in host else host
+        address = f"{parts.scheme}://{bracketed_host}{f':{port}' if port else ''}"
+        return cls(
+            address + parts.path.rstrip("/"),
+            urllib.parse.unquote(parts.username or ""),
+            urllib.parse.unquote(parts.password or ""),
         )
-        password = urllib.parse.unquote(parts.password or "") or environment.get(
-            "MLFLOW_TRACKING_PASSWORD", ""
-        )
-        if name:
-            both = base64.b64encode(f"{name}:{password}".encode()).decode()
-            self._headers["Authorization"] = f"Basic {both}"
-        elif token := environment.get("MLFLOW_TRACKING_TOKEN"):
-            self._headers["Authorization"] = f"Bearer {token}"
 
     def export(self, runs: Sequence[ExportedRun], experiment: str) -> tuple[int, int]:
-        """How many were added, and how many were there already."""
-        try:
-            return self._export(runs, experiment)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise GpuyardError(
-                f"{self.address}: what it answers is not MLflow's: {printable(str(error))}"
-            ) from error
+        """Write the runs, and return how many were added and how many existed already."""
+        with _set_environment(self._client_environment()):
+            try:
+                from google.protobuf.json_format import ParseError
+                from mlflow import MlflowClient
+                from mlflow.exceptions import MlflowException
+            except ModuleNotFoundError as error:
+                raise MissingRequirement(
+                    "exporting to MLflow needs its client, which is not installed: "
+                    "pip install 'gpuyard[mlflow]'"
+                ) from error
+            client = MlflowClient(tracking_uri=self.url)
+            try:
+                return call_within(
+                    _MAX_SECONDS + len(runs) * _MAX_SECONDS_PER_RUN,
+                    lambda: export_runs(client, runs, experiment),
+                )
+            except (MlflowException, ParseError, TimeoutError) as error:
+                message = make_printable(str(error))
+                if len(message) > _MAX_MESSAGE_CHARACTERS:
+                    message = message[:_MAX_MESSAGE_CHARACTERS] + "…"
+                raise GpuyardError(
+                    f"{self.url}: the MLflow export failed: {message}; "
+                    "check that this is the URL of a running MLflow server"
+                ) from None
 
-    def _export(self, runs: Sequence[ExportedRun], experiment: str) -> tuple[int, int]:
-        experiment_id = self._experiment(experiment)
-        known = dict(self._known(experiment_id))
-        added = 0
-        for run in runs:
-            run_id, finished = known.get(run.id, ("", False))
-            if finished:
-                continue
-            self._write(run, run_id or self._create(run, experiment_id))
-            added += 1
-        return added, len(runs) - added
-
-    def _experiment(self, name: str) -> str:
-        query = urllib.parse.urlencode({"experiment_name": name})
-        found = self._ask("GET", f"experiments/get-by-name?{query}", none_where_missing=True)
-        if found is None:
-            return str(self._ask("POST", "experiments/create", {"name": name})["experiment_id"])
-        experiment = found["experiment"]
-        if experiment.get("lifecycle_stage") == "deleted":
-            raise UserMistake(
-                f"the experiment {quoted(name)} of {self.address} is deleted; restore it, or name another with --experiment"
-            )
-        return str(experiment["experiment_id"])
-
-    def _known(self, experiment_id: str) -> Iterator[tuple[str, tuple[str, bool]]]:
-        """Every exported run: our id → theirs, and whether it is complete."""
-        page = None
-        while True:
-            asked: dict[str, Any] = {"experiment_ids": [experiment_id], "max_results": 1000}
-            if page:
-                asked["page_token"] = page
-            found = self._ask("POST", "runs/search", asked)
-            for run in found.get("runs", []):
-                tags = {tag["key"]: tag["value"] for tag in run.get("data", {}).get("tags", [])}
-                if _ID_TAG in tags:
-                    info = run["info"]
-                    yield tags[_ID_TAG], (info["run_id"], info.get("status") == "FINISHED")
-            page = found.get("next_page_token")
-            if not page:
-                return
-
-    def _create(self, run: ExportedRun, experiment_id: str) -> str:
-        tags = {_ID_TAG: run.id, "gpuyard.kind": run.kind, "gpuyard.workload": run.workload}
-        asked = {
-            "experiment_id": experiment_id,
-            "run_name": run.name,
-            "start_time": _milliseconds(run.started),
-            "tags": [{"key": key, "value": value[:_LONGEST_TAG]} for key, value in tags.items()],
+    def _client_environment(self) -> dict[str, str]:
+        credentials = {
+            "MLFLOW_TRACKING_USERNAME": self.username,
+            "MLFLOW_TRACKING_PASSWORD": self.password,
         }
-        return str(self._ask("POST", "runs/create", asked)["run"]["info"]["run_id"])
+        return {
+            **{name: os.environ.get(name, value) for name, value in _CLIENT_DEFAULTS.items()},
+            **_CLIENT_SETTINGS,
+            **(credentials if self.username else {}),
+        }
 
-    def _write(self, run: ExportedRun, run_id: str) -> None:
-        parameters = [
-            {"key": key, "value": str(value)[:_LONGEST_PARAMETER]}
-            for key, value in run.facts.items()
-        ]
-        self._ask("POST", "runs/log-batch", {"run_id": run_id, "params": parameters})
-        metrics = list(_metrics(run))
-        for start in range(0, len(metrics), _MOST_METRICS):
-            some = metrics[start : start + _MOST_METRICS]
-            self._ask("POST", "runs/log-batch", {"run_id": run_id, "metrics": some})
-        done = {"run_id": run_id, "status": "FINISHED", "end_time": _milliseconds(run.ended)}
-        self._ask("POST", "runs/update", done)
 
-    def _ask(
-        self, method: str, path: str, asked: Any = None, *, none_where_missing: bool = False
-    ) -> Any:
-        request = urllib.request.Request(  # noqa: S310 - http or https, by __init__
-            f"{self.address}/api/2.0/mlflow/{path}",
-            data=None if asked is None else json.dumps(asked).encode(),
-            headers=self._headers,
-            method=method,
+def export_runs(
+    client: "MlflowClient", runs: Sequence[ExportedRun], experiment: str
+) -> tuple[int, int]:
+    """Write the runs, and return how many were added and how many existed already."""
+    experiment_id = _find_or_create_experiment(client, experiment)
+    existing = _find_exported(client, experiment_id)
+    added = 0
+    for run in runs:
+        run_id, finished = existing.get(run.id, ("", False))
+        if not finished:
+            _write(client, run, run_id or _create(client, run, experiment_id))
+            added += 1
+    return added, len(runs) - added
+
+
+def _find_or_create_experiment(client: "MlflowClient", name: str) -> str:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
+        return client.create_experiment(name)
+    if experiment.lifecycle_stage == "deleted":
+        raise UserMistake(
+            f"the MLflow experiment {quote(name)} is deleted; restore it, or choose another with --experiment"
         )
-        try:
-            with opener().open(request, timeout=_TIMEOUT_SECONDS) as answer:
-                said = read_json(answer, _MOST_ANSWER_BYTES)
-        except urllib.error.HTTPError as refused:
-            with refused:
-                code, message = _refusal(refused)
-            if none_where_missing and code == "RESOURCE_DOES_NOT_EXIST":
-                return None
-            raise GpuyardError(f"{self.address}: MLflow says {refused.code}: {message}") from None
-        except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise GpuyardError(
-                f"{self.address}: no answer of an MLflow server: {printable(str(reason))}"
-            ) from None
-        if not isinstance(said, dict):
-            raise GpuyardError(f"{self.address}: no answer of an MLflow server")
-        return said
+    if not experiment.experiment_id:
+        raise GpuyardError(
+            f"the MLflow server returned no id for the experiment {quote(name)}; check its URL"
+        )
+    return experiment.experiment_id
 
 
-def _metrics(run: ExportedRun) -> Iterator[dict[str, Any]]:
+def _find_exported(client: "MlflowClient", experiment_id: str) -> dict[str, tuple[str, bool]]:
+    """Map each exported measurement's id to its MLflow run id and whether that run is finished."""
+    exported = {}
+    page_token = None
+    while True:
+        page = client.search_runs(
+            [experiment_id], max_results=_RUNS_PER_PAGE, page_token=page_token
+        )
+        for run in page:
+            if _ID_TAG in run.data.tags:
+                finished = run.info.status == "FINISHED"
+                exported[run.data.tags[_ID_TAG]] = (run.info.run_id, finished)
+        page_token = page.token
+        if not page_token:
+            return exported
+
+
+def _create(client: "MlflowClient", run: ExportedRun, experiment_id: str) -> str:
+    created = client.create_run(
+        experiment_id,
+        start_time=_milliseconds(run.started),
+        tags={_ID_TAG: run.id, "gpuyard.kind": run.kind, "gpuyard.workload": run.workload},
+        run_name=run.name,
+    )
+    return str(created.info.run_id)
+
+
+def _write(client: "MlflowClient", run: ExportedRun, run_id: str) -> None:
+    from mlflow.entities import Param
+
+    parameters = [Param(key, str(value)) for key, value in run.parameters.items()]
+    client.log_batch(run_id, metrics=list(_metrics(run)), params=parameters)
+    client.set_terminated(run_id, status="FINISHED", end_time=_milliseconds(run.ended))
+
+
+def _metrics(run: ExportedRun) -> "Iterator[Metric]":
+    from mlflow.entities import Metric
+
     elapsed = 0.0
-    for moment in run.moments:
+    for moment in run.history:
         elapsed += moment.seconds
+        timestamp = _milliseconds(run.started + elapsed)
         for key, value in moment.values.items():
-            at = _milliseconds(run.started + elapsed)
-            yield {"key": f"window/{key}", "value": value, "timestamp": at, "step": moment.step}
-    for key, value in run.figures.items():
-        yield {"key": key, "value": value, "timestamp": _milliseconds(run.ended), "step": 0}
+            yield Metric(f"window/{key}", value, timestamp, moment.step)
+    for key, value in run.metrics.items():
+        yield Metric(key, value, _milliseconds(run.ended), 0)
 
 
 def _milliseconds(seconds: float) -> int:
     return int(seconds * 1000)
 
 
-def _refusal(refused: urllib.error.HTTPError) -> tuple[str, str]:
+@contextlib.contextmanager
+def _set_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables, from which MLflow's client reads its settings, and restore them afterwards."""
+    previous = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
-        said = read_json(refused, _MOST_ANSWER_BYTES)
-        return str(said["error_code"]), quoted(str(said["message"]))
-    except (ValueError, KeyError, TypeError, OSError):
-        return "", printable(str(refused.reason))
+        yield
+    finally:
+        for name, value in previous.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
-def _hidden(address: str) -> str:
-    return re.sub(r"//[^/@]*@", "//…@", address)
+def _hide_credentials(url: str) -> str:
+    return re.sub(r"//[^/@]*@", "//…@", url)

@@ -1,8 +1,8 @@
-"""Measurements in Prometheus' text format, for node_exporter's textfile collector or any scraper.
+"""Formats measurements as Prometheus gauges, for node_exporter's textfile collector or any scraper.
 
-The last of each configuration counts: a gauge says how things are, and a label that is new for every run (an id,
-a date) would make a new time series of each. Without time stamps, which the textfile collector refuses.
-See https://prometheus.io/docs/instrumenting/exposition_formats/
+Only the latest measurement of each configuration is written: a gauge holds a current value, and a label that is unique to
+each run (an id, a date) would create a new time series every time. Lines carry no timestamps because the textfile
+collector rejects them. See https://prometheus.io/docs/instrumenting/exposition_formats/
 """
 
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from gpuyard.measure.export.runs import ExportedRun
 
 _HELP = {
-    "samples_per_second": "Samples trained a second, of all workers together.",
-    "low": "Lower end of the 95 % interval of samples a second.",
-    "high": "Upper end of the 95 % interval of samples a second.",
-    "clock_samples_per_second": "Samples a second by the clock, with evaluations and checkpoints.",
-    "step_seconds": "One step.",
-    "compute_seconds": "Of a step, computing.",
-    "exposed_communication_seconds": "Of a step, exchange of gradients that nothing hides.",
-    "input_seconds": "Of a step, waiting for samples.",
-    "loss_last": "The loss at the end.",
+    "samples_per_second": "Samples trained per second by all workers together.",
+    "low": "Lower end of the 95% confidence interval of samples per second.",
+    "high": "Upper end of the 95% confidence interval of samples per second.",
+    "clock_samples_per_second": "Samples per second of wall-clock time, including evaluations and checkpoints.",
+    "step_seconds": "Duration of one training step.",
+    "compute_seconds": "Compute time per step.",
+    "exposed_communication_seconds": "Gradient exchange time per step that no computation hides.",
+    "input_seconds": "Time per step spent waiting for samples.",
+    "loss_last": "Loss at the end of the run.",
 }
 _LABELS = (
     "model", "precision", "strategy", "device", "gpus", "nodes", "workers", "batch_per_worker",
@@ -26,34 +26,36 @@ _LABELS = (
 )  # fmt: skip
 
 
-def prometheus_text(runs: Sequence[ExportedRun]) -> str:
-    """Gauges, all lines of one together; runs are given oldest first."""
+def format_prometheus(runs: Sequence[ExportedRun]) -> str:
+    """Format runs, oldest first, as gauges with all samples of a gauge together."""
     latest: dict[str, ExportedRun] = {}
     for run in runs:
-        latest[_labels(run)] = run
-    written = []
-    for name, told in _HELP.items():
-        values = [
-            (labels, run.figures[name]) for labels, run in latest.items() if name in run.figures
+        latest[_format_labels(run)] = run
+    lines = []
+    for name, description in _HELP.items():
+        samples = [
+            (labels, run.metrics[name]) for labels, run in latest.items() if name in run.metrics
         ]
-        written += _gauge(f"gpuyard_{name}", told, values)
-    ends = [(labels, run.ended) for labels, run in latest.items()]
-    written += _gauge("gpuyard_measured_timestamp_seconds", "When it was measured.", ends)
-    return "".join(line + "\n" for line in written)
+        lines += _format_gauge(f"gpuyard_{name}", description, samples)
+    timestamps = [(labels, run.ended) for labels, run in latest.items()]
+    lines += _format_gauge(
+        "gpuyard_measured_timestamp_seconds", "Time of the measurement.", timestamps
+    )
+    return "".join(line + "\n" for line in lines)
 
 
-def _gauge(name: str, told: str, values: Sequence[tuple[str, float]]) -> list[str]:
-    if not values:
+def _format_gauge(name: str, description: str, samples: Sequence[tuple[str, float]]) -> list[str]:
+    if not samples:
         return []
-    lines = [f"{name}{{{labels}}} {value!r}" for labels, value in values]
-    return [f"# HELP {name} {told}", f"# TYPE {name} gauge", *lines]
+    lines = [f"{name}{{{labels}}} {value!r}" for labels, value in samples]
+    return [f"# HELP {name} {description}", f"# TYPE {name} gauge", *lines]
 
 
-def _labels(run: ExportedRun) -> str:
-    said = {"kind": run.kind, "workload": run.workload}
-    said |= {name: str(run.facts[name]) for name in _LABELS if name in run.facts}
-    return ",".join(f'{name}="{_escaped(value)}"' for name, value in said.items())
+def _format_labels(run: ExportedRun) -> str:
+    labels = {"kind": run.kind, "workload": run.workload}
+    labels |= {name: str(run.parameters[name]) for name in _LABELS if name in run.parameters}
+    return ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items())
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -1,1 +1,1 @@
-"""What jobs report of their own training, as measurements."""
+"""Turns the reports of training jobs into measurements."""

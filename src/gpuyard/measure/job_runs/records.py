@@ -1,25 +1,25 @@
-"""How fast a job trained, from its own reports: one record for each time that it was started."""
+"""The record of a job's training speed, from its own reports; each start of a job has one record."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gpuyard.measure.record import OwnProfile, Record, RecordPart, Testbed
+from gpuyard.measure.record import Record, RecordPart, StoredProfile, Testbed
 from gpuyard.run.protocol import RankDevice
 from gpuyard.specs import StrategyName
 
 
 class JobWindow(RecordPart):
-    """Some steps in a row, as the job reported them."""
+    """Consecutive steps as the job reported them."""
 
     steps: int
     samples: float
     seconds: float
     step_seconds: Annotated[float, Field(description="the median")]
     at: Annotated[float | None, Field(description="seconds since 1970")] = None
-    number: Annotated[int | None, Field(description="of the last step in the whole training")] = (
-        None
-    )
+    number: Annotated[
+        int | None, Field(description="number of the last step in the whole training")
+    ] = None
     loss: float | None = None
 
     @property
@@ -28,17 +28,17 @@ class JobWindow(RecordPart):
 
 
 class JobTestbed(Testbed):
-    """What the job itself said of the machine of its first rank."""
+    """The machine of a job's first rank, as the job reported it."""
 
-    threads_per_worker: Annotated[int, Field(description="0: not known")] = 0
+    threads_per_worker: Annotated[int, Field(description="0: unknown")] = 0
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         return self.cpu_model != "unknown" or bool(self.gpus)
 
 
 class JobRun(Record):
-    """One start of a job that names its workload. It has no parts of a step: nobody stopped it to time them."""
+    """One start of a job that names its workload. A job is not interrupted to time the parts of a step."""
 
     kind: Literal["job"] = "job"
     workload: str
@@ -52,19 +52,20 @@ class JobRun(Record):
     strategy: StrategyName = "ddp"
     device: RankDevice
     samples_per_second: Annotated[
-        float, Field(description="of all workers while they trained, by the median step")
+        float, Field(description="of all workers while training, from the median step")
     ]
-    low: Annotated[float, Field(description="95 % confidence interval over the windows")]
+    low: Annotated[float, Field(description="95% confidence interval over the windows")]
     high: float
     clock_samples_per_second: Annotated[
-        float, Field(description="by the clock, with evaluations and checkpoints between steps")
+        float,
+        Field(description="by wall-clock time, with evaluations and checkpoints between steps"),
     ]
     step_seconds: float
-    steps: Annotated[int, Field(description="timed, without those that warmed up")]
+    steps: Annotated[int, Field(description="timed steps, without warm-up")]
     seconds: float
     warmup_steps: int = 0
     warmup_seconds: float = 0.0
     loss_last: float | None = None
     windows: tuple[JobWindow, ...]
-    profile: OwnProfile = None
+    profile: StoredProfile = None
     provenance: JobTestbed

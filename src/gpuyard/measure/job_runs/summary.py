@@ -1,29 +1,29 @@
-"""From what a job reported to the records that are kept of it."""
+"""Summarizes the windows that a job reported into one record per start."""
 
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from statistics import median
 
-from gpuyard import __version__
 from gpuyard.catalog import ModelProfile
-from gpuyard.measure.credible import MOST_SPREAD, faster_than_possible
 from gpuyard.measure.job_runs.records import JobRun, JobTestbed, JobWindow
-from gpuyard.measure.record import key_of, made_now
+from gpuyard.measure.record import create_identity, hash_key
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training.statistics import student_t_quantile
+from gpuyard.measure.validity import MAX_SPREAD, find_impossible_speed
+from gpuyard.reporting.windows import StepWindow
 from gpuyard.specs import Workload
-from gpuyard.steps.windows import StepWindow
 from gpuyard.units import format_share
+from gpuyard.version import __version__
 from gpuyard.workloads.profiles import catalog_profile
 
-MOST_WINDOWS = 200
-"""That are kept of a run; neighbours of longer ones are joined."""
-_LEAST_STEPS = 20
-_LATEST = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
+MAX_WINDOWS = 200
+"""The windows stored per run; longer runs have adjacent windows merged."""
+_MIN_STEPS = 20
+_MAX_TIMESTAMP = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 
 
-def job_runs(
+def build_job_runs(
     windows: Sequence[StepWindow],
     workload: Workload,
     *,
@@ -32,30 +32,30 @@ def job_runs(
     testbed: JobTestbed | None = None,
     profile: ModelProfile | None = None,
 ) -> list[JobRun]:
-    """One for each start that got beyond its warm-up, in their order.
+    """Build one record for each start that got beyond its warm-up, in order.
 
-    `testbed` is where a job ran that does not say so itself. A model of the user's own is not run for its profile.
+    `testbed` is used for jobs that do not report theirs. A user's own model is not run to get its profile.
     """
     starts: dict[tuple[str, int, int], list[StepWindow]] = {}
     for window in windows:
         if window.samples > 0:
             starts.setdefault((window.start, window.gpus, window.nodes), []).append(window)
-    made = (
-        _run(members, workload, job=job, handle=handle, testbed=testbed, profile=profile)
-        for members in starts.values()
+    runs = (
+        _build_job_run(group, workload, job=job, handle=handle, testbed=testbed, profile=profile)
+        for group in starts.values()
     )
-    return [run for run in made if run is not None]
+    return [run for run in runs if run is not None]
 
 
-def keep(store: ResultsStore, runs: Sequence[JobRun]) -> list[JobRun]:
-    """Add those that the store does not have yet, and say which these were."""
+def add_new_runs(store: ResultsStore, runs: Sequence[JobRun]) -> list[JobRun]:
+    """Add the runs that the store lacks, and return them."""
     new = [run for run in runs if store.latest(JobRun, run.key) is None]
     for run in new:
         store.add(run)
     return new
 
 
-def _run(
+def _build_job_run(
     windows: Sequence[StepWindow],
     workload: Workload,
     *,
@@ -72,15 +72,17 @@ def _run(
     seconds = sum(w.seconds for w in steady)
     step_seconds = _weighted_median([(w.step_seconds, w.steps) for w in steady])
     rate = samples / steps / step_seconds
-    spread = _spread([w.samples_per_second for w in steady])
-    said = next((w.testbed for w in windows if w.testbed is not None), None)
-    where = JobTestbed(**said) if said else testbed or _unknown()
+    spread = _estimate_spread([w.samples_per_second for w in steady])
+    reported = next((w.testbed for w in windows if w.testbed is not None), None)
+    provenance = JobTestbed(**reported) if reported else testbed or _unknown_testbed()
     key = {"job": job or last.job, "start": last.start, "gpus": last.gpus, "nodes": last.nodes}
-    if not last.start:  # of a program that reports by itself; its figures tell one from another
+    if (
+        not last.start
+    ):  # reports that gpuyard did not write have no start id; their figures identify them
         key["windows"] = [(w.steps, w.samples, w.seconds, w.at) for w in windows]
-    warming = [window for window in windows if window.warmup]
+    warmup = [window for window in windows if window.warmup]
     run = JobRun(
-        **_made(key_of({"kind": "job", "workload": workload.name, **key}), last.at),
+        **_identify(hash_key({"kind": "job", "workload": workload.name, **key}), last.at),
         workload=workload.name,
         spec=workload.model_dump(mode="json"),
         job=job or last.job,
@@ -89,7 +91,7 @@ def _run(
         nodes=last.nodes,
         workers=last.workers,
         batch_per_worker=max(1, round(samples / steps / last.workers)),
-        device="cuda" if where.gpus else "cpu",
+        device="cuda" if provenance.gpus else "cpu",
         samples_per_second=rate,
         low=rate * max(0.0, 1 - spread),
         high=rate * (1 + spread),
@@ -97,35 +99,35 @@ def _run(
         step_seconds=step_seconds,
         steps=steps,
         seconds=seconds,
-        warmup_steps=sum(w.steps for w in warming),
-        warmup_seconds=sum(w.seconds for w in warming),
+        warmup_steps=sum(w.steps for w in warmup),
+        warmup_seconds=sum(w.seconds for w in warmup),
         loss_last=last.loss,
-        windows=_joined(steady),
+        windows=_merge_windows(steady),
         profile=None if catalog_profile(workload) else profile,
-        provenance=where,
+        provenance=provenance,
     )
-    return run.model_copy(update={"doubt": doubt_of(run, workload)})
+    return run.model_copy(update={"doubt": find_doubt(run, workload)})
 
 
-def _made(key: str, at: float | None) -> dict[str, str]:
-    """A run is of when it ended, not of when somebody came to read its log."""
-    made = made_now(key)
-    if at is not None and 0 < at < _LATEST:
-        ended = datetime.fromtimestamp(at, UTC)
-        made["created_at"] = ended.isoformat(timespec="milliseconds")
-    return made
+def _identify(key: str, ended: float | None) -> dict[str, str]:
+    """Return the id, key, and date of a run; its date is when it ended, not when its log was read."""
+    identity = create_identity(key)
+    if ended is not None and 0 < ended < _MAX_TIMESTAMP:
+        date = datetime.fromtimestamp(ended, UTC)
+        identity["created_at"] = date.isoformat(timespec="milliseconds")
+    return identity
 
 
-def doubt_of(run: JobRun, workload: Workload) -> str | None:
-    """Why it is not credible; None: nothing speaks against it."""
-    if run.steps < _LEAST_STEPS:
-        return f"only {run.steps} steps after it had warmed up"
+def find_doubt(run: JobRun, workload: Workload) -> str | None:
+    """Return why a run is doubtful, or None if it is valid."""
+    if run.steps < _MIN_STEPS:
+        return f"only {run.steps} steps after warm-up"
     rates = sorted(window.samples_per_second for window in run.windows)
-    if len(rates) >= 4:  # half of the windows between these two
+    if len(rates) >= 4:  # half of the windows are between these two quartiles
         low, high = rates[len(rates) // 4], rates[-1 - len(rates) // 4]
-        if high / low - 1 > MOST_SPREAD:
+        if high / low - 1 > MAX_SPREAD:
             return f"windows of the same work differ by {format_share(high / low - 1)}"
-    return faster_than_possible(
+    return find_impossible_speed(
         run.samples_per_second / max(run.workers, run.gpus if run.device == "cuda" else 1),
         catalog_profile(workload) or run.profile,
         precision=workload.precision or "fp32",
@@ -135,26 +137,30 @@ def doubt_of(run: JobRun, workload: Workload) -> str | None:
 
 
 def _weighted_median(values: Sequence[tuple[float, int]]) -> float:
-    half, counted = sum(weight for _, weight in values) / 2, 0
+    half = sum(weight for _, weight in values) / 2
+    cumulative_weight = 0
     for value, weight in sorted(values):
-        counted += weight
-        if counted >= half:
+        cumulative_weight += weight
+        if cumulative_weight >= half:
             return value
     raise ValueError("no values")
 
 
-def _spread(rates: Sequence[float]) -> float:
-    """Half of the 95 % interval around the middle, relative; by the windows' median deviation, 1.4826 of which is a σ."""
+def _estimate_spread(rates: Sequence[float]) -> float:
+    """Estimate half the 95% confidence interval, relative to the median.
+
+    The standard deviation is estimated as 1.4826 times the median absolute deviation of the windows.
+    """
     if len(rates) < 2:
         return 1.0
-    middle = median(rates)
-    sigma = 1.4826 * median(abs(rate - middle) for rate in rates) / middle
+    center = median(rates)
+    sigma = 1.4826 * median(abs(rate - center) for rate in rates) / center
     return student_t_quantile(len(rates) - 1) * sigma / math.sqrt(len(rates))
 
 
-def _joined(windows: Sequence[StepWindow]) -> tuple[JobWindow, ...]:
-    each = -(-len(windows) // MOST_WINDOWS)
-    groups = [windows[i : i + each] for i in range(0, len(windows), each)]
+def _merge_windows(windows: Sequence[StepWindow]) -> tuple[JobWindow, ...]:
+    group_size = -(-len(windows) // MAX_WINDOWS)
+    groups = [windows[i : i + group_size] for i in range(0, len(windows), group_size)]
     return tuple(
         JobWindow(
             steps=sum(w.steps for w in group),
@@ -169,9 +175,12 @@ def _joined(windows: Sequence[StepWindow]) -> tuple[JobWindow, ...]:
     )
 
 
-def _unknown() -> JobTestbed:
-    no = "unknown"
+def _unknown_testbed() -> JobTestbed:
+    names = ("torch", "python", "os", "kernel", "host", "cpu_model")
     return JobTestbed(
-        gpuyard=__version__, torch=no, python=no, os=no, kernel=no, host=no, cpu_model=no,
-        cores=0, memory_bytes=0, gpus=(),
-    )  # fmt: skip
+        gpuyard=__version__,
+        **dict.fromkeys(names, "unknown"),
+        cores=0,
+        memory_bytes=0,
+        gpus=(),
+    )

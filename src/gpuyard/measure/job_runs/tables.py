@@ -1,13 +1,13 @@
-"""Jobs' runs as tables."""
+"""Tables of job runs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gpuyard.measure.job_runs.records import JobRun
-from gpuyard.measure.kind import CourseMoment, FlatRows, ResultKind, Shown, columns_of
+from gpuyard.measure.kind import Content, CsvLayout, HistoryPoint, ResultKind, build_columns
 from gpuyard.table import Column, Table
 from gpuyard.units import (
-    counted,
     format_bytes,
+    format_count,
     format_duration,
     format_interval,
     format_per_second,
@@ -15,21 +15,21 @@ from gpuyard.units import (
 )
 
 _COLUMNS: Mapping[str, Callable[[JobRun], object]] = {
-    **columns_of("id created_at kind workload"),
+    **build_columns("id created_at kind workload"),
     "model": lambda run: run.spec.get("model", ""),
     "precision": lambda run: run.spec.get("precision") or "",
-    **columns_of("strategy device gpus nodes workers batch_per_worker"),
-    **columns_of("samples_per_second low high clock_samples_per_second step_seconds"),
-    **columns_of("steps seconds warmup_steps warmup_seconds loss_last job handle"),
-    **columns_of("host cpu_model", at="provenance"),
+    **build_columns("strategy device gpus nodes workers batch_per_worker"),
+    **build_columns("samples_per_second low high clock_samples_per_second step_seconds"),
+    **build_columns("steps seconds warmup_steps warmup_seconds loss_last job handle"),
+    **build_columns("host cpu_model", parent="provenance"),
     "gpu_names": lambda run: "; ".join(run.provenance.gpus),
-    **columns_of("torch gpuyard", at="provenance"),
+    **build_columns("torch gpuyard", parent="provenance"),
     "key": lambda run: run.key,
     "doubt": lambda run: run.doubt or "",
 }
 
 
-def _listing(runs: Sequence[JobRun]) -> Table:
+def _build_runs_table(runs: Sequence[JobRun]) -> Table:
     columns = (
         "id",
         Column("ended (UTC)", 3),
@@ -40,12 +40,12 @@ def _listing(runs: Sequence[JobRun]) -> Table:
         "batch",
     )
     return Table(
-        "Runs of jobs",
-        [*columns, "samples/s", Column("by the clock", 1), Column("steps", 5)],
+        "Job runs",
+        [*columns, "samples/s", Column("wall-clock", 1), Column("steps", 5)],
         [
             [
                 run.id,
-                run.made,
+                run.created_minute,
                 run.handle or run.job[:8],
                 run.workload,
                 str(run.gpus),
@@ -60,34 +60,37 @@ def _listing(runs: Sequence[JobRun]) -> Table:
     )
 
 
-def _show(run: JobRun) -> Shown:
-    where = run.provenance
+def _build_details(run: JobRun) -> Content:
+    testbed = run.provenance
     rows = [
         ["ended (UTC)", run.created_at],
-        ["job", " ".join(filter(None, (run.handle, run.job))) or "not said"],
-        ["GPUs", f"{run.gpus} on {counted(run.nodes, 'node')}"],
+        ["job", " ".join(filter(None, (run.handle, run.job))) or "unknown"],
+        ["GPUs", f"{run.gpus} on {format_count(run.nodes, 'node')}"],
         ["workers", f"{run.workers}, {run.batch_per_worker} samples each per step"],
         ["samples/s", format_per_second(run.samples_per_second)],
-        ["95 % interval", format_interval(run.low, run.high)],
-        ["samples/s by the clock", format_per_second(run.clock_samples_per_second)],
+        ["95% interval", format_interval(run.low, run.high)],
+        ["samples/s, wall-clock", format_per_second(run.clock_samples_per_second)],
         ["step", f"{format_seconds(run.step_seconds)} (median)"],
-        ["timed", f"{counted(run.steps, 'step')} in {format_duration(run.seconds)}"],
-        ["warm-up", f"{counted(run.warmup_steps, 'step')} in {format_seconds(run.warmup_seconds)}"],
+        ["timed", f"{format_count(run.steps, 'step')} in {format_duration(run.seconds)}"],
+        [
+            "warm-up",
+            f"{format_count(run.warmup_steps, 'step')} in {format_seconds(run.warmup_seconds)}",
+        ],
     ]
     if run.loss_last is not None:
-        rows.append(["loss", f"{run.loss_last:.4g} at last"])
+        rows.append(["final loss", f"{run.loss_last:.4g}"])
     rows += [
-        ["host", where.host],
-        ["GPU names", "; ".join(where.gpus) or "none"],
-        ["CPU", f"{where.cpu_model}, {counted(where.cores, 'core')}"],
-        ["memory", format_bytes(where.memory_bytes)],
-        ["versions", f"gpuyard {where.gpuyard}, torch {where.torch}, Python {where.python}"],
-        ["system", f"{where.os}, {where.kernel}"],
+        ["host", testbed.host],
+        ["GPU names", "; ".join(testbed.gpus) or "none"],
+        ["CPU", f"{testbed.cpu_model}, {format_count(testbed.cores, 'core')}"],
+        ["memory", format_bytes(testbed.memory_bytes)],
+        ["versions", f"gpuyard {testbed.gpuyard}, torch {testbed.torch}, Python {testbed.python}"],
+        ["system", f"{testbed.os}, {testbed.kernel}"],
     ]
     return [Table(f"{run.workload}, run {run.id}", ["", ""], rows)]
 
 
-def _course(run: JobRun) -> Iterator[CourseMoment]:
+def _list_history(run: JobRun) -> Iterator[HistoryPoint]:
     step = 0
     for window in run.windows:
         step = window.number if window.number is not None else step + window.steps
@@ -97,16 +100,16 @@ def _course(run: JobRun) -> Iterator[CourseMoment]:
         }
         if window.loss is not None:
             values["loss"] = window.loss
-        yield CourseMoment(step, window.seconds, values)
+        yield HistoryPoint(step, window.seconds, values)
 
 
 JOB_RUNS = ResultKind(
     "job",
     JobRun,
-    made_by="gpuyard results add LOG --workload resnet50",
-    listing=_listing,
-    show=_show,
-    flat=FlatRows(lambda run: [(run,)], _COLUMNS),
-    course=_course,
-    of_workloads=True,
+    command="gpuyard results add LOG --workload resnet50",
+    build_table=_build_runs_table,
+    build_details=_build_details,
+    csv_layout=CsvLayout(lambda run: [(run,)], _COLUMNS),
+    list_history=_list_history,
+    has_workload=True,
 )

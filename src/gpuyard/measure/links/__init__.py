@@ -1,1 +1,1 @@
-"""The links of this machine, measured one by one and set beside what they should carry."""
+"""Measures each link of this machine and compares it with its expected rate."""

@@ -1,9 +1,9 @@
-"""Measured against expected: which links are slow, why they may be, and what to do next. Pure."""
+"""Compares measured with expected rates: finds slow links, their likely causes, and what to do next."""
 
 from collections.abc import Iterator, Sequence
 
 from gpuyard.hardware.graph import MachineGraph
-from gpuyard.measure.links.expected import expected_bytes_per_second, over_nvlink, peers_of
+from gpuyard.measure.links.expected import expected_bytes_per_second, find_peer_pairs, uses_nvlink
 from gpuyard.measure.links.records import (
     ComparedLink,
     GpuSlot,
@@ -14,7 +14,7 @@ from gpuyard.measure.links.records import (
 from gpuyard.measure.record import Cause
 
 SLOW_BELOW = 0.75
-# sound machines differ twofold in staged copies: of the slowest one that is published, not of the median
+# intact machines differ by a factor of two in staged copies, so this is relative to the slowest published one
 STAGED_SLOW_BELOW = 0.44
 _WIDE_SPREAD = 0.25
 _BUSY_SHARE = 0.25
@@ -23,45 +23,41 @@ _BUSY_SHARE = 0.25
 def compare(
     graph: MachineGraph | None, measurements: Sequence[LinkMeasurement]
 ) -> tuple[ComparedLink, ...]:
-    """Each measurement beside the model's rate."""
-    return tuple(_compared(graph, measured) for measured in measurements)
+    """Compare each measurement with the model's rate."""
+    return tuple(_compare_link(graph, measured) for measured in measurements)
 
 
 def find_slow_links(
     graph: MachineGraph | None, links: Sequence[ComparedLink], facts: HostFacts
 ) -> tuple[SlowLink, ...]:
-    """Every link far below the model, then every pair that should have peer access."""
+    """Find links far below the model, then GPU pairs that lack the peer access they should have."""
     if graph is None:
         return ()
     slow = [
-        _slow_link(
+        _build_slow_link(
             link.measured,
             link.expected_bytes_per_second,
-            tuple(likely_causes(graph, link.measured, facts)),
+            find_likely_causes(graph, link.measured, facts),
         )
         for link in links
         if link.verdict == "slow" and link.expected_bytes_per_second
     ]
-    return (*slow, *_without_peer_access(graph, [link.measured for link in links], facts))
+    return (*slow, *_find_missing_peer_access(graph, [link.measured for link in links], facts))
 
 
-def likely_causes(
+def find_likely_causes(
     graph: MachineGraph, measured: LinkMeasurement, facts: HostFacts
-) -> Iterator[Cause]:
-    """What the host's facts hold against this link, the likeliest first; never nothing."""
-    found = False
-    for cause in _suspects(graph, measured, facts):
-        found = True
-        yield cause
-    if not found:
-        yield Cause(
-            name="unknown",
-            why="nothing that was read from this host explains it",
-            next_step="measure again with more --bytes and --repeats, and compare with nvbandwidth",
-        )
+) -> tuple[Cause, ...]:
+    """Find why a link may be slow, the likeliest cause first; there is always at least one."""
+    unknown = Cause(
+        name="unknown",
+        why="no known setting of this host explains it",
+        next_step="measure again with more --bytes and --repeats, and compare with nvbandwidth",
+    )
+    return tuple(_list_causes(graph, measured, facts)) or (unknown,)
 
 
-def _compared(graph: MachineGraph | None, measured: LinkMeasurement) -> ComparedLink:
+def _compare_link(graph: MachineGraph | None, measured: LinkMeasurement) -> ComparedLink:
     expected = expected_bytes_per_second(graph, measured) if graph else None
     if not expected:
         return ComparedLink(
@@ -72,15 +68,15 @@ def _compared(graph: MachineGraph | None, measured: LinkMeasurement) -> Compared
         measured=measured,
         expected_bytes_per_second=expected,
         ratio=ratio,
-        verdict="slow" if ratio < _slow_below(measured) else "as expected",
+        verdict="slow"
+        if ratio < (STAGED_SLOW_BELOW if measured.peer is False else SLOW_BELOW)
+        else "as expected",
     )
 
 
-def _slow_below(measured: LinkMeasurement) -> float:
-    return STAGED_SLOW_BELOW if measured.peer is False else SLOW_BELOW
-
-
-def _slow_link(measured: LinkMeasurement, expected: float, causes: tuple[Cause, ...]) -> SlowLink:
+def _build_slow_link(
+    measured: LinkMeasurement, expected: float, causes: tuple[Cause, ...]
+) -> SlowLink:
     return SlowLink(
         source=measured.source,
         target=measured.target,
@@ -93,79 +89,83 @@ def _slow_link(measured: LinkMeasurement, expected: float, causes: tuple[Cause, 
     )
 
 
-def _without_peer_access(
+def _find_missing_peer_access(
     graph: MachineGraph, measurements: Sequence[LinkMeasurement], facts: HostFacts
 ) -> Iterator[SlowLink]:
-    """Pairs that the model gives peer access and CUDA does not; judged against what they would have."""
-    reached = {frozenset((m.source, m.target)) for m in measurements if m.peer}
+    """Find pairs with peer access in the model but not in CUDA, and compare them with its rate."""
+    pairs_with_access = {frozenset((m.source, m.target)) for m in measurements if m.peer}
+    expected_pairs = find_peer_pairs(graph)
     for measured in measurements:
         pair = frozenset((measured.source, measured.target))
-        if measured.peer is not False or pair in reached or pair not in peers_of(graph):
+        if measured.peer is not False or pair in pairs_with_access or pair not in expected_pairs:
             continue
-        with_peer = expected_bytes_per_second(graph, measured.model_copy(update={"peer": True}))
-        if with_peer and measured.bytes_per_second / with_peer < SLOW_BELOW:
-            off = Cause(
+        peer_rate = expected_bytes_per_second(graph, measured.model_copy(update={"peer": True}))
+        if peer_rate and measured.bytes_per_second / peer_rate < SLOW_BELOW:
+            no_access = Cause(
                 name="no-peer-access",
                 why=f"CUDA offers no peer access between {measured.source} and {measured.target}",
-                next_step="see why with: nvidia-smi topo -p2p r; the driver, an IOMMU or a virtual "
-                "machine can take it away",
+                next_step="find the reason with: nvidia-smi topo -p2p r; the driver, an IOMMU, or a "
+                "virtual machine can disable it",
             )
-            yield _slow_link(measured, with_peer, (off, *_blocking_peers(facts), *_virtual(facts)))
+            causes = (no_access, *_find_peer_blockers(facts), *_find_virtual_machine(facts))
+            yield _build_slow_link(measured, peer_rate, causes)
 
 
-def _suspects(graph: MachineGraph, measured: LinkMeasurement, facts: HostFacts) -> Iterator[Cause]:
-    if over_nvlink(graph, measured):
+def _list_causes(
+    graph: MachineGraph, measured: LinkMeasurement, facts: HostFacts
+) -> Iterator[Cause]:
+    if uses_nvlink(graph, measured):
         yield Cause(
             name="nvlink",
-            why="this traffic takes NVLink, and some of its links may be down",
-            next_step="look at: nvidia-smi nvlink --status, and nvidia-smi nvlink -e for errors",
+            why="this traffic uses NVLink, and some of its links may be down",
+            next_step="check nvidia-smi nvlink --status, and nvidia-smi nvlink -e for errors",
         )
     else:
         for slot in facts.slots:
             if slot.gpu in (measured.source, measured.target):
-                yield from _slot_causes(slot)
+                yield from _find_slot_causes(slot)
         if measured.peer:
-            yield from _blocking_peers(facts)
-    yield from _virtual(facts)
-    yield from _other_load(measured, facts)
+            yield from _find_peer_blockers(facts)
+    yield from _find_virtual_machine(facts)
+    yield from _find_other_load(measured, facts)
 
 
-def _slot_causes(slot: GpuSlot) -> Iterator[Cause]:
-    if slot.width and slot.most_width and slot.width < slot.most_width:
-        port = slot.port_most_width
-        board = f"; the slot has {port}" if port and port < slot.most_width else ""
+def _find_slot_causes(slot: GpuSlot) -> Iterator[Cause]:
+    if slot.width and slot.max_width and slot.width < slot.max_width:
+        port = slot.port_max_width
+        board = f"; the slot has {port}" if port and port < slot.max_width else ""
         yield Cause(
             name="narrow-slot",
-            why=f"{slot.gpu} ({slot.address}) runs on {slot.width} of its {slot.most_width} lanes{board}",
-            next_step="move it to a x16 slot that shares its lanes with nothing"
+            why=f"{slot.gpu} ({slot.address}) runs on {slot.width} of its {slot.max_width} lanes{board}",
+            next_step="move it to an x16 slot that does not share its lanes"
             if board
-            else "reseat the card, its riser and its cable, and look for bifurcation in the BIOS",
+            else "reseat the card, its riser, and its cable, and check bifurcation in the BIOS",
         )
-    if not slot.speed or not slot.most_speed:
+    if not slot.speed or not slot.max_speed:
         return
-    reachable = min(slot.most_speed, slot.port_most_speed or slot.most_speed)
+    reachable = min(slot.max_speed, slot.port_max_speed or slot.max_speed)
     if slot.speed < reachable:
         yield Cause(
             name="power-saving",
-            why=f"{slot.gpu} ({slot.address}) ran at {slot.speed:g} of {reachable:g} GT/s a lane",
+            why=f"{slot.gpu} ({slot.address}) ran at {slot.speed:g} of {reachable:g} GT/s per lane",
             next_step="an idle GPU slows its link: measure under load with more --bytes and --repeats; "
-            "if it stays, look for the slot's generation in the BIOS and for a poor riser",
+            "if it stays slow, check the slot's PCIe generation in the BIOS and the riser",
         )
-    elif reachable < slot.most_speed:
+    elif reachable < slot.max_speed:
         yield Cause(
             name="old-slot",
-            why=f"{slot.gpu} ({slot.address}) can do {slot.most_speed:g} GT/s a lane, its slot {reachable:g}",
-            next_step="the board's PCIe is a generation older than the card: only another slot or "
-            "board helps",
+            why=f"{slot.gpu} ({slot.address}) supports {slot.max_speed:g} GT/s per lane, its slot "
+            f"{reachable:g}",
+            next_step="the slot's PCIe generation is older than the card's: use another slot or board",
         )
 
 
-def _blocking_peers(facts: HostFacts) -> Iterator[Cause]:
+def _find_peer_blockers(facts: HostFacts) -> Iterator[Cause]:
     if facts.acs_bridges:
         yield Cause(
             name="acs",
             why=f"ACS is on at {', '.join(facts.acs_bridges)}: traffic between GPUs goes up to the CPU",
-            next_step="without virtual machines on this host, turn ACS off in the BIOS, or with: "
+            next_step="if this host has no virtual machines, turn ACS off in the BIOS, or with: "
             f"setpci -s {facts.acs_bridges[0]} ECAP_ACS+6.w=0000",
         )
     if facts.iommu == "translating":
@@ -176,27 +176,25 @@ def _blocking_peers(facts: HostFacts) -> Iterator[Cause]:
         )
 
 
-def _virtual(facts: HostFacts) -> Iterator[Cause]:
+def _find_virtual_machine(facts: HostFacts) -> Iterator[Cause]:
     if facts.virtual_machine:
         yield Cause(
             name="virtual-machine",
-            why=f"this is a virtual machine ({facts.virtual_machine}): it sees neither the real "
-            "slots nor who shares them",
-            next_step="measure on the host, or take an instance whose provider passes the topology on",
+            why=f"this is a virtual machine ({facts.virtual_machine}), which hides the real slots "
+            "and who shares them",
+            next_step="measure on the host, or use an instance type that exposes its topology",
         )
 
 
-def _other_load(measured: LinkMeasurement, facts: HostFacts) -> Iterator[Cause]:
+def _find_other_load(measured: LinkMeasurement, facts: HostFacts) -> Iterator[Cause]:
     signs = []
     if facts.busy_share is not None and facts.busy_share > _BUSY_SHARE:
-        signs.append(
-            f"{100 * facts.busy_share:.0f} % of the cores were busy before the bench began"
-        )
+        signs.append(f"{100 * facts.busy_share:.0f}% of the cores were busy before the bench began")
     if measured.spread > _WIDE_SPREAD:
-        signs.append(f"the repeats differ by {100 * measured.spread:.0f} %")
+        signs.append(f"the repeats differ by {100 * measured.spread:.0f}%")
     if signs:
         yield Cause(
             name="other-load",
-            why=f"something else may use this machine: {' and '.join(signs)}",
-            next_step="look at top and nvidia-smi, and measure again when it is alone",
+            why=f"other programs may use this machine: {' and '.join(signs)}",
+            next_step="check top and nvidia-smi, and measure again when nothing else runs",
         )

@@ -1,4 +1,4 @@
-"""How fast main memory is copied by one core, by two, and so on up to all that may be used."""
+"""Times copies of main memory by one core, by two, and so on up to all usable cores."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -10,35 +10,35 @@ import numpy as np
 
 from gpuyard.errors import GpuyardError
 
-_ALL_COUNTS_UP_TO = 8
-_STUCK_SECONDS = 120.0
+_MAX_CONSECUTIVE = 8
+_BARRIER_SECONDS = 120.0
 
 
-def core_counts(usable: int) -> list[int]:
-    """1, 2, … 8, then doubling, and all of them."""
-    counts = set(range(1, min(usable, _ALL_COUNTS_UP_TO) + 1)) | {usable}
-    doubled = 2 * _ALL_COUNTS_UP_TO
+def choose_core_counts(usable: int) -> list[int]:
+    """Choose 1, 2, … 8 cores, then doubled numbers, and all usable cores."""
+    counts = set(range(1, min(usable, _MAX_CONSECUTIVE) + 1)) | {usable}
+    doubled = 2 * _MAX_CONSECUTIVE
     while doubled < usable:
         counts.add(doubled)
         doubled *= 2
     return sorted(counts)
 
 
-def copy_seconds(
+def time_copy(
     size_bytes: int,
     cores: Sequence[int],
     repeats: int,
     *,
     clock: Callable[[], float] = perf_counter,
 ) -> list[float]:
-    """Copy an array of this size, each core its part; a repeat lasts until the last core is done.
+    """Time copies of an array of this size, split among the cores, until the last core is done.
 
-    Read and written are twice the size, as STREAM counts a copy (McCalpin 1995).
+    Each copy moves twice the size, reads plus writes, as STREAM counts it (McCalpin 1995).
     """
     source = np.empty(size_bytes, np.uint8)
     target = np.empty(size_bytes, np.uint8)
     bounds = np.linspace(0, size_bytes, len(cores) + 1, dtype=np.int64)
-    gate = Barrier(len(cores), timeout=_STUCK_SECONDS)
+    barrier = Barrier(len(cores), timeout=_BARRIER_SECONDS)
     failures: list[str] = []
 
     def run(number: int) -> list[tuple[float, float]]:
@@ -46,23 +46,23 @@ def copy_seconds(
             return copy_part(number)
         except OSError as error:
             failures.append(f"core {cores[number]}: {error.strerror}")
-            gate.abort()  # nobody waits for a core that will not come
+            barrier.abort()  # the other threads must not wait for this one
         except BrokenBarrierError:
-            failures.append("a core did not come")
+            failures.append("a core did not reach the barrier")
         return []
 
     def copy_part(number: int) -> list[tuple[float, float]]:
-        _stay_on(cores[number])
+        _pin_thread(cores[number])
         part = slice(int(bounds[number]), int(bounds[number + 1]))
-        # pages belong to the memory of the core that first writes them, and pages that nobody wrote
-        # are all the same page of zeros
+        # a page is allocated in the memory of the core that writes it first, and all unwritten pages share
+        # one page of zeros
         source[part] = 1
         target[part] = 0
         spans = []
         for _ in range(repeats):
-            gate.wait()
+            barrier.wait()
             start = clock()
-            np.copyto(target[part], source[part])  # lets go of the interpreter's lock
+            np.copyto(target[part], source[part])  # releases the global interpreter lock
             spans.append((start, clock()))
         return spans
 
@@ -76,6 +76,6 @@ def copy_seconds(
     ]
 
 
-def _stay_on(core: int) -> None:
+def _pin_thread(core: int) -> None:
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core})  # 0 is the calling thread, and it ends with the pool
+        os.sched_setaffinity(0, {core})  # 0 is the calling thread, which ends with the pool

@@ -1,4 +1,4 @@
-"""Which links would be measured here, as a value, before anything is."""
+"""The plan of a link bench: the links to measure on this machine."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,25 +9,24 @@ import psutil
 
 from gpuyard.cpu import usable_cores
 from gpuyard.errors import UserMistake
-from gpuyard.measure.links.facts import gpu_addresses
-from gpuyard.measure.links.loopback import MOST_BYTES
-from gpuyard.measure.links.memory import core_counts
+from gpuyard.measure.links.facts import find_gpu_addresses
+from gpuyard.measure.links.loopback import MAX_BYTES
+from gpuyard.measure.links.memory import choose_core_counts
 from gpuyard.measure.links.probe import CudaProbe, name_gpus
 from gpuyard.measure.links.records import PlannedLink
-from gpuyard.measure.record import Testbed, key_of, this_testbed
+from gpuyard.measure.record import Testbed, discover_testbed, hash_key
 from gpuyard.table import Table
 from gpuyard.units import format_bytes
 
-FEWEST_BYTES = 64_000
-MOST_REPEATS = 1000
-_COPIES_HELD = (
-    4  # both directions of a staged exchange keep two in host memory; half of it stays free
-)
+MIN_BYTES = 64_000
+MAX_REPEATS = 1000
+# a staged exchange keeps two copies in host memory, and half of the memory stays free
+_MEMORY_SHARE = 4
 
 
 @dataclass(frozen=True)
 class LinkPlan:
-    """What would be timed, one after the other. GPUs are in torch's order, addresses in NVML's."""
+    """The links to time, one after another. GPUs are in torch's order, addresses in NVML's."""
 
     size_bytes: int
     repeats: int
@@ -40,7 +39,6 @@ class LinkPlan:
     probe: CudaProbe | None
 
     def describe(self) -> dict[str, Any]:
-        """For `--dry-run` and programs."""
         return {
             "size_bytes": self.size_bytes,
             "repeats": self.repeats,
@@ -50,8 +48,7 @@ class LinkPlan:
             "links": [link.model_dump(mode="json") for link in self.links],
         }
 
-    def listing(self) -> Table:
-        """For `--dry-run` and people."""
+    def build_table(self) -> Table:
         size = format_bytes(self.size_bytes)
         return Table(
             f"{self.testbed.host}: {len(self.links)} links, {self.repeats} repeats of {size}",
@@ -65,9 +62,9 @@ class LinkPlan:
 
 
 def plan_links(size_bytes: int, repeats: int) -> LinkPlan:
-    """Check everything that can be checked before a byte is moved."""
+    """Plan a link bench, and check everything that can be checked before it starts."""
     _check(size_bytes, repeats)
-    testbed, cores = this_testbed(), usable_cores()
+    testbed, cores = discover_testbed(), usable_cores()
     names: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     probe = None
@@ -77,7 +74,7 @@ def plan_links(size_bytes: int, repeats: int) -> LinkPlan:
         from gpuyard.hardware.nvml import read_nvml
 
         nvml = read_nvml()
-        addresses = tuple(nvml.products) if nvml else gpu_addresses()
+        addresses = tuple(nvml.products) if nvml else find_gpu_addresses()
         names = name_gpus(torch, addresses)
         probe = CudaProbe(torch, names, size_bytes)
     return LinkPlan(
@@ -87,28 +84,31 @@ def plan_links(size_bytes: int, repeats: int) -> LinkPlan:
         cores=cores,
         gpus=names,
         addresses=addresses,
-        links=(*gpu_links(names, probe), *host_links(len(cores))),
-        key=_key(size_bytes, repeats, testbed),
+        links=(*list_gpu_links(names, probe), *list_host_links(len(cores))),
+        key=_hash_parameters(size_bytes, repeats, testbed),
         probe=probe,
     )
 
 
-def gpu_links(gpus: Sequence[str], probe: CudaProbe | None) -> Iterator[PlannedLink]:
-    """Host and GPU in both directions and at once; every pair of GPUs so, with peer access and without."""
+def list_gpu_links(gpus: Sequence[str], probe: CudaProbe | None) -> Iterator[PlannedLink]:
+    """List the links of each GPU with the host and with each other GPU.
+
+    Each is timed in either direction and in both at once, and GPU pairs with and without peer access.
+    """
     for gpu in gpus:
         yield PlannedLink(kind="host-gpu", source="host", target=gpu, direction="one-way")
         yield PlannedLink(kind="host-gpu", source=gpu, target="host", direction="one-way")
         yield PlannedLink(kind="host-gpu", source="host", target=gpu, direction="both-ways")
     for a, b in combinations(gpus, 2):
-        for peer in (True, False) if probe and probe.reaches(a, b) else (False,):
+        for peer in (True, False) if probe and probe.has_peer_access(a, b) else (False,):
             yield PlannedLink(kind="gpu-gpu", source=a, target=b, direction="one-way", peer=peer)
             yield PlannedLink(kind="gpu-gpu", source=b, target=a, direction="one-way", peer=peer)
             yield PlannedLink(kind="gpu-gpu", source=a, target=b, direction="both-ways", peer=peer)
 
 
-def host_links(usable: int) -> Iterator[PlannedLink]:
-    """What every machine has: memory, by cores that copy at once, and the loopback interface."""
-    for cores in core_counts(usable):
+def list_host_links(usable: int) -> Iterator[PlannedLink]:
+    """List the links of every machine: memory, by the number of copying cores, and loopback."""
+    for cores in choose_core_counts(usable):
         yield PlannedLink(
             kind="memory", source="memory", target="memory", direction="one-way", cores=cores
         )
@@ -124,23 +124,24 @@ def host_links(usable: int) -> Iterator[PlannedLink]:
 
 
 def _check(size_bytes: int, repeats: int) -> None:
-    if not 1 <= repeats <= MOST_REPEATS:
-        raise UserMistake(f"expected 1 to {MOST_REPEATS} repeats, got {repeats}")
-    most = min(MOST_BYTES, psutil.virtual_memory().available // _COPIES_HELD)
-    if not FEWEST_BYTES <= size_bytes <= most:
+    if not 1 <= repeats <= MAX_REPEATS:
+        raise UserMistake(f"expected 1 to {MAX_REPEATS} repeats, got {repeats}")
+    max_bytes = min(MAX_BYTES, psutil.virtual_memory().available // _MEMORY_SHARE)
+    if not MIN_BYTES <= size_bytes <= max_bytes:
         raise UserMistake(
-            f"{format_bytes(size_bytes)} can't be copied here; ask for {format_bytes(FEWEST_BYTES)} to "
-            f"{format_bytes(most)}"
+            f"--bytes must be between {format_bytes(MIN_BYTES)} and {format_bytes(max_bytes)} here, "
+            f"got {format_bytes(size_bytes)}"
         )
 
 
-def _key(size_bytes: int, repeats: int, testbed: Testbed) -> str:
-    asked = {
-        "kind": "links",
-        "size_bytes": size_bytes,
-        "repeats": repeats,
-        "host": testbed.fingerprint(),
-        "torch": testbed.torch,
-        "gpuyard": testbed.gpuyard,
-    }
-    return key_of(asked)
+def _hash_parameters(size_bytes: int, repeats: int, testbed: Testbed) -> str:
+    return hash_key(
+        {
+            "kind": "links",
+            "size_bytes": size_bytes,
+            "repeats": repeats,
+            "host": testbed.fingerprint(),
+            "torch": testbed.torch,
+            "gpuyard": testbed.gpuyard,
+        }
+    )

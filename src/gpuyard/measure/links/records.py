@@ -1,4 +1,4 @@
-"""What a bench of the links gives: rates with their repeats, what they should be, and why they are not."""
+"""The record of a link bench: measured and expected rates, and the causes of slow links."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -14,13 +14,13 @@ LinkVerdict = Literal["as expected", "slow", "no model"]
 IommuMode = Literal["off", "passthrough", "translating"]
 
 
-def _label(source: str, target: str, direction: Direction, peer: bool | None) -> str:
+def _format_label(source: str, target: str, direction: Direction, peer: bool | None) -> str:
     arrow = "→" if direction == "one-way" else "⇄"
     return f"{source} {arrow} {target}{', staged' if peer is False else ''}"
 
 
 class PlannedLink(RecordPart):
-    """One thing to time. GPUs are named as in the machine graph, host memory is `host`."""
+    """A link to time. GPUs are named as in the machine graph; host memory is `host`."""
 
     kind: PlannedLinkKind
     source: str
@@ -30,7 +30,9 @@ class PlannedLink(RecordPart):
         bool | None,
         Field(description="False: staged through host memory; None: not between two GPUs"),
     ] = None
-    cores: Annotated[int | None, Field(description="that copy at once; memory only")] = None
+    cores: Annotated[
+        int | None, Field(description="number of cores that copy at once; memory only")
+    ] = None
 
     @property
     def label(self) -> str:
@@ -38,34 +40,36 @@ class PlannedLink(RecordPart):
             return f"memory, {self.cores} core{'s' if self.cores > 1 else ''}"
         if self.kind == "loopback":
             return f"loopback, {self.direction.replace('-', ' ')}"
-        return _label(self.source, self.target, self.direction, self.peer)
+        return _format_label(self.source, self.target, self.direction, self.peer)
 
 
 class LinkMeasurement(PlannedLink):
-    """One link, timed some times."""
+    """The repeated timing of one link."""
 
     bytes: Annotated[
         int,
-        Field(description="moved in one repeat: both directions, or read and written, together"),
+        Field(description="bytes per repeat: the sum of both directions, or of reads and writes"),
     ]
-    seconds: Annotated[tuple[float, ...], Field(description="of each repeat")]
-    bytes_per_second: Annotated[float, Field(description="by the median of the repeats")]
+    seconds: Annotated[tuple[float, ...], Field(description="duration of each repeat")]
+    bytes_per_second: Annotated[float, Field(description="rate of the median repeat")]
     spread: Annotated[float, Field(description="slowest minus fastest repeat, over the median")]
 
     @classmethod
-    def of(cls, link: PlannedLink, moved_bytes: int, seconds: Sequence[float]) -> "LinkMeasurement":
-        middle = median(seconds)
+    def from_seconds(
+        cls, link: PlannedLink, moved_bytes: int, seconds: Sequence[float]
+    ) -> "LinkMeasurement":
+        median_seconds = median(seconds)
         return cls(
             **link.model_dump(),
             bytes=moved_bytes,
             seconds=tuple(seconds),
-            bytes_per_second=moved_bytes / middle,
-            spread=(max(seconds) - min(seconds)) / middle,
+            bytes_per_second=moved_bytes / median_seconds,
+            spread=(max(seconds) - min(seconds)) / median_seconds,
         )
 
 
 class ComparedLink(RecordPart):
-    """A measurement beside what the machine graph says; without a model there is no ratio."""
+    """A measurement and its expected rate; without a model there is no ratio."""
 
     measured: LinkMeasurement
     expected_bytes_per_second: float | None
@@ -74,7 +78,7 @@ class ComparedLink(RecordPart):
 
 
 class SlowLink(RecordPart):
-    """A link below what it should be; the likeliest cause comes first."""
+    """A link below its expected rate; the likeliest cause comes first."""
 
     source: str
     target: str
@@ -87,26 +91,26 @@ class SlowLink(RecordPart):
 
     @property
     def label(self) -> str:
-        return _label(self.source, self.target, self.direction, self.peer)
+        return _format_label(self.source, self.target, self.direction, self.peer)
 
 
 class GpuSlot(RecordPart):
-    """The PCIe link of one GPU as the kernel sees it; the port is what the GPU is plugged into."""
+    """The PCIe link of one GPU as the kernel reports it; the GPU is plugged into the port."""
 
     gpu: str
     address: str
     width: int | None
-    most_width: Annotated[int | None, Field(description="of the GPU itself")]
-    speed: Annotated[float | None, Field(description="GT/s of a lane, now")]
-    most_speed: Annotated[float | None, Field(description="GT/s of a lane that the GPU can do")]
-    port_most_width: int | None
-    port_most_speed: float | None
+    max_width: Annotated[int | None, Field(description="maximum width of the GPU itself")]
+    speed: Annotated[float | None, Field(description="current GT/s per lane")]
+    max_speed: Annotated[float | None, Field(description="maximum GT/s per lane of the GPU")]
+    port_max_width: int | None
+    port_max_speed: float | None
 
 
 class HostFacts(RecordPart):
-    """What about this host may slow a link down. None: it could not be read."""
+    """The properties of this host that may slow a link down. None: it could not be read."""
 
-    virtual_machine: Annotated[str | None, Field(description="what it runs on; None: bare metal")]
+    virtual_machine: Annotated[str | None, Field(description="hypervisor; None: bare metal")]
     iommu: IommuMode | None
     acs_bridges: Annotated[
         tuple[str, ...] | None,
@@ -115,18 +119,18 @@ class HostFacts(RecordPart):
     slots: tuple[GpuSlot, ...] = ()
     last_level_cache_bytes: int | None = None
     busy_share: Annotated[
-        float | None, Field(description="of all cores, by others, before anything was measured")
+        float | None, Field(description="share of all cores that was busy before the bench")
     ] = None
 
 
 class LinkBench(BenchRecord):
-    """All links of one machine, measured one after the other."""
+    """The record of a link bench on one machine."""
 
     kind: Literal["links"] = "links"
-    size_bytes: Annotated[int, Field(description="of one copy in one direction")]
+    size_bytes: Annotated[int, Field(description="size of one copy in one direction")]
     repeats: int
     facts: HostFacts
-    model: Annotated[str | None, Field(description="the machine graph compared with")]
+    model: Annotated[str | None, Field(description="machine graph that the rates come from")]
     links: tuple[ComparedLink, ...]
     findings: tuple[SlowLink, ...]
     notes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Runs a plan: GPUs first, then memory and loopback, and sets what came out beside the model."""
+"""Runs a link bench: GPUs first, then memory and loopback; then compares the rates with the model."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -9,10 +9,10 @@ import psutil
 from gpuyard.errors import GpuyardError
 from gpuyard.hardware.graph import MachineGraph
 from gpuyard.measure.links.compare import compare, find_slow_links
-from gpuyard.measure.links.expected import rated_machine
+from gpuyard.measure.links.expected import build_rated_machine
 from gpuyard.measure.links.facts import read_host_facts
-from gpuyard.measure.links.loopback import loopback_seconds
-from gpuyard.measure.links.memory import copy_seconds
+from gpuyard.measure.links.loopback import time_loopback
+from gpuyard.measure.links.memory import time_copy
 from gpuyard.measure.links.plan import LinkPlan
 from gpuyard.measure.links.records import (
     HostFacts,
@@ -20,36 +20,36 @@ from gpuyard.measure.links.records import (
     LinkMeasurement,
     PlannedLink,
 )
-from gpuyard.measure.progress import ProgressMeter, Tell
-from gpuyard.measure.record import made_now
+from gpuyard.measure.progress import ProgressCallback, ProgressMeter
+from gpuyard.measure.record import create_identity
 from gpuyard.units import format_bytes
 
-_LOOK_SECONDS = 0.2
+_LOAD_SECONDS = 0.2
 
 
 def run_links(
     plan: LinkPlan,
-    tell: Tell = lambda _progress: None,
+    on_progress: ProgressCallback = lambda _progress: None,
     *,
     discover: Callable[[], MachineGraph] | None = None,
 ) -> LinkBench:
     """Measure all links of the plan, and compare those of GPUs with the graph of this host."""
-    busy_share = psutil.cpu_percent(interval=_LOOK_SECONDS) / 100
-    look = partial(read_host_facts, addresses=plan.addresses, busy_share=busy_share)
+    busy_share = psutil.cpu_percent(interval=_LOAD_SECONDS) / 100
+    read_facts = partial(read_host_facts, addresses=plan.addresses, busy_share=busy_share)
     facts: HostFacts | None = None
     measured: list[LinkMeasurement] = []
     meter = ProgressMeter(plan.links)
     for link in plan.links:
         if facts is None and link.kind not in ("host-gpu", "gpu-gpu"):
-            facts = look()  # the GPUs' links are still awake
-        tell(meter.at(link, 0.0, link.label))
+            facts = read_facts()  # before the GPUs' links return to a power-saving speed
+        on_progress(meter.advance(link, 0.0, link.label))
         measured.append(measure_link(plan, link))
-        tell(meter.at(link, 1.0, link.label))
-    facts = facts or look()
-    graph, notes = _model(plan, facts, discover or _discover)
+        on_progress(meter.advance(link, 1.0, link.label))
+    facts = facts or read_facts()
+    graph, notes = _build_model(plan, facts, discover or _discover)
     links = compare(graph, measured)
     return LinkBench(
-        **made_now(plan.key),
+        **create_identity(plan.key),
         size_bytes=plan.size_bytes,
         repeats=plan.repeats,
         host=plan.testbed,
@@ -57,50 +57,50 @@ def run_links(
         model=graph.name if graph else None,
         links=links,
         findings=find_slow_links(graph, links, facts),
-        notes=(*notes, *_cache_note(plan, facts)),
+        notes=(*notes, *_note_cache(plan, facts)),
     )
 
 
 def measure_link(plan: LinkPlan, link: PlannedLink) -> LinkMeasurement:
-    """One link, as often as the plan says."""
+    """Time one link as often as the plan requires."""
     both_ways = link.direction == "both-ways"
     if link.kind == "memory":
         cores = plan.cores[: link.cores]
-        seconds = copy_seconds(plan.size_bytes, cores, plan.repeats)
-        return LinkMeasurement.of(link, 2 * plan.size_bytes, seconds)
+        seconds = time_copy(plan.size_bytes, cores, plan.repeats)
+        return LinkMeasurement.from_seconds(link, 2 * plan.size_bytes, seconds)
     if link.kind == "loopback":
-        seconds = loopback_seconds(plan.size_bytes, plan.repeats, both_ways=both_ways)
+        seconds = time_loopback(plan.size_bytes, plan.repeats, both_ways=both_ways)
     else:
-        seconds = _gpu_seconds(plan, link)
-    return LinkMeasurement.of(link, (1 + both_ways) * plan.size_bytes, seconds)
+        seconds = _time_gpu_link(plan, link)
+    return LinkMeasurement.from_seconds(link, (1 + both_ways) * plan.size_bytes, seconds)
 
 
-def _gpu_seconds(plan: LinkPlan, link: PlannedLink) -> list[float]:
+def _time_gpu_link(plan: LinkPlan, link: PlannedLink) -> list[float]:
     if plan.probe is None:
         raise ValueError(f"{link.label} is in the plan of a machine without GPUs")
     try:
-        return plan.probe.seconds(link, plan.repeats)
-    except RuntimeError as error:  # torch's own, out of memory among them
+        return plan.probe.time_link(link, plan.repeats)
+    except RuntimeError as error:  # an error of torch, such as out of memory
         first_line = str(error).partition("\n")[0]
         raise GpuyardError(
-            f"{link.label} could not be measured: {first_line}; try fewer --bytes, and look at "
-            "nvidia-smi for who else uses the GPU"
+            f"{link.label} could not be measured: {first_line}; try fewer --bytes, and check with "
+            "nvidia-smi whether other programs use the GPU"
         ) from error
 
 
-def _model(
+def _build_model(
     plan: LinkPlan, facts: HostFacts, discover: Callable[[], MachineGraph]
 ) -> tuple[MachineGraph | None, tuple[str, ...]]:
-    """This host's graph as it should be, or why there is none to compare with."""
+    """Return this host's graph at its rated width with notes, or None and why there is none."""
     if not plan.gpus:
         return None, (
-            "There is no GPU that PyTorch can use here, so memory and loopback alone were measured; "
+            "PyTorch finds no GPU here, so only memory and loopback were measured; "
             "the model has no rate for them.",
         )
     try:
-        graph = rated_machine(discover(), facts)
+        graph = build_rated_machine(discover(), facts)
     except GpuyardError as error:
-        return None, (f"There is nothing to compare with: {error}",)
+        return None, (f"The rates cannot be compared with a model: {error}",)
     return graph, graph.notes
 
 
@@ -110,12 +110,12 @@ def _discover() -> MachineGraph:
     return discover_machine()
 
 
-def _cache_note(plan: LinkPlan, facts: HostFacts) -> Iterator[str]:
-    # STREAM's rule: arrays of four times the last-level cache, else the cache answers
+def _note_cache(plan: LinkPlan, facts: HostFacts) -> Iterator[str]:
+    # STREAM's rule: arrays must be at least four times as large as the last-level cache
     cache = facts.last_level_cache_bytes
     if cache and plan.size_bytes < 4 * cache:
         yield (
-            f"A copy of {format_bytes(plan.size_bytes)} is answered in part by the cache of "
-            f"{format_bytes(cache)}: for the rate of memory itself ask for --bytes "
+            f"A copy of {format_bytes(plan.size_bytes)} is served in part by the "
+            f"{format_bytes(cache)} cache; to measure memory itself, use --bytes "
             f"'{format_bytes(math.ceil(4 * cache / 1e8) * 1e8)}' or more."
         )

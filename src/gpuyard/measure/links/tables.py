@@ -1,22 +1,22 @@
-"""A bench of links as tables: rows, matrices of GPU pairs, then what is slow and why."""
+"""Tables of a link bench: its links, matrices of GPU pairs, then slow links and their causes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from gpuyard.measure.kind import FlatRows, ResultKind, Shown, cause_sentences, columns_of
+from gpuyard.measure.kind import Content, CsvLayout, ResultKind, build_columns, describe_causes
 from gpuyard.measure.links.records import ComparedLink, LinkBench
 from gpuyard.table import Column, Table
 from gpuyard.units import format_byte_rate, format_bytes, format_share
 
 _COLUMNS: Mapping[str, Callable[[LinkBench, ComparedLink], object]] = {
-    **columns_of("id created_at kind"),
+    **build_columns("id created_at kind"),
     "link": lambda _, link: link.measured.kind,
-    **columns_of("source target direction peer cores bytes", at="measured", about=1),
+    **build_columns("source target direction peer cores bytes", parent="measured", position=1),
     "repeats": lambda _, link: len(link.measured.seconds),
-    **columns_of("bytes_per_second spread", at="measured", about=1),
-    **columns_of("expected_bytes_per_second ratio verdict", about=1),
-    **columns_of("host cpu_model", at="host"),
+    **build_columns("bytes_per_second spread", parent="measured", position=1),
+    **build_columns("expected_bytes_per_second ratio verdict", position=1),
+    **build_columns("host cpu_model", parent="host"),
     "gpus": lambda bench, _: "; ".join(bench.host.gpus),
-    **columns_of("torch gpuyard", at="host"),
+    **build_columns("torch gpuyard", parent="host"),
     "key": lambda bench, _: bench.key,
 }
 _MATRICES = {
@@ -27,10 +27,10 @@ _MATRICES = {
 }
 
 
-def _listing(benches: Sequence[LinkBench]) -> Table:
+def _build_benches_table(benches: Sequence[LinkBench]) -> Table:
     columns = (
         "id",
-        "made (UTC)",
+        "created (UTC)",
         "host",
         "GPUs",
         Column("copy", 1),
@@ -39,12 +39,12 @@ def _listing(benches: Sequence[LinkBench]) -> Table:
         "slow",
     )
     return Table(
-        "Benches of links",
+        "Link benches",
         columns,
         [
             [
                 bench.id,
-                bench.made,
+                bench.created_minute,
                 bench.host.host,
                 str(len(bench.host.gpus)),
                 format_bytes(bench.size_bytes),
@@ -57,19 +57,19 @@ def _listing(benches: Sequence[LinkBench]) -> Table:
     )
 
 
-def _show(bench: LinkBench) -> Shown:
-    """Everything for people; the numbers of each repeat are in the JSON."""
+def _build_details(bench: LinkBench) -> Content:
     compared = f", compared with {bench.model}" if bench.model else ""
     title = (
         f"{bench.host.host}, bench {bench.id}: {bench.repeats} repeats of "
         f"{format_bytes(bench.size_bytes)}{compared}"
     )
     columns = ("link", "measured", Column("spread", 1), "expected", "ratio", "verdict")
-    rows = [_row(link) for link in bench.links if link.measured.kind != "gpu-gpu"]
-    return [Table(title, columns, rows), *_matrices(bench), *_findings(bench), *bench.notes]
+    rows = [_format_row(link) for link in bench.links if link.measured.kind != "gpu-gpu"]
+    table = Table(title, columns, rows)
+    return [table, *_build_matrices(bench), *_describe_findings(bench), *bench.notes]
 
 
-def _row(link: ComparedLink) -> list[str]:
+def _format_row(link: ComparedLink) -> list[str]:
     expected = link.expected_bytes_per_second
     return [
         link.measured.label,
@@ -81,13 +81,13 @@ def _row(link: ComparedLink) -> list[str]:
     ]
 
 
-def _matrices(bench: LinkBench) -> Iterator[Table]:
+def _build_matrices(bench: LinkBench) -> Iterator[Table]:
     pairs = [link for link in bench.links if link.measured.kind == "gpu-gpu"]
-    for way, title in _MATRICES.items():
+    for mode, title in _MATRICES.items():
         cells = {
-            (link.measured.source, link.measured.target): _cell(link)
+            (link.measured.source, link.measured.target): _format_cell(link)
             for link in pairs
-            if (link.measured.direction, link.measured.peer) == way
+            if (link.measured.direction, link.measured.peer) == mode
         }
         gpus = sorted({gpu for pair in cells for gpu in pair}, key=lambda gpu: (len(gpu), gpu))
         if gpus:
@@ -98,7 +98,7 @@ def _matrices(bench: LinkBench) -> Iterator[Table]:
             )
 
 
-def _cell(link: ComparedLink) -> str:
+def _format_cell(link: ComparedLink) -> str:
     measured = f"{link.measured.bytes_per_second / 1e9:.1f}"
     if link.expected_bytes_per_second is None:
         return measured
@@ -106,23 +106,23 @@ def _cell(link: ComparedLink) -> str:
     return f"{measured} of {link.expected_bytes_per_second / 1e9:.1f}{slow}"
 
 
-def _findings(bench: LinkBench) -> Iterator[str]:
+def _describe_findings(bench: LinkBench) -> Iterator[str]:
     for finding in bench.findings:
         yield (
             f"{finding.label} runs at {format_byte_rate(finding.measured_bytes_per_second)}, "
             f"{format_share(finding.ratio)} of "
             f"{format_byte_rate(finding.expected_bytes_per_second)}. Likely causes:"
         )
-        yield from cause_sentences(finding.causes)
+        yield from describe_causes(finding.causes)
     if bench.model and not bench.findings:
-        yield "No link is more than 25 % below the model."
+        yield "No link is more than 25% below the model."
 
 
 LINKS = ResultKind(
     "links",
     LinkBench,
-    made_by="gpuyard bench links",
-    listing=_listing,
-    show=_show,
-    flat=FlatRows(lambda bench: [(bench, link) for link in bench.links], _COLUMNS),
+    command="gpuyard bench links",
+    build_table=_build_benches_table,
+    build_details=_build_details,
+    csv_layout=CsvLayout(lambda bench: [(bench, link) for link in bench.links], _COLUMNS),
 )

@@ -1,1 +1,1 @@
-"""Un-choke: what each remedy brings on the configuration that is choked, and what it does to the loss."""
+"""Measures how much each remedy speeds up a choked configuration, and how it changes the loss."""

@@ -1,7 +1,7 @@
-"""Which remedies are tried, on what, and on how many samples; and which of them the predictor names.
+"""Plans which remedies are measured and on how many samples, and predicts which of them are worth it.
 
-`gpuyard predict --why` changes one thing at a time; here 16 bits go together with everything, and local SGD
-is also asked with longer periods, since what it does to the loss is about to be measured.
+`gpuyard predict --why` changes one option at a time. Here 16-bit gradients are combined with the others, and local SGD
+is also tried with longer periods, because their effect on the loss is measured.
 """
 
 import math
@@ -12,13 +12,14 @@ from typing import Any
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
-from gpuyard.measure.record import in_precision
+from gpuyard.measure.record import format_precision_suffix
+from gpuyard.measure.training.plan import plan_sweep
 from gpuyard.measure.training.records import Measurement
-from gpuyard.measure.training.sweep import Sweep, plan_sweep
+from gpuyard.measure.training.sweep import Sweep
 from gpuyard.predict import (
     CPU_VARIATION,
-    HOP_HERE,
-    LINK_HERE,
+    GLOO_HOP,
+    GLOO_LINK,
     STRATEGIES,
     ComputeLine,
     Pipe,
@@ -26,16 +27,16 @@ from gpuyard.predict import (
     Platform,
     PlatformScenario,
 )
-from gpuyard.predict.constants import fitted
+from gpuyard.predict.constants import load_tuning
 from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, BUCKET_MEGABYTES, POWERSGD_RANK
-from gpuyard.predict.transport import between_machines
+from gpuyard.predict.transport import create_fabric
 from gpuyard.run.places import Place
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions, Network, Precision, Workload
 from gpuyard.table import Table
 
-LEAST_GAIN = 1.03
-"""As in `gpuyard predict --why`."""
+MIN_GAIN = 1.03
+"""The speed-up from which a remedy is worth trying, the same as in `gpuyard predict --why`."""
 _LOCAL_STEPS = (ACCUMULATED_STEPS, 8, 16)
 
 CANDIDATES = (
@@ -45,18 +46,18 @@ CANDIDATES = (
     ExchangeOptions(compress="fp16", accumulate=ACCUMULATED_STEPS),
     *(ExchangeOptions(compress="fp16", local_sgd=steps) for steps in _LOCAL_STEPS),
 )
-"""What can be measured; the predictor says which of them are worth it."""
+"""The remedies that can be measured; the predictor selects those that are worth it."""
 
 
 @dataclass(frozen=True)
 class ReliefPlan:
-    """The choked configuration as a sweep of one point, and what is tried on it."""
+    """The choked configuration as a sweep of one point, and the remedies to measure on it."""
 
     sweep: Sweep
     remedies: tuple[ExchangeOptions, ...]
     steps: int
     tolerance: float
-    foreseen: tuple[float | None, ...]
+    predicted_gains: tuple[float | None, ...]
 
     @property
     def workers(self) -> int:
@@ -72,11 +73,11 @@ class ReliefPlan:
 
     @property
     def precision(self) -> Precision | None:
-        """None: PyTorch's default for a model of your own, which is not known before it runs."""
+        """The precision; None for a user's own model, whose default is unknown before it runs."""
         return self.sweep.workload.precision
 
     def describe(self) -> dict[str, Any]:
-        """For `--dry-run` and programs."""
+        """Return the JSON value that `--dry-run` prints."""
         return {
             "workload": self.sweep.workload.name,
             "workers": self.workers,
@@ -86,18 +87,18 @@ class ReliefPlan:
             "tolerance": self.tolerance,
             "precision": self.precision,
             "remedies": [remedy.label for remedy in self.remedies],
-            "foreseen_speed_ups": list(self.foreseen),
+            "foreseen_speed_ups": list(self.predicted_gains),
         }
 
-    def listing(self) -> Table:
-        """For `--dry-run` and people."""
+    def build_table(self) -> Table:
+        """Return the table that `--dry-run` prints."""
         return Table(
-            f"{self.sweep.workload.name}{in_precision(self.precision)}: {self.workers} workers, batch {self.batch_per_worker}, "
+            f"{self.sweep.workload.name}{format_precision_suffix(self.precision)}: {self.workers} workers, batch {self.batch_per_worker}, "
             f"{self.samples:,} samples each",
             ["remedy", "predicted"],
             [
                 [remedy.label, "–" if gain is None else f"{gain:.2f} ×"]
-                for remedy, gain in zip(self.remedies, self.foreseen, strict=True)
+                for remedy, gain in zip(self.remedies, self.predicted_gains, strict=True)
             ],
         )
 
@@ -115,38 +116,44 @@ def plan_relief(
     samples: int = 6000,
     tolerance: float = 0.05,
     remedies: Sequence[ExchangeOptions] = CANDIDATES,
-    foreseen: Mapping[ExchangeOptions, float] | None = None,
+    predicted_gains: Mapping[ExchangeOptions, float] | None = None,
     launcher: str | None = None,
 ) -> ReliefPlan:
-    """Plain DDP comes first; all see the same samples, in whole periods of every remedy."""
+    """Plan plain DDP and then the remedies, all on the same samples in whole periods of every remedy."""
     if workers < 2:
-        raise UserMistake("one worker exchanges nothing, so there is nothing to relieve")
+        raise UserMistake(
+            "remedies need at least 2 workers, because one worker exchanges no gradients"
+        )
     if samples < 1 or not 0 <= tolerance < math.inf:
-        raise UserMistake("expected 1 sample or more, and a tolerance of 0 % or more")
-    tried = (ExchangeOptions(), *(remedy for remedy in remedies if not remedy.plain))
-    period = math.lcm(*(remedy.period for remedy in tried))
+        raise UserMistake("samples must be 1 or more, and the tolerance 0% or more")
+    exchanges = (ExchangeOptions(), *(remedy for remedy in remedies if not remedy.is_default))
+    period = math.lcm(*(exchange.period for exchange in exchanges))
     steps = math.ceil(samples / (workers * batch_per_worker) / period) * period
     sweep = plan_sweep(workload, [workers], [batch_per_worker], place=place, launcher=launcher)
-    gains = foreseen or {}
-    return ReliefPlan(sweep, tried, steps, tolerance, tuple(gains.get(remedy) for remedy in tried))
+    gains = predicted_gains or {}
+    exchange_gains = tuple(gains.get(exchange) for exchange in exchanges)
+    return ReliefPlan(sweep, exchanges, steps, tolerance, exchange_gains)
 
 
-def predicted_gains(
-    workload: Workload, profile: ModelProfile, alone: Measurement, workers: int, place: RunPlace
+def predict_gains(
+    workload: Workload,
+    profile: ModelProfile,
+    single_worker: Measurement,
+    workers: int,
+    place: RunPlace,
 ) -> dict[ExchangeOptions, float] | None:
-    """Speed-ups over plain DDP that are worth it, the largest first; None where the link is not known.
+    """Return the speed-ups over plain DDP that are worth it, largest first, or None if the link is unknown.
 
-    `alone` is one worker at the same batch: what a step takes without any exchange.
+    `single_worker` is one worker at the same batch, whose step has no gradient exchange.
     """
-    platform = _platform(workers, place)
+    platform = _build_platform(workers, place)
     if platform is None:
         return None
-    batch = alone.batch_per_worker
-    seconds = alone.step.step_seconds
-    line = ComputeLine(0.0, seconds / batch, "measured here", f"run {alone.id}")
-    where = Placement(workers, platform.nodes, platform.gpus_per_node)
-
-    plainly = PlatformScenario(
+    batch = single_worker.batch_per_worker
+    seconds = single_worker.step.step_seconds
+    line = ComputeLine(0.0, seconds / batch, "measured here", f"run {single_worker.id}")
+    placement = Placement(workers, platform.nodes, platform.gpus_per_node)
+    scenario = PlatformScenario(
         workload.model_copy(update={"batch_per_gpu": batch}),
         profile,
         platform,
@@ -155,18 +162,18 @@ def predicted_gains(
         variation=CPU_VARIATION,
     )
 
-    def rate(remedy: ExchangeOptions) -> float:
-        return float(replace(plainly, exchange=remedy).samples_per_second([where])[0])
+    def predict_rate(remedy: ExchangeOptions) -> float:
+        return float(replace(scenario, exchange=remedy).samples_per_second([placement])[0])
 
-    plain = rate(ExchangeOptions())
+    plain_rate = predict_rate(ExchangeOptions())
     buckets = [ExchangeOptions(bucket_mb=float(size)) for size in BUCKET_MEGABYTES]
-    tried = (*CANDIDATES, max(buckets, key=rate))
-    gains = {remedy: rate(remedy) / plain for remedy in tried}
-    worth = [(gain, remedy) for remedy, gain in gains.items() if gain >= LEAST_GAIN]
-    return {remedy: gain for gain, remedy in sorted(worth, key=lambda pair: -pair[0])}
+    candidates = (*CANDIDATES, max(buckets, key=predict_rate))
+    gains = {remedy: predict_rate(remedy) / plain_rate for remedy in candidates}
+    largest_first = sorted(gains.items(), key=lambda pair: -pair[1])
+    return {remedy: gain for remedy, gain in largest_first if gain >= MIN_GAIN}
 
 
-def _platform(workers: int, place: RunPlace) -> Platform | None:
+def _build_platform(workers: int, place: RunPlace) -> Platform | None:
     here, rate = place.kind == "here", place.link_bytes_per_second
     per_node = workers if here else place.ranks_per_node or 1
     between = None
@@ -174,14 +181,14 @@ def _platform(workers: int, place: RunPlace) -> Platform | None:
         if rate is None:
             return None
         network = Network.model_validate({"rate": f"{8 * rate} bit/s"})
-        between = partial(between_machines(network)[0].pipe, tuning=fitted())
+        between = partial(create_fabric(network)[0].pipe, tuning=load_tuning())
     return Platform(
         name=place.kind,
         nodes=math.ceil(workers / per_node),
         gpus_per_node=per_node,
-        inside=lambda _: Pipe(LINK_HERE.value, HOP_HERE.value, LINK_HERE.basis),
+        inside=lambda _: Pipe(GLOO_LINK.value, GLOO_HOP.value, GLOO_LINK.basis),
         between=between,
-        host_to_gpu_bytes_per_second=None,  # the samples are read in the measured step
+        host_to_gpu_bytes_per_second=None,  # the measured step includes reading the samples
         storage_bytes_per_second=None,
         memory_bytes=None,
     )

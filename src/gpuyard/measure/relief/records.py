@@ -1,4 +1,4 @@
-"""What the ranks of a relief are told and say, and what comes out of it."""
+"""The record of a remedy benchmark, and the messages to and from its ranks."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,38 +12,38 @@ from gpuyard.specs import ExchangeOptions, Precision
 
 
 class ReliefJob(TrainingJob):
-    """Train the same samples with each of the remedies, every time from the same weights."""
+    """The instructions to train the same samples with each remedy, each time from the same weights."""
 
     remedies: tuple[ExchangeOptions, ...]
     steps: int
 
 
 class ReliefProgress(RecordPart):
-    """How much of which remedy's training is done."""
+    """The completed fraction of one remedy's training."""
 
     event: Literal["progress"] = "progress"
     number: int
     fraction: float
 
 
-class Relieved(RecordPart):
-    """One remedy: how fast it went, and what was learnt from as many samples."""
+class RemedyRun(RecordPart):
+    """The speed of one remedy, and the loss after the same number of samples."""
 
     event: Literal["relieved"] = "relieved"
     remedy: ExchangeOptions
     samples: int
-    seconds: Annotated[float, Field(description="of the timed samples, undilated")]
+    seconds: Annotated[float, Field(description="for the timed samples, without time dilation")]
     samples_per_second: float
     loss_first: Annotated[float | None, Field(description="of the untrained model")] = None
     loss: Annotated[float | None, Field(description="after all samples; None if not finite")]
     ranks_equal: bool
 
 
-read_event: EventReader[ReliefProgress | Relieved] = EventReader(ReliefProgress | Relieved)
+read_event: EventReader[ReliefProgress | RemedyRun] = EventReader(ReliefProgress | RemedyRun)
 
 
 class ReliefResult(BenchRecord):
-    """Plain DDP first, then the remedies."""
+    """The runs of a remedy benchmark: plain DDP first, then the remedies."""
 
     kind: Literal["relief"] = "relief"
     workload: str
@@ -52,61 +52,61 @@ class ReliefResult(BenchRecord):
     place: RunPlace
     tolerance: float
     precision: Annotated[
-        Precision | None, Field(description="what was trained in; None: an older gpuyard kept none")
+        Precision | None, Field(description="of the training; None: not recorded")
     ] = None
-    runs: tuple[Relieved, ...]
+    runs: tuple[RemedyRun, ...]
     foreseen: Annotated[
         tuple[float | None, ...],
-        Field(description="the speed-up that the predictor gave each run; None: it gave none"),
+        Field(description="predicted speed-up of each run; None: not predicted"),
     ] = ()
 
     @property
-    def plain(self) -> Relieved:
-        return next(run for run in self.runs if run.remedy.plain)
+    def plain(self) -> RemedyRun:
+        return next(run for run in self.runs if run.remedy.is_default)
 
-    def speed_up(self, run: Relieved) -> float:
+    def speed_up(self, run: RemedyRun) -> float:
         return run.samples_per_second / self.plain.samples_per_second
 
-    def equal_loss(self, run: Relieved) -> bool:
-        """Not above plain DDP's by more than the tolerance."""
+    def equal_loss(self, run: RemedyRun) -> bool:
+        """Return whether the loss exceeds that of plain DDP by at most the tolerance."""
         if run.loss is None or self.plain.loss is None:
             return False
         return run.loss <= self.plain.loss * (1 + self.tolerance)
 
-    def learnt(self, run: Relieved) -> float | None:
-        """How far the loss fell, over how far it fell with plain DDP; None where that learnt nothing."""
+    def learned_share(self, run: RemedyRun) -> float | None:
+        """Return how far the loss fell relative to plain DDP, or None if plain DDP learned nothing."""
         first, plain = self.plain.loss_first, self.plain.loss
         if first is None or plain is None or run.loss is None or first <= plain:
             return None
         return (first - run.loss) / (first - plain)
 
     @property
-    def foreseen_of_each(self) -> tuple[float | None, ...]:
-        """For every run, None where nothing was foreseen."""
+    def predicted_speed_ups(self) -> tuple[float | None, ...]:
+        """The predicted speed-up of every run, None if there is none."""
         return self.foreseen or (None,) * len(self.runs)
 
     @property
-    def best(self) -> Relieved:
-        """The fastest of those that learn as much; plain DDP itself where none is faster."""
+    def best(self) -> RemedyRun:
+        """The fastest run at equal loss; plain DDP if none is faster."""
         return max(
-            (run for run in self.runs if run.remedy.plain or self.equal_loss(run)),
+            (run for run in self.runs if run.remedy.is_default or self.equal_loss(run)),
             key=lambda run: run.samples_per_second,
         )
 
     def as_json(self) -> dict[str, Any]:
-        said = super().as_json()
-        for shown, run, foreseen in zip(
-            said["runs"], self.runs, self.foreseen_of_each, strict=True
+        document = super().as_json()
+        for run_document, run, predicted in zip(
+            document["runs"], self.runs, self.predicted_speed_ups, strict=True
         ):
-            shown |= {
+            run_document |= {
                 "label": run.remedy.label,
-                "foreseen_speed_up": foreseen,
+                "foreseen_speed_up": predicted,
                 "speed_up": self.speed_up(run),
                 "equal_loss": self.equal_loss(run),
-                "learnt": self.learnt(run),
+                "learnt": self.learned_share(run),
             }
         return {
-            **said,
+            **document,
             "best": self.best.remedy.label,
             "best_speed_up": self.speed_up(self.best),
         }

@@ -1,21 +1,23 @@
-"""Running it: one set of ranks for all remedies, so that they meet the same machine."""
+"""Measures all remedies with one set of ranks, so that they run under the same conditions."""
 
 from functools import partial
 
-from gpuyard.measure.progress import ProgressMeter, Tell
-from gpuyard.measure.ranks import running_ranks
-from gpuyard.measure.record import key_of, made_now
+from gpuyard.measure.progress import ProgressCallback, ProgressMeter
+from gpuyard.measure.ranks import launch_ranks
+from gpuyard.measure.record import create_identity, hash_key
 from gpuyard.measure.relief.plan import ReliefPlan
-from gpuyard.measure.relief.records import ReliefJob, ReliefResult, Relieved, read_event
-from gpuyard.measure.training.sweep import completed
+from gpuyard.measure.relief.records import ReliefJob, ReliefResult, RemedyRun, read_event
+from gpuyard.measure.training.plan import complete_sweep
 
 _WORKER = "gpuyard.measure.relief.worker"
 
 
-def run_relief(plan: ReliefPlan, tell: Tell = lambda _progress: None) -> ReliefResult:
-    """Train with plain DDP and with each remedy, one after the other."""
-    sweep, processes = completed(plan.sweep), plan.workers
-    runs: list[Relieved] = []
+def run_relief(
+    plan: ReliefPlan, on_progress: ProgressCallback = lambda _progress: None
+) -> ReliefResult:
+    """Train with plain DDP and with each remedy, one after another."""
+    sweep, processes = complete_sweep(plan.sweep), plan.workers
+    runs: list[RemedyRun] = []
     meter = ProgressMeter(plan.remedies)
     job = partial(
         ReliefJob,
@@ -26,7 +28,7 @@ def run_relief(plan: ReliefPlan, tell: Tell = lambda _progress: None) -> ReliefR
         remedies=plan.remedies,
         steps=plan.steps,
     )
-    with running_ranks(
+    with launch_ranks(
         sweep.place,
         sweep.cores_by_worker[:processes],
         job,
@@ -35,16 +37,16 @@ def run_relief(plan: ReliefPlan, tell: Tell = lambda _progress: None) -> ReliefR
         launcher=sweep.launcher,
     ) as events:
         for event in events:
-            if isinstance(event, Relieved):
+            if isinstance(event, RemedyRun):
                 runs.append(event)
-                tell(meter.at(event.remedy, 1.0, event.remedy.label))
+                on_progress(meter.advance(event.remedy, 1.0, event.remedy.label))
             else:
                 remedy = plan.remedies[event.number]
-                tell(meter.at(remedy, event.fraction, remedy.label))
+                on_progress(meter.advance(remedy, event.fraction, remedy.label))
     return ReliefResult(
-        **made_now(key_of({**plan.describe(), "host": sweep.testbed.fingerprint()})),
+        **create_identity(hash_key({**plan.describe(), "host": sweep.testbed.fingerprint()})),
         host=sweep.testbed,
-        foreseen=plan.foreseen,
+        foreseen=plan.predicted_gains,
         workload=sweep.workload.name,
         workers=processes,
         batch_per_worker=plan.batch_per_worker,

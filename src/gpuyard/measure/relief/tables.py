@@ -1,45 +1,45 @@
-"""Benches of remedies as tables."""
+"""Tables of remedy benchmarks."""
 
 from collections.abc import Sequence
 
-from gpuyard.measure.kind import ResultKind, Shown
-from gpuyard.measure.record import in_precision
-from gpuyard.measure.relief.records import ReliefResult, Relieved
-from gpuyard.measure.training.records import place_words
+from gpuyard.measure.kind import Content, ResultKind
+from gpuyard.measure.record import format_precision_suffix
+from gpuyard.measure.relief.records import ReliefResult, RemedyRun
+from gpuyard.measure.training.records import describe_place
 from gpuyard.table import Column, Table
 from gpuyard.units import format_per_second, format_share
 
 
-def _listing(reliefs: Sequence[ReliefResult]) -> Table:
-    columns = ("id", Column("made (UTC)", 1), "workload", "workers", "batch", Column("where", 2))
+def _build_results_table(results: Sequence[ReliefResult]) -> Table:
+    columns = ("id", Column("created (UTC)", 1), "workload", "workers", "batch", Column("where", 2))
     return Table(
-        "Benches of remedies",
+        "Remedy benchmarks",
         [*columns, "best", "× plain DDP"],
         [
             [
-                relief.id,
-                relief.made,
-                relief.workload,
-                str(relief.workers),
-                str(relief.batch_per_worker),
-                place_words(relief.place),
-                relief.best.remedy.label,
-                f"{relief.speed_up(relief.best):.2f}",
+                result.id,
+                result.created_minute,
+                result.workload,
+                str(result.workers),
+                str(result.batch_per_worker),
+                describe_place(result.place),
+                result.best.remedy.label,
+                f"{result.speed_up(result.best):.2f}",
             ]
-            for relief in reliefs
+            for result in results
         ],
     )
 
 
-def _show(result: ReliefResult) -> Shown:
-    """Each remedy with what it brings, what was predicted, and what was learned."""
+def _build_details(result: ReliefResult) -> Content:
+    """List each remedy with its speed-up, its predicted speed-up, and its loss."""
     table = Table(
-        f"{result.workload}{in_precision(result.precision)}: {result.workers} workers, batch {result.batch_per_worker}, "
+        f"{result.workload}{format_precision_suffix(result.precision)}: {result.workers} workers, batch {result.batch_per_worker}, "
         f"{result.runs[0].samples:,} samples each",
         ["remedy", "samples/s", "speed-up", "predicted", "final loss", "learned", "loss is"],
         [
-            _row(result, run, predicted)
-            for run, predicted in zip(result.runs, result.foreseen_of_each, strict=True)
+            _format_row(result, run, predicted)
+            for run, predicted in zip(result.runs, result.predicted_speed_ups, strict=True)
         ],
     )
     first, best = result.plain.loss_first, result.best
@@ -47,13 +47,13 @@ def _show(result: ReliefResult) -> Shown:
         table,
         *([] if first is None else [f"Loss before training: {first:.4f}."]),
         "No remedy is faster at equal loss."
-        if best.remedy.plain
+        if best.remedy.is_default
         else f"Best at equal loss: {best.remedy.label}, {result.speed_up(best):.2f} × plain DDP.",
     ]
 
 
-def _row(result: ReliefResult, run: Relieved, predicted: float | None) -> list[str]:
-    learned = result.learnt(run)
+def _format_row(result: ReliefResult, run: RemedyRun, predicted: float | None) -> list[str]:
+    learned = result.learned_share(run)
     return [
         run.remedy.label,
         format_per_second(run.samples_per_second),
@@ -61,15 +61,15 @@ def _row(result: ReliefResult, run: Relieved, predicted: float | None) -> list[s
         "" if predicted is None else f"{predicted:.2f}",
         "not a number" if run.loss is None else f"{run.loss:.4f}",
         "" if learned is None else format_share(learned),
-        "" if run.remedy.plain else "equal" if result.equal_loss(run) else "worse",
+        "" if run.remedy.is_default else "equal" if result.equal_loss(run) else "worse",
     ]
 
 
 RELIEF = ResultKind(
     "relief",
     ReliefResult,
-    made_by="gpuyard bench relief spoken-digits-linear",
-    listing=_listing,
-    show=_show,
-    of_workloads=True,
+    command="gpuyard bench relief spoken-digits-linear",
+    build_table=_build_results_table,
+    build_details=_build_details,
+    has_workload=True,
 )

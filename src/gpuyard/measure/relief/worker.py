@@ -1,12 +1,12 @@
-"""The rank process of a relief: `python -m gpuyard.measure.relief.worker`."""
+"""The rank process of a remedy benchmark: `python -m gpuyard.measure.relief.worker`."""
 
 import gc
 from collections.abc import Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from gpuyard.interpreter import import_to_stay
-from gpuyard.measure.relief.records import ReliefJob, ReliefProgress, Relieved
+from gpuyard.interpreter import import_permanently
+from gpuyard.measure.relief.records import ReliefJob, ReliefProgress, RemedyRun
 from gpuyard.run.rank_process import Emit, serve
 from gpuyard.specs import ExchangeOptions
 from gpuyard.workloads.resolve import require_torch
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     Batch = tuple[tuple[torch.Tensor, ...], torch.Tensor]
 
-_EVALUATED = 1000
-_AT_ONCE = 250
+_EVALUATED_SAMPLES = 1000
+_EVALUATION_BATCH = 250
 
 
 def main() -> None:
@@ -32,14 +32,14 @@ def main() -> None:
 
 def _run(job: ReliefJob, emit: Emit) -> None:
     require_torch()
-    import_to_stay("torch", "torch._dynamo")  # which optimizers import when they are made
-    from gpuyard.measure.training.point import read_samples
+    import_permanently("torch", "torch._dynamo")  # optimizers import it when they are created
+    from gpuyard.measure.training.point import load_job_samples
     from gpuyard.measure.training.trainer import set_precision
-    from gpuyard.run.peers import Peers, own_device
+    from gpuyard.run.peers import Peers, select_device
 
     set_precision(job.workload.precision)
-    device = own_device(job)
-    samples = read_samples(job)
+    device = select_device(job)
+    samples = load_job_samples(job)
     peers = Peers(job)
     report: Emit = emit if job.rank == 0 else lambda _event: None
     for number, remedy in enumerate(job.remedies):
@@ -47,7 +47,7 @@ def _run(job: ReliefJob, emit: Emit) -> None:
             _train(job, number, remedy, device=device, peers=peers, samples=samples, report=report)
         )
         gc.collect()
-    peers.leave()
+    peers.close()
 
 
 def _train(
@@ -59,11 +59,11 @@ def _train(
     peers: "Peers",
     samples: "Samples",
     report: Emit,
-) -> Relieved:
+) -> RemedyRun:
     import torch
 
-    from gpuyard.measure.training.timing import finite
-    from gpuyard.measure.training.trainer import Trainer, parameter_checksum
+    from gpuyard.measure.training.timing import finite_or_none
+    from gpuyard.measure.training.trainer import Trainer, checksum_parameters
     from gpuyard.run.peers import synchronize
     from gpuyard.workloads.resolve import build_task
 
@@ -71,42 +71,44 @@ def _train(
     task = build_task(job.workload)
     torch.manual_seed(job.seed + job.rank)
     trainer = Trainer(task, job.model_copy(update={"remedy": remedy}), device)
-    batches = _batches(job, task, device, samples)
-    loss_first = _loss(job, trainer, task, device=device, peers=peers, samples=samples)
+    batches = _load_batches(job, task, device, samples)
+    loss_first = _evaluate(job, trainer, task, device=device, peers=peers, samples=samples)
     trainer.module.train()
-    # the first period sets up buffers and is not timed; what it learns counts
-    untimed = trainer.period if trainer.period < job.steps else 0
-    began = perf_counter()
+    # the first period sets up buffers, so it is trained but not timed
+    untimed_steps = trainer.period if trainer.period < job.steps else 0
+    start = perf_counter()
     for step in range(job.steps):
-        if step == untimed:
+        if step == untimed_steps:
             synchronize(device)
             peers.barrier()
-            began = perf_counter()
+            start = perf_counter()
         report(ReliefProgress(number=number, fraction=step / job.steps))
         trainer.step(*next(batches))
     synchronize(device)
-    (seconds,) = peers.slowest([perf_counter() - began])
+    (seconds,) = peers.max([perf_counter() - start])
     seconds /= job.dilation
-    count = (job.steps - untimed) * job.batches[0] * job.workers
-    checksums = peers.collect(parameter_checksum(trainer.module))
-    return Relieved(
+    timed_samples = (job.steps - untimed_steps) * job.batches[0] * job.workers
+    checksums = peers.gather_text(checksum_parameters(trainer.module))
+    return RemedyRun(
         remedy=remedy,
         samples=job.steps * job.batches[0] * job.workers,
         seconds=seconds,
-        samples_per_second=count / seconds,
-        loss_first=finite(loss_first),
-        loss=finite(_loss(job, trainer, task, device=device, peers=peers, samples=samples)),
+        samples_per_second=timed_samples / seconds,
+        loss_first=finite_or_none(loss_first),
+        loss=finite_or_none(
+            _evaluate(job, trainer, task, device=device, peers=peers, samples=samples)
+        ),
         ranks_equal=len(set(checksums)) == 1,
     )
 
 
-def _batches(
+def _load_batches(
     job: ReliefJob, task: "Task", device: "torch.device", samples: "Samples"
 ) -> "Iterator[Batch]":
-    from gpuyard.measure.convergence.recipe import prepared
+    from gpuyard.measure.convergence.recipe import normalize_loudness
     from gpuyard.workloads.samples import build_batches
 
-    drawn = build_batches(
+    batches = build_batches(
         job.workload,
         task,
         batch=job.batches[0],
@@ -116,11 +118,11 @@ def _batches(
         device=str(device),
         samples=samples,
     )
-    for inputs, target in drawn:
-        yield prepared(inputs, _source(job)), target
+    for inputs, target in batches:
+        yield normalize_loudness(inputs, _data_source(job)), target
 
 
-def _loss(
+def _evaluate(
     job: ReliefJob,
     trainer: "Trainer",
     task: "Task",
@@ -129,26 +131,25 @@ def _loss(
     peers: "Peers",
     samples: "Samples",
 ) -> float:
-    """Mean over samples from all over the data, the same for every remedy; each rank takes its share."""
+    """Return the mean loss over evenly spaced samples, the same for every remedy and split among the ranks."""
     import torch
 
-    from gpuyard.measure.convergence.recipe import prepared
+    from gpuyard.measure.convergence.recipe import normalize_loudness
 
-    every = max(1, samples.count // _EVALUATED)  # data sets are often sorted by class
-    mine = torch.arange(0, samples.count, every)[job.rank :: job.processes]
+    stride = max(1, samples.count // _EVALUATED_SAMPLES)  # datasets are often sorted by class
+    shard = torch.arange(0, samples.count, stride)[job.rank :: job.processes]
     total = 0.0
     trainer.module.eval()
     with torch.no_grad(), trainer.autocast():
-        for chosen in torch.split(mine, _AT_ONCE):
-            inputs, target = samples.gather(chosen)
-            ready = tuple(t.to(device) for t in prepared(inputs, _source(job)))
-            total += float(task.loss(trainer.module(*ready), target.to(device))) * len(chosen)
-    loss_sum, count = peers.mean([total, float(len(mine))])
+        for indices in torch.split(shard, _EVALUATION_BATCH):
+            inputs, target = samples.gather(indices)
+            inputs = tuple(t.to(device) for t in normalize_loudness(inputs, _data_source(job)))
+            total += float(task.loss(trainer.module(*inputs), target.to(device))) * len(indices)
+    loss_sum, count = peers.mean([total, float(len(shard))])
     return loss_sum / count
 
 
-def _source(job: ReliefJob) -> str:
-    """Whether there are clips to be made equally loud."""
+def _data_source(job: ReliefJob) -> str:
     return job.workload.dataset.source if job.workload.dataset else ""
 
 

@@ -1,1 +1,1 @@
-"""Does storage starve the GPUs? MLPerf Storage's method: real reads, computing replaced by a sleep."""
+"""Tests whether storage starves the GPUs, by MLPerf Storage's method: real reads, and a sleep instead of compute."""

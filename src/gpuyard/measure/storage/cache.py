@@ -1,4 +1,4 @@
-"""Whether reads can be kept from being answered by the page cache, which would measure memory."""
+"""Bypasses the page cache, so that a storage bench does not measure memory."""
 
 import mmap
 import os
@@ -10,35 +10,35 @@ import psutil
 from gpuyard.measure.storage.records import CacheBypass
 
 BLOCK = 1 << 20
-TIMES_MEMORY = 5  # MLPerf Storage's rule for the size of a data set
-_IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
+TIMES_MEMORY = 5  # MLPerf Storage's rule for the size of a dataset
+_MEMORY_FILESYSTEMS = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 
 
-def filesystem_of(path: Path) -> str:
-    """The type of the file system that a path is on."""
+def find_filesystem(path: Path) -> str:
+    """Return the type of the file system that a path is on."""
     real = path.resolve()
     mounts = [
         (Path(mount.mountpoint), mount.fstype)
         for mount in psutil.disk_partitions(all=True)
         if mount.fstype
     ]
-    above = [(point, kind) for point, kind in mounts if point == real or point in real.parents]
-    return max(above, key=lambda pair: len(pair[0].parts), default=(real, "unknown"))[1]
+    enclosing = [(point, kind) for point, kind in mounts if point == real or point in real.parents]
+    return max(enclosing, key=lambda pair: len(pair[0].parts), default=(real, "unknown"))[1]
 
 
-def bypass_of(files: Sequence[Path], dataset_bytes: int) -> CacheBypass:
-    """The best way to bypass the cache that works on these files."""
-    if filesystem_of(files[0]) in _IN_MEMORY:
+def choose_cache_bypass(files: Sequence[Path], dataset_bytes: int) -> CacheBypass:
+    """Choose the best way to bypass the cache that works on these files."""
+    if find_filesystem(files[0]) in _MEMORY_FILESYSTEMS:
         return "none"
-    if _direct_works(files[0]):
+    if _can_read_directly(files[0]):
         return "direct"
     if dataset_bytes >= TIMES_MEMORY * psutil.virtual_memory().total:
         return "outgrown"
-    return "dropped" if _dropping_works(files[0]) else "none"
+    return "dropped" if _can_drop_cache(files[0]) else "none"
 
 
 def open_file(path: Path, bypass: CacheBypass) -> int:
-    """A descriptor to read from, with nothing of the file cached where that can be had."""
+    """Open a file for reading, uncached if the bypass allows it, and return its descriptor."""
     if bypass == "direct":
         return os.open(path, os.O_RDONLY | os.O_DIRECT)
     descriptor = os.open(path, os.O_RDONLY)
@@ -47,12 +47,12 @@ def open_file(path: Path, bypass: CacheBypass) -> int:
     return descriptor
 
 
-def aligned_buffer() -> mmap.mmap:
-    """Direct reads go into memory that starts at a page."""
+def allocate_buffer() -> mmap.mmap:
+    """Allocate a page-aligned buffer, which direct reads need."""
     return mmap.mmap(-1, BLOCK)
 
 
-def _direct_works(path: Path) -> bool:
+def _can_read_directly(path: Path) -> bool:
     if not hasattr(os, "O_DIRECT"):
         return False
     try:
@@ -60,7 +60,7 @@ def _direct_works(path: Path) -> bool:
     except OSError:
         return False
     try:
-        with aligned_buffer() as buffer:
+        with allocate_buffer() as buffer:
             return os.preadv(descriptor, [buffer], 0) > 0
     except OSError:
         return False
@@ -68,14 +68,14 @@ def _direct_works(path: Path) -> bool:
         os.close(descriptor)
 
 
-def _dropping_works(path: Path) -> bool:
+def _can_drop_cache(path: Path) -> bool:
     if not hasattr(os, "posix_fadvise") or not hasattr(os, "RWF_NOWAIT"):
         return False
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         try:
-            # a read that may not wait succeeds only from the cache
+            # a read that must not wait succeeds only from the cache
             os.preadv(descriptor, [bytearray(4096)], 0, os.RWF_NOWAIT)
         except BlockingIOError:
             return True

@@ -1,4 +1,4 @@
-"""What a bench of storage found."""
+"""The record of a storage bench."""
 
 from typing import Annotated, Literal
 
@@ -10,10 +10,10 @@ CacheBypass = Literal["direct", "dropped", "outgrown", "none"]
 
 
 class Trial(RecordPart):
-    """So many GPUs reading at once."""
+    """The result for one number of GPUs that read at once."""
 
     gpus: int
-    utilisation: Annotated[float, Field(description="compute time over all time")]
+    utilization: Annotated[float, Field(description="compute time over total time")]
     passed: bool
     samples_per_second: float
     bytes_per_second: float
@@ -21,7 +21,7 @@ class Trial(RecordPart):
 
 
 class StorageBench(BenchRecord):
-    """The largest number of GPUs that this storage keeps busy, or why nothing can be said."""
+    """The largest number of GPUs that this storage keeps busy, or why there is no verdict."""
 
     kind: Literal["storage"] = "storage"
 
@@ -29,21 +29,21 @@ class StorageBench(BenchRecord):
     model: str
     gpu: str
     batch: int
-    compute_seconds: Annotated[float, Field(description="of one batch, slept")]
+    compute_seconds: Annotated[float, Field(description="emulated compute time of one batch")]
     record_bytes: float
-    least_utilisation: float
+    min_utilization: float
     source: str
     filesystem: str
     dataset_bytes: int
     own_dataset: bool
     cache: CacheBypass
-    asked_gpus: int
+    requested_gpus: int
     trials: tuple[Trial, ...]
     verdict: Annotated[
         Literal["passes", "starves", "refused"],
-        Field(description="for the number that was asked for"),
+        Field(description="result for the requested number of GPUs"),
     ]
-    most_gpus: Annotated[
+    max_gpus: Annotated[
         int | None, Field(description="the largest number that passed; None: no verdict")
     ]
-    reason: Annotated[str, Field(description="why a verdict was refused")] = ""
+    reason: Annotated[str, Field(description="why there is no verdict")] = ""

@@ -1,5 +1,7 @@
-"""The bench: the number of GPUs that was asked for, then the largest that still passes. In a trial each GPU has readers that
-fetch batches ahead, and sleeps where it would compute."""
+"""Runs a storage bench: tries the requested number of GPUs, then finds the largest number that passes.
+
+In a trial, each emulated GPU has readers that fetch batches ahead, and sleeps instead of computing.
+"""
 
 import contextlib
 import os
@@ -11,51 +13,58 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.measure.progress import ProgressUpdate, Tell
-from gpuyard.measure.record import key_of, made_now, this_testbed
+from gpuyard.measure.progress import ProgressCallback, ProgressUpdate
+from gpuyard.measure.record import create_identity, discover_testbed, hash_key
 from gpuyard.measure.storage.cache import (
     BLOCK,
     TIMES_MEMORY,
-    aligned_buffer,
-    bypass_of,
-    filesystem_of,
+    allocate_buffer,
+    choose_cache_bypass,
+    find_filesystem,
     open_file,
 )
 from gpuyard.measure.storage.plan import StoragePlan
 from gpuyard.measure.storage.records import CacheBypass, StorageBench, Trial
-from gpuyard.temporary import held_directory
-from gpuyard.units import counted
+from gpuyard.temporary import temporary_directory
+from gpuyard.units import format_count
 
-_MOST_TIMES_ASKED = 8
-_FEWEST_STEPS = 5
-_AHEAD = 2  # batches that are fetched while one is computed
+_MAX_TIMES_REQUESTED = 8
+_MIN_STEPS = 5
+_PREFETCHED_BATCHES = 2
 
 
-def run_storage(plan: StoragePlan, tell: Tell = lambda _progress: None) -> StorageBench:
-    """Find the largest number of GPUs, unless the cache would answer for the storage."""
-    with _dataset(plan, tell) as files:
+def run_storage(
+    plan: StoragePlan, on_progress: ProgressCallback = lambda _progress: None
+) -> StorageBench:
+    """Find the largest number of GPUs that passes, unless the page cache would serve the reads."""
+    with _open_dataset(plan, on_progress) as files:
         dataset_bytes = sum(path.stat().st_size for path in files)
-        bypass = bypass_of(files, dataset_bytes)
-        kind = filesystem_of(files[0])
+        bypass = choose_cache_bypass(files, dataset_bytes)
+        filesystem = find_filesystem(files[0])
         trials: tuple[Trial, ...] = ()
         reason = ""
         if bypass == "none":
             reason = (
-                f"reads from {kind} can't bypass memory here, and the data set is smaller than "
-                f"{TIMES_MEMORY} × memory: any speed would be that of memory"
+                f"reads from {filesystem} cannot bypass the page cache here, and the dataset is smaller "
+                f"than {TIMES_MEMORY} × memory, so the bench would measure memory"
             )
         else:
+
+            def try_gpus(count: int) -> Trial:
+                def report(fraction: float) -> None:
+                    on_progress(ProgressUpdate(format_count(count, "GPU"), fraction, 1.0))
+
+                return run_trial(plan, files, bypass, count, report)
+
             try:
-                trials = _search(plan, lambda n: run_trial(
-                    plan, files, bypass, n, lambda f: tell(ProgressUpdate(counted(n, "GPU"), f, 1.0))
-                ))  # fmt: skip
+                trials = _search(plan, try_gpus)
             except OSError as error:
-                raise GpuyardError(f"{plan.path} could not be read: {error.strerror}") from error
+                raise GpuyardError(f"{plan.path} cannot be read: {error.strerror}") from error
     passed = [trial.gpus for trial in trials if trial.passed]
     enough = any(trial.gpus == plan.gpus and trial.passed for trial in trials)
-    testbed = this_testbed()
+    testbed = discover_testbed()
     return StorageBench(
-        **made_now(key_of({**plan.describe(), "host": testbed.fingerprint()})),
+        **create_identity(hash_key({**plan.describe(), "host": testbed.fingerprint()})),
         host=testbed,
         path=str(plan.path),
         model=plan.model,
@@ -63,74 +72,77 @@ def run_storage(plan: StoragePlan, tell: Tell = lambda _progress: None) -> Stora
         batch=plan.batch,
         compute_seconds=plan.compute_seconds,
         record_bytes=plan.record_bytes,
-        least_utilisation=plan.least_utilisation,
+        min_utilization=plan.min_utilization,
         source=plan.source,
-        filesystem=kind,
+        filesystem=filesystem,
         dataset_bytes=dataset_bytes,
         own_dataset=plan.data is None,
         cache=bypass,
-        asked_gpus=plan.gpus,
+        requested_gpus=plan.gpus,
         trials=tuple(sorted(trials, key=lambda trial: trial.gpus)),
         verdict="refused" if reason else "passes" if enough else "starves",
-        most_gpus=None if reason else max(passed, default=0),
+        max_gpus=None if reason else max(passed, default=0),
         reason=reason,
     )
 
 
-def _search(plan: StoragePlan, trial: Callable[[int], Trial]) -> tuple[Trial, ...]:
-    """Double while it passes, up to 8 times what was asked for; then halve the gap."""
-    trials = [trial(plan.gpus)]
-    while trials[-1].passed and trials[-1].gpus < _MOST_TIMES_ASKED * plan.gpus:
-        trials.append(trial(2 * trials[-1].gpus))
+def _search(plan: StoragePlan, try_gpus: Callable[[int], Trial]) -> tuple[Trial, ...]:
+    """Double the GPUs while they pass, up to 8 times the requested number; then bisect."""
+    trials = [try_gpus(plan.gpus)]
+    while trials[-1].passed and trials[-1].gpus < _MAX_TIMES_REQUESTED * plan.gpus:
+        trials.append(try_gpus(2 * trials[-1].gpus))
     low = max((t.gpus for t in trials if t.passed), default=0)
     high = min((t.gpus for t in trials if not t.passed), default=low + 1)
     while high - low > 1:
-        tried = trial((low + high) // 2)
-        trials.append(tried)
-        low, high = (tried.gpus, high) if tried.passed else (low, tried.gpus)
+        trial = try_gpus((low + high) // 2)
+        trials.append(trial)
+        low, high = (trial.gpus, high) if trial.passed else (low, trial.gpus)
     return tuple(trials)
 
 
 @contextlib.contextmanager
-def _dataset(plan: StoragePlan, tell: Tell) -> Iterator[list[Path]]:
+def _open_dataset(plan: StoragePlan, on_progress: ProgressCallback) -> Iterator[list[Path]]:
     if plan.data is not None:
-        yield _files_of(plan.data)
+        yield _list_files(plan.data)
         return
-    with own_files(
+    with write_dataset(
         plan.path,
         plan.own_bytes,
         plan.own_files,
-        lambda fraction: tell(ProgressUpdate("writing a data set", fraction, 1.0)),
+        lambda fraction: on_progress(ProgressUpdate("writing a dataset", fraction, 1.0)),
     ) as files:
         yield files
 
 
 @contextlib.contextmanager
-def own_files(
+def write_dataset(
     directory: Path, total_bytes: int, files: int, on_written: Callable[[float], None]
 ) -> Iterator[list[Path]]:
-    """Random bytes, which no disk can compress away; gone at the end, or after a kill with the next bench."""
-    each = max(BLOCK, -(-total_bytes // files // BLOCK) * BLOCK)
+    """Write files of random bytes, which storage cannot compress, and remove them at the end.
+
+    If the process is killed, the next bench removes them.
+    """
+    file_bytes = max(BLOCK, -(-total_bytes // files // BLOCK) * BLOCK)
     try:
-        with held_directory(directory, "storage", hidden=True) as made:
-            paths = [made / f"{index:04d}.bin" for index in range(files)]
+        with temporary_directory(directory, "storage", hidden=True) as temporary:
+            paths = [temporary / f"{index:04d}.bin" for index in range(files)]
             for index, path in enumerate(paths):
-                _write(path, each)
+                _write(path, file_bytes)
                 on_written((index + 1) / files)
             yield paths
     except OSError as error:
         raise GpuyardError(
-            f"the data set of {total_bytes / 1e9:.1f} GB could not be written to {directory}: "
-            f"{error.strerror}; ask for less with --size, or name one with --dataset"
+            f"the dataset of {total_bytes / 1e9:.1f} GB cannot be written to {directory}: "
+            f"{error.strerror}; write less with --size, or name an existing one with --dataset"
         ) from error
 
 
-def _files_of(directory: Path) -> list[Path]:
-    """All files of a data set, large enough for a block at least."""
-    found = sorted(p for p in directory.rglob("*") if p.is_file() and p.stat().st_size >= BLOCK)
-    if not found:
+def _list_files(directory: Path) -> list[Path]:
+    """List all files of a dataset that have at least one block."""
+    files = sorted(p for p in directory.rglob("*") if p.is_file() and p.stat().st_size >= BLOCK)
+    if not files:
         raise UserMistake(f"{directory} has no files of 1 MiB or more to read")
-    return found
+    return files
 
 
 def _write(path: Path, size: int) -> None:
@@ -148,9 +160,9 @@ def run_trial(
     gpus: int,
     on_progress: Callable[[float], None] = lambda _fraction: None,
 ) -> Trial:
-    """All GPUs at once; the first batch of each is not counted, since nothing could be fetched ahead."""
-    steps = max(_FEWEST_STEPS, round(plan.seconds / plan.compute_seconds))
-    workers = [_Gpu(plan, files, bypass, seed=index) for index in range(gpus)]
+    """Emulate all GPUs at once; the first batch of each is not timed, as it cannot be prefetched."""
+    steps = max(_MIN_STEPS, round(plan.seconds / plan.compute_seconds))
+    workers = [_EmulatedGpu(plan, files, bypass, seed=index) for index in range(gpus)]
     for worker in workers:
         worker.start(steps)
     while any(worker.running for worker in workers):
@@ -160,25 +172,28 @@ def run_trial(
         worker.finish()
     seconds = max(worker.seconds for worker in workers)
     # the mean over GPUs, as MLPerf Storage reports it
-    utilisation = sum(steps * plan.compute_seconds / w.seconds for w in workers) / gpus
+    utilization = sum(steps * plan.compute_seconds / w.seconds for w in workers) / gpus
     return Trial(
         gpus=gpus,
-        utilisation=min(1.0, utilisation),
-        passed=utilisation >= plan.least_utilisation,
+        utilization=min(1.0, utilization),
+        passed=utilization >= plan.min_utilization,
         samples_per_second=gpus * steps * plan.batch / seconds,
         bytes_per_second=gpus * steps * plan.batch_bytes / seconds,
         seconds=seconds,
     )
 
 
-class _Gpu:
+class _EmulatedGpu:
+    """Fetches batches in one thread, and sleeps for the compute time of each in another."""
+
     def __init__(
         self, plan: StoragePlan, files: Sequence[Path], bypass: CacheBypass, seed: int
     ) -> None:
         self._plan, self._files, self._bypass = plan, files, bypass
-        self._ready: queue.Queue[BaseException | None] = queue.Queue(_AHEAD)
-        self._chosen = random.Random(seed)
-        self._fault: BaseException | None = None
+        # one item per fetched batch: None, or the error that stopped fetching
+        self._fetched: queue.Queue[BaseException | None] = queue.Queue(_PREFETCHED_BATCHES)
+        self._random = random.Random(seed)
+        self._error: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self.seconds = 0.0
         self.done = 0
@@ -196,32 +211,34 @@ class _Gpu:
     def finish(self) -> None:
         for thread in self._threads:
             thread.join()
-        if self._fault is not None:
-            raise self._fault
+        if self._error is not None:
+            raise self._error
 
     def _compute(self, steps: int) -> None:
-        if self._failed(self._ready.get()):
+        if not self._wait_for_batch():
             return
-        began = time.perf_counter()
+        start = time.perf_counter()
         for _ in range(steps):
             time.sleep(self._plan.compute_seconds)
             self.done += 1
-            if self._failed(self._ready.get()):
+            if not self._wait_for_batch():
                 return
-        self.seconds = time.perf_counter() - began
+        self.seconds = time.perf_counter() - start
 
-    def _failed(self, said: BaseException | None) -> bool:
-        self._fault = said
-        return said is not None
+    def _wait_for_batch(self) -> bool:
+        self._error = self._fetched.get()
+        return self._error is None
 
     def _fetch(self, batches: int) -> None:
-        """Batches one after the other, each by all readers at once."""
-        share = -(-self._plan.batch_bytes // self._plan.readers)
+        """Fetch one batch after another, each with all readers at once."""
+        reader_bytes = -(-self._plan.batch_bytes // self._plan.readers)
         for _ in range(batches):
-            faults: list[BaseException] = []
+            errors: list[BaseException] = []
             readers = [
                 threading.Thread(
-                    target=self._read, args=(self._chosen.random(), share, faults), daemon=True
+                    target=self._read,
+                    args=(self._random.random(), reader_bytes, errors),
+                    daemon=True,
                 )
                 for _ in range(self._plan.readers)
             ]
@@ -229,26 +246,26 @@ class _Gpu:
                 reader.start()
             for reader in readers:
                 reader.join()
-            self._ready.put(faults[0] if faults else None)
-            if faults:
+            self._fetched.put(errors[0] if errors else None)
+            if errors:
                 return
 
-    def _read(self, start: float, size: int, faults: list[BaseException]) -> None:
-        """So many bytes in a row from a random block of a random file on, through as many as it takes."""
-        chosen = random.Random(start)
-        left = size
+    def _read(self, seed: float, size: int, errors: list[BaseException]) -> None:
+        """Read consecutive bytes from a random block of a random file, and of more files if needed."""
+        generator = random.Random(seed)
+        remaining = size
         try:
-            with aligned_buffer() as buffer:
-                while left > 0:
-                    path = chosen.choice(self._files)
+            with allocate_buffer() as buffer:
+                while remaining > 0:
+                    path = generator.choice(self._files)
                     descriptor = open_file(path, self._bypass)
                     try:
                         blocks = os.fstat(descriptor).st_size // BLOCK
-                        block = chosen.randrange(blocks)
-                        while left > 0 and block < blocks:
-                            left -= os.preadv(descriptor, [buffer], block * BLOCK)
+                        block = generator.randrange(blocks)
+                        while remaining > 0 and block < blocks:
+                            remaining -= os.preadv(descriptor, [buffer], block * BLOCK)
                             block += 1
                     finally:
                         os.close(descriptor)
         except OSError as error:
-            faults.append(error)
+            errors.append(error)

@@ -1,50 +1,50 @@
-"""Benches of storage as tables."""
+"""Tables of storage benches."""
 
 from collections.abc import Sequence
 
-from gpuyard.measure.kind import ResultKind, Shown
+from gpuyard.measure.kind import Content, ResultKind
 from gpuyard.measure.storage.records import StorageBench
 from gpuyard.table import Column, Table
 from gpuyard.units import (
-    counted,
     format_byte_rate,
     format_bytes,
+    format_count,
     format_number,
     format_seconds,
     format_share,
 )
 
-_CACHE_WORDS = {
+_CACHE_DESCRIPTIONS = {
     "direct": "page cache bypassed (O_DIRECT)",
     "dropped": "page cache dropped before each read (posix_fadvise)",
-    "outgrown": "data set at least 5 × memory",
-    "none": "page cache in the way",
+    "outgrown": "dataset at least 5 × memory",
+    "none": "page cache not bypassed",
 }
 
 
-def _listing(benches: Sequence[StorageBench]) -> Table:
+def _build_benches_table(benches: Sequence[StorageBench]) -> Table:
     columns = (
         "id",
-        Column("made (UTC)", 2),
+        Column("created (UTC)", 2),
         "path",
         Column("file system", 3),
         Column("model", 1),
         "GPU",
-        "asked",
+        "requested",
     )
     return Table(
-        "Benches of storage",
-        [*columns, "most", "verdict"],
+        "Storage benches",
+        [*columns, "maximum", "verdict"],
         [
             [
                 bench.id,
-                bench.made,
+                bench.created_minute,
                 bench.path,
                 bench.filesystem,
                 bench.model,
                 bench.gpu,
-                str(bench.asked_gpus),
-                "" if bench.most_gpus is None else str(bench.most_gpus),
+                str(bench.requested_gpus),
+                "" if bench.max_gpus is None else str(bench.max_gpus),
                 bench.verdict,
             ]
             for bench in benches
@@ -52,8 +52,7 @@ def _listing(benches: Sequence[StorageBench]) -> Table:
     )
 
 
-def _show(bench: StorageBench) -> Shown:
-    """Every trial, and the verdict."""
+def _build_details(bench: StorageBench) -> Content:
     trials = Table(
         f"{bench.model} on {bench.gpu}, {bench.batch} samples of "
         f"{format_bytes(bench.record_bytes)} in {format_seconds(bench.compute_seconds)}",
@@ -61,7 +60,7 @@ def _show(bench: StorageBench) -> Shown:
         [
             [
                 str(trial.gpus),
-                format_share(trial.utilisation),
+                format_share(trial.utilization),
                 format_number(trial.samples_per_second),
                 format_byte_rate(trial.bytes_per_second),
                 "passes" if trial.passed else "starves",
@@ -69,25 +68,29 @@ def _show(bench: StorageBench) -> Shown:
             for trial in bench.trials
         ],
     )
-    made = "written for this bench and removed again" if bench.own_dataset else "as found"
+    origin = "written for this bench and removed again" if bench.own_dataset else "not changed"
     return [
         *([trials] if bench.trials else []),
-        f"{bench.filesystem}, a data set of {format_bytes(bench.dataset_bytes)}, {made}; "
-        f"{_CACHE_WORDS[bench.cache]}.",
-        _verdict(bench),
+        f"{bench.filesystem}, a dataset of {format_bytes(bench.dataset_bytes)}, {origin}; "
+        f"{_CACHE_DESCRIPTIONS[bench.cache]}.",
+        _describe_verdict(bench),
     ]
 
 
-def _verdict(bench: StorageBench) -> str:
+def _describe_verdict(bench: StorageBench) -> str:
     if bench.verdict == "refused":
         return f"No verdict: {bench.reason}."
-    does = "keeps" if bench.verdict == "passes" else "does not keep"
+    keeps = "keeps" if bench.verdict == "passes" else "does not keep"
     return (
-        f"This storage {does} {counted(bench.asked_gpus, 'GPU')} busy; the most that passed is "
-        f"{bench.most_gpus}."
+        f"This storage {keeps} {format_count(bench.requested_gpus, 'GPU')} busy; the maximum that passed "
+        f"is {bench.max_gpus}."
     )
 
 
 STORAGE = ResultKind(
-    "storage", StorageBench, made_by="gpuyard bench storage .", listing=_listing, show=_show
+    "storage",
+    StorageBench,
+    command="gpuyard bench storage .",
+    build_table=_build_benches_table,
+    build_details=_build_details,
 )

@@ -1,1 +1,1 @@
-"""Training for a few seconds at each worker count and batch size: how fast it goes, and what a step waits for."""
+"""Measures training speed and the parts of a step in short runs at each worker count and batch size."""

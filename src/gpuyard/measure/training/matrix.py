@@ -1,4 +1,4 @@
-"""A sweep file as a value: the sweeps that it comes to, link by link; and running them all."""
+"""Plans and runs all sweeps of a sweep file, grouped by link."""
 
 import contextlib
 import os
@@ -9,21 +9,22 @@ from typing import Any
 
 from gpuyard import lab
 from gpuyard.catalog.specfiles import read_workload
-from gpuyard.measure.credible import Credibility
 from gpuyard.measure.progress import ProgressMeter
 from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.plan import check_point_count, plan_sweep
 from gpuyard.measure.training.records import Measurement
-from gpuyard.measure.training.run import run_sweep, stored_run, sweep_meter
-from gpuyard.measure.training.sweep import Sweep, SweepEvent, SweepPoint, check_points, plan_sweep
-from gpuyard.run.places import Here, LabNodes, Place
+from gpuyard.measure.training.run import create_sweep_meter, find_stored_run, run_sweep
+from gpuyard.measure.training.sweep import Sweep, SweepEvent, SweepPoint
+from gpuyard.measure.validity import ValidityCheck
+from gpuyard.run.places import LabNodes, LocalMachine, Place
 from gpuyard.specs import Workload
 from gpuyard.specs.sweep import SweepFile, SweepLink
-from gpuyard.workloads.own_code import check_allowed
+from gpuyard.workloads.code_trust import check_allowed
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """All combinations, those of one link together, so that each lab is made once."""
+    """All combinations of a sweep file, grouped by link so that each lab is created once."""
 
     name: str
     by_link: tuple[tuple[SweepLink | None, tuple[Sweep, ...]], ...]
@@ -37,17 +38,17 @@ class Matrix:
     def points(self) -> int:
         return sum(len(sweep.points) for sweep in self.sweeps)
 
-    def stored_keys(self, store: ResultsStore) -> set[str]:
-        """Of the points that have a credible run already."""
+    def find_stored_keys(self, store: ResultsStore) -> set[str]:
+        """Return the keys of the points that already have a valid run."""
         return {
             point.key
             for sweep in self.sweeps
             for point in sweep.points
-            if credible_run(store, sweep, point) is not None
+            if find_valid_run(store, sweep, point) is not None
         }
 
     def describe(self, stored: Collection[str] | None = None) -> dict[str, Any]:
-        """For `--dry-run` and programs."""
+        """Return the JSON value that `--dry-run` prints."""
         return {
             "name": self.name,
             "attempts": self.attempts,
@@ -58,19 +59,19 @@ class Matrix:
 
 @dataclass(frozen=True)
 class MatrixResult:
-    """What was measured, by sweep, and how many points stayed without a credible run."""
+    """The measurements of all sweeps, and the points for which no run was valid, with the reason."""
 
     measurements: tuple[Measurement, ...]
     rejected: tuple[tuple[Sweep, SweepPoint, str], ...]
 
 
 def plan_matrix(spec: SweepFile, directory: Path) -> Matrix:
-    """Check everything before anything is made or measured."""
-    check_points(_count(spec))
-    workloads = tuple(_workloads(spec, directory))
+    """Plan all sweeps, and check everything before any lab is created or anything is measured."""
+    check_point_count(_count_points(spec))
+    workloads = tuple(_read_workloads(spec, directory))
     by_link = []
     for link in spec.links():
-        place = _place(spec, link)
+        place = _plan_place(spec, link)
         sweeps = tuple(
             plan_sweep(
                 workload,
@@ -99,93 +100,103 @@ def run_matrix(
     on_event: Callable[[SweepEvent], None] = lambda _event: None,
     fresh: bool = False,
 ) -> MatrixResult:
-    """Measure what the store lacks. What is not credible is tried again, and then left out."""
-    meter = sweep_meter(matrix.sweeps)
+    """Measure the points that the store lacks. Runs that are not valid are repeated, then rejected."""
+    meter = create_sweep_meter(matrix.sweeps)
     measurements: list[Measurement] = []
     rejected: list[tuple[Sweep, SweepPoint, str]] = []
     for _, sweeps in matrix.by_link:
         everything_stored = not fresh and all(
-            credible_run(store, sweep, point) for sweep in sweeps for point in sweep.points
+            find_valid_run(store, sweep, point) for sweep in sweeps for point in sweep.points
         )
         if not everything_stored:
             for sweep in sweeps:
-                check_allowed(sweep.workload)  # before a lab is made for it
+                check_allowed(sweep.workload)  # before a lab is created for it
         planned = sweeps[0].place
         with contextlib.nullcontext(planned) if everything_stored else planned.up() as place:
             for sweep in sweeps:
-                attempts = _Attempts(replace(sweep, place=place), matrix.attempts, meter, on_event)
-                measurements += attempts.run(store, fresh=fresh)
-                rejected += [(sweep, *failed) for failed in attempts.failed.items()]
+                runner = _SweepRetrier(
+                    replace(sweep, place=place), matrix.attempts, meter, on_event
+                )
+                measurements += runner.run(store, fresh=fresh)
+                rejected += [
+                    (sweep, point, reason) for point, reason in runner.reasons_by_point.items()
+                ]
     return MatrixResult(tuple(measurements), tuple(rejected))
 
 
-def credible_run(store: ResultsStore, sweep: Sweep, point: SweepPoint) -> Measurement | None:
-    """What the store has of a point, if it is to be believed."""
-    found = stored_run(store, point, Credibility(sweep.workload))
-    return None if found is None or found.doubt else found
+def find_valid_run(store: ResultsStore, sweep: Sweep, point: SweepPoint) -> Measurement | None:
+    """Return the stored run of a point, or None if there is none or it is not valid."""
+    run = find_stored_run(store, point, ValidityCheck(sweep.workload))
+    return None if run is None or run.doubt else run
 
 
-class _Attempts:
-    """One sweep, again and again for the points of which no run is credible yet."""
+class _SweepRetrier:
+    """Runs one sweep, and repeats the points that have no valid run yet."""
 
     def __init__(
-        self, sweep: Sweep, most: int, meter: ProgressMeter, on_event: Callable[[SweepEvent], None]
+        self,
+        sweep: Sweep,
+        max_attempts: int,
+        meter: ProgressMeter,
+        on_event: Callable[[SweepEvent], None],
     ) -> None:
-        self._sweep, self._left = sweep, most
+        self._sweep, self._remaining_attempts = sweep, max_attempts
         self._meter, self._on_event = meter, on_event
-        self._known: dict[SweepPoint, Measurement] = {}
-        self.failed: dict[SweepPoint, str] = {}
+        self._measurements: dict[SweepPoint, Measurement] = {}
+        self.reasons_by_point: dict[SweepPoint, str] = {}
+        """Why the last run of each point without a valid run was rejected."""
 
     def run(self, store: ResultsStore, *, fresh: bool) -> list[Measurement]:
         missing = self._sweep.points
-        while missing and self._left:
-            self._left -= 1
-            todo = replace(self._sweep, points=missing)
+        while missing and self._remaining_attempts:
+            self._remaining_attempts -= 1
             run_sweep(
-                todo,
+                replace(self._sweep, points=missing),
                 store,
-                on_event=self._listen,
+                on_event=self._handle_event,
                 fresh=fresh,
                 reject_doubtful=True,
                 meter=self._meter,
             )
-            missing = tuple(point for point in missing if point not in self._known)
-        return [self._known[point] for point in self._sweep.points if point in self._known]
+            missing = tuple(point for point in missing if point not in self._measurements)
+        points = (point for point in self._sweep.points if point in self._measurements)
+        return [self._measurements[point] for point in points]
 
-    def _listen(self, event: SweepEvent) -> None:
+    def _handle_event(self, event: SweepEvent) -> None:
         if event.state == "rejected" and event.measurement is not None:
-            self.failed[event.point] = str(event.measurement.doubt)
-            if self._left:  # it is done again
+            self.reasons_by_point[event.point] = str(event.measurement.doubt)
+            if self._remaining_attempts:  # the point is measured again
                 event = replace(
-                    event, progress=self._meter.at(event.point.key, 0.0, event.progress.what)
+                    event,
+                    progress=self._meter.advance(event.point.key, 0.0, event.progress.description),
                 )
         elif event.measurement is not None:
-            self._known[event.point] = event.measurement
-            self.failed.pop(event.point, None)
+            self._measurements[event.point] = event.measurement
+            self.reasons_by_point.pop(event.point, None)
         self._on_event(event)
 
 
-def _count(spec: SweepFile) -> int:
-    """How many points it comes to, before any file that it names is read."""
-    own = (None if isinstance(entry, str) else entry.batch for entry in spec.workloads)
-    batches = sum(len(set(listed or spec.batch or (1,))) for listed in own)
-    each = len(set(spec.nodes)) * len(spec.strategy) * len(spec.remedy) * spec.repeats
-    return batches * each * len(spec.links())
+def _count_points(spec: SweepFile) -> int:
+    """Count the points before any workload file that the sweep file names is read."""
+    entry_batches = (None if isinstance(entry, str) else entry.batch for entry in spec.workloads)
+    batches = sum(len(set(sizes or spec.batch or (1,))) for sizes in entry_batches)
+    per_batch = len(set(spec.nodes)) * len(spec.strategy) * len(spec.remedy) * spec.repeats
+    return batches * per_batch * len(spec.links())
 
 
-def _workloads(spec: SweepFile, directory: Path) -> Iterator[tuple[Workload, tuple[int, ...]]]:
-    read: dict[str, Workload] = {}
+def _read_workloads(spec: SweepFile, directory: Path) -> Iterator[tuple[Workload, tuple[int, ...]]]:
+    workloads: dict[str, Workload] = {}
     for entry in spec.workloads:
         name = entry if isinstance(entry, str) else entry.workload
-        own = None if isinstance(entry, str) else entry.batch
-        if name not in read:
-            read[name] = read_workload(name, directory)
-        workload = read[name]
-        yield workload, own or spec.batch or (workload.batch_per_gpu,)
+        entry_batches = None if isinstance(entry, str) else entry.batch
+        if name not in workloads:
+            workloads[name] = read_workload(name, directory)
+        workload = workloads[name]
+        yield workload, entry_batches or spec.batch or (workload.batch_per_gpu,)
 
 
-def _place(spec: SweepFile, link: SweepLink | None) -> Place:
+def _plan_place(spec: SweepFile, link: SweepLink | None) -> Place:
     if link is None:
-        return Here()
+        return LocalMachine()
     name = f"sweep-{os.getpid()}"
     return LabNodes(lab.plan_lab(max(spec.nodes), link.rate, name=name, dilation=link.dilation))

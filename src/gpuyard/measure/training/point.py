@@ -1,4 +1,4 @@
-"""One point of a sweep on one rank: build, train under the clock, report, forget."""
+"""Measures one point of a sweep on one rank: builds the model and its data, and times training steps."""
 
 from collections.abc import Callable
 
@@ -7,26 +7,26 @@ import torch
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import GpuyardError
 from gpuyard.measure.training.records import PointProgress, PointResult, TrainingJob, Window
-from gpuyard.measure.training.statistics import rate_of_windows
-from gpuyard.measure.training.timing import finite, measured_step, time_windows
-from gpuyard.measure.training.trainer import Trainer, parameter_checksum
+from gpuyard.measure.training.statistics import estimate_rate
+from gpuyard.measure.training.timing import calculate_measured_step, finite_or_none, time_windows
+from gpuyard.measure.training.trainer import Trainer, checksum_parameters
 from gpuyard.run.peers import Peers
-from gpuyard.workloads.profiles import catalog_profile, profile_here
+from gpuyard.workloads.profiles import catalog_profile, profile_in_process
 from gpuyard.workloads.resolve import build_task
 from gpuyard.workloads.samples import Samples, build_batches, load_samples, load_undecoded
 from gpuyard.workloads.task import Task
 
 
-def read_samples(job: TrainingJob) -> Samples:
-    """The same on every rank; each takes its share of them."""
+def load_job_samples(job: TrainingJob) -> Samples:
+    """Load the samples. Every rank loads the same ones, and trains on its share of them."""
     torch.manual_seed(job.seed)
     if job.synthetic is not None:
-        return load_undecoded(job.workload, task_of(job))
-    return load_samples(job.workload, task_of(job))
+        return load_undecoded(job.workload, build_job_task(job))
+    return load_samples(job.workload, build_job_task(job))
 
 
-def task_of(job: TrainingJob) -> Task:
-    """The workload's own, or the stand-in that takes as long as a catalog GPU would."""
+def build_job_task(job: TrainingJob) -> Task:
+    """Build the workload's task, or a synthetic one that takes as long as it would on a catalog GPU."""
     gpu = job.synthetic
     if gpu is None:
         return build_task(job.workload)
@@ -35,12 +35,12 @@ def task_of(job: TrainingJob) -> Task:
     return synthetic_task(job.workload, lambda batch: job.dilation * gpu.step_seconds(batch))
 
 
-def own_profile(job: TrainingJob) -> ModelProfile | None:
-    """What the first rank says of a user's own model; None too where that can't be said, though it trains."""
+def profile_custom_model(job: TrainingJob) -> ModelProfile | None:
+    """Profile a user's own model on rank 0; return None if it is a catalog model or cannot be profiled."""
     if job.rank or catalog_profile(job.workload) is not None:
         return None
     try:
-        return profile_here(job.workload)
+        return profile_in_process(job.workload)
     except GpuyardError:
         return None
 
@@ -54,10 +54,10 @@ def measure_point(
     samples: Samples,
     on_progress: Callable[[PointProgress], None],
 ) -> PointResult:
-    """Each point starts from the same weights, so it does not matter which came before it."""
+    """Measure one batch size. Each point starts from the same weights, so points do not affect each other."""
     on_progress(PointProgress(batch_per_worker=batch, fraction=0.0))
     torch.manual_seed(job.seed)
-    task = task_of(job)
+    task = build_job_task(job)
     torch.manual_seed(job.seed + job.rank)  # dropout may differ between ranks
     trainer = Trainer(task, job, device)
     # one process drives all GPUs under DataParallel, and splits one large batch among them
@@ -86,31 +86,33 @@ def measure_point(
             PointProgress(batch_per_worker=batch, fraction=fraction)
         ),
     )
-    windows = _undilated(timed.windows, job.dilation)
-    local_windows = _undilated(timed.local_windows, job.dilation)
+    windows = _remove_dilation(timed.windows, job.dilation)
+    local_windows = _remove_dilation(timed.local_windows, job.dilation)
     samples_in_window = windows[0].steps * batch * job.workers
-    rate = rate_of_windows([w.seconds for w in windows], samples_in_window)
-    bare_seconds = peers.all_reduce_seconds(trainer.gradient_bytes, device)
+    rate = estimate_rate([w.seconds for w in windows], samples_in_window)
+    all_reduce_seconds = peers.all_reduce_seconds(trainer.gradient_bytes, device)
     computed = job.synthetic is None
     return PointResult(
         batch_per_worker=batch,
         samples_per_second=rate.per_second,
         low=rate.low,
         high=rate.high,
-        step=measured_step(windows, local_windows),
+        step=calculate_measured_step(windows, local_windows),
         all_reduce_bytes=trainer.gradient_bytes if peers.count > 1 else None,
-        all_reduce_seconds=None if bare_seconds is None else bare_seconds / job.dilation,
+        all_reduce_seconds=None
+        if all_reduce_seconds is None
+        else all_reduce_seconds / job.dilation,
         windows=windows,
         local_windows=local_windows,
-        loss_first=finite(timed.loss_first) if computed else None,
-        loss_last=finite(timed.loss_last) if computed else None,
-        parameter_checksums=tuple(peers.collect(parameter_checksum(trainer.module))),
+        loss_first=finite_or_none(timed.loss_first) if computed else None,
+        loss_last=finite_or_none(timed.loss_last) if computed else None,
+        parameter_checksums=tuple(peers.gather_text(checksum_parameters(trainer.module))),
         backend=peers.backend,
         data_source=samples.data_source,
     )
 
 
-def _undilated(windows: tuple[Window, ...], dilation: float) -> tuple[Window, ...]:
+def _remove_dilation(windows: tuple[Window, ...], dilation: float) -> tuple[Window, ...]:
     return tuple(
         Window(
             steps=window.steps,

@@ -1,12 +1,12 @@
-"""One timed run with everything needed to believe it, or to do it again; and what a sweep says to its ranks and hears
-back: one JSON object a line."""
+"""The record of a timed training run, complete enough to verify or repeat it, and the messages between a sweep and
+its ranks, one JSON object per line."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from gpuyard.measure.ranks import EventReader, WorkloadJob
-from gpuyard.measure.record import OwnProfile, Record, RecordPart, Testbed
+from gpuyard.measure.record import Record, RecordPart, StoredProfile, Testbed
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places.place import RunPlace
 from gpuyard.run.protocol import RankDevice
@@ -15,21 +15,21 @@ from gpuyard.units import format_bit_rate
 
 
 class MeasuredStep(RecordPart):
-    """Where the time of one synchronised step goes; the parts add up to it."""
+    """The time of one synchronized step and its parts, which add up to it."""
 
     step_seconds: float
     compute_seconds: float
     exposed_communication_seconds: Annotated[
         float,
         Field(
-            description="step minus a step without exchange of gradients; noise below 0 is set to 0"
+            description="step time minus that of a step without gradient exchange; 0 if noise makes it negative"
         ),
     ]
     input_seconds: float
 
 
 class Window(RecordPart):
-    """Some steps in a row; the time is that of the slowest rank."""
+    """Consecutive steps, with the time of the slowest rank."""
 
     steps: int
     seconds: float
@@ -37,7 +37,7 @@ class Window(RecordPart):
 
 
 class SyntheticGpu(RecordPart):
-    """A catalog GPU whose compute was slept, not done; everything that was exchanged is real."""
+    """A catalog GPU whose compute time was emulated by sleeping; the exchange of gradients is real."""
 
     gpu: str
     fixed_seconds: float
@@ -46,12 +46,12 @@ class SyntheticGpu(RecordPart):
     source: str
 
     def step_seconds(self, batch: int) -> float:
-        """What it computes for one step."""
+        """Return the compute time of one step."""
         return self.fixed_seconds + batch * self.seconds_per_sample
 
 
 class TrainingJob(WorkloadJob):
-    """Everything that one rank needs to know; the same for all but its rank and cores."""
+    """The instructions for one rank; ranks differ only in rank number and cores."""
 
     strategy: StrategyName
     workers: int
@@ -65,7 +65,7 @@ class TrainingJob(WorkloadJob):
 
 
 class PointProgress(RecordPart):
-    """How much of the current point is done."""
+    """The completed fraction of the current point."""
 
     event: Literal["progress"] = "progress"
     batch_per_worker: int
@@ -73,7 +73,7 @@ class PointProgress(RecordPart):
 
 
 class PointResult(RecordPart):
-    """One finished point, as rank 0 sees it."""
+    """A finished point as rank 0 measured it."""
 
     event: Literal["point"] = "point"
     batch_per_worker: int
@@ -90,25 +90,25 @@ class PointResult(RecordPart):
     parameter_checksums: tuple[str, ...]
     backend: str
     data_source: str
-    profile: OwnProfile = None
+    profile: StoredProfile = None
 
 
 read_event: EventReader[PointProgress | PointResult] = EventReader(PointProgress | PointResult)
 
 
 class Provenance(Testbed):
-    """The testbed of a training run, how its ranks ran there, and from what data."""
+    """The testbed of a training run, how its ranks ran there, and the source of its data."""
 
     backend: str
     threads_per_worker: int
     cores_by_worker: tuple[tuple[int, ...], ...]
     data_source: str
     seed: int
-    launcher: Annotated[Launcher, Field(description="who started the ranks")] = "direct"
+    launcher: Annotated[Launcher, Field(description="how the ranks were started")] = "direct"
 
 
-def place_words(place: RunPlace) -> str:
-    """This machine, or the nodes and their links."""
+def describe_place(place: RunPlace) -> str:
+    """Describe where a run took place: this machine, or the nodes and their links."""
     if place.kind == "here":
         return "this machine"
     text = f"{place.kind}: {', '.join(place.nodes)}"
@@ -122,7 +122,7 @@ def place_words(place: RunPlace) -> str:
 
 
 class Measurement(Record):
-    """How fast one workload trains with so many workers, each on a batch of this size."""
+    """The training speed of one workload at one worker count and batch size."""
 
     kind: Literal["train"] = "train"
     workload: str
@@ -132,18 +132,19 @@ class Measurement(Record):
     strategy: StrategyName
     device: RankDevice
     samples_per_second: Annotated[float, Field(description="of all workers together")]
-    low: Annotated[float, Field(description="95 % confidence interval of the mean over windows")]
+    low: Annotated[float, Field(description="95% confidence interval of the mean over windows")]
     high: float
     step: MeasuredStep
     all_reduce_bytes: Annotated[
         int | None, Field(description="all gradients; None with one worker")
     ]
     all_reduce_seconds: Annotated[
-        float | None, Field(description="median of a bare all-reduce of as many bytes")
+        float | None, Field(description="median of an all-reduce of as many bytes without training")
     ]
-    windows: Annotated[tuple[Window, ...], Field(description="of synchronised steps")]
+    windows: Annotated[tuple[Window, ...], Field(description="of synchronized steps")]
     local_windows: Annotated[
-        tuple[Window, ...], Field(description="of steps without exchange, between the others")
+        tuple[Window, ...],
+        Field(description="of steps without gradient exchange, between the others"),
     ] = ()
     loss_first: Annotated[
         float | None, Field(description="of the first step, mean over ranks; None if not finite")
@@ -157,19 +158,19 @@ class Measurement(Record):
         SyntheticGpu | None, Field(description="None: the device really computed")
     ] = None
     place: RunPlace = RunPlace()
-    profile: OwnProfile = None
+    profile: StoredProfile = None
     provenance: Provenance
 
 
 class Rejection(Record):
-    """A run that is not credible: kept with the reason, never taken for a measurement."""
+    """A run that is not valid, stored with the reason and never used as a measurement."""
 
     kind: Literal["rejected"] = "rejected"
     reason: str
     measurement: Measurement
 
     @classmethod
-    def of(cls, measurement: Measurement, reason: str) -> "Rejection":
+    def from_measurement(cls, measurement: Measurement, reason: str) -> "Rejection":
         return cls(
             id=measurement.id,
             key=measurement.key,

@@ -1,16 +1,16 @@
-"""Running a sweep: what the store lacks is measured, judged, and stored as soon as it is known."""
+"""Runs a sweep: measures the points that the store lacks, checks their credibility, and stores each at once."""
 
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.measure.credible import Credibility, ForeignLoad, Judge
-from gpuyard.measure.machine_lock import only_one_measures
+from gpuyard.measure.machine_lock import hold_measurement_lock
 from gpuyard.measure.progress import ProgressMeter
-from gpuyard.measure.ranks import running_ranks
-from gpuyard.measure.record import made_now
+from gpuyard.measure.ranks import launch_ranks
+from gpuyard.measure.record import create_identity
 from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.plan import complete_sweep
 from gpuyard.measure.training.records import (
     Measurement,
     PointProgress,
@@ -20,17 +20,16 @@ from gpuyard.measure.training.records import (
     TrainingJob,
     read_event,
 )
-from gpuyard.measure.training.size import needs_of
-from gpuyard.measure.training.sweep import PointState, Sweep, SweepEvent, SweepPoint, completed
+from gpuyard.measure.training.size import estimate_needs
+from gpuyard.measure.training.sweep import PointState, Sweep, SweepEvent, SweepPoint
+from gpuyard.measure.validity import Judge, OtherLoad, ValidityCheck
 from gpuyard.run.launch import Environment
 from gpuyard.run.protocol import SILENCE_SECONDS
 from gpuyard.workloads.profiles import catalog_profile
 
 _WORKER = "gpuyard.measure.training.worker"
-_FEWEST_EXCHANGES = (
-    7  # of a point: the model's first values, a warm-up, three windows, two bare ones
-)
-_START_SECONDS = 4.0  # a first guess of what starting ranks costs
+_MIN_EXCHANGES = 7  # per point: the initial weights, a warm-up, three windows, two bare all-reduces
+_START_SECONDS = 4.0  # an estimate of the time to start ranks
 
 
 def run_sweep(
@@ -43,105 +42,105 @@ def run_sweep(
     reject_doubtful: bool = False,
     meter: ProgressMeter | None = None,
 ) -> list[Measurement]:
-    """Measure what the store does not have yet; each point is stored as soon as it is known.
+    """Measure the points that the store lacks, and store each as soon as it is measured.
 
-    Every run is judged. One that is not credible is a measurement with its doubt; with `reject_doubtful` it is
-    kept as a rejection and not among the measurements returned, and a stored one is measured again.
+    Every run is checked. A run that is not valid is stored as a measurement with its doubt. With
+    `reject_doubtful` it is stored as a rejection instead and not returned, and doubtful stored runs are repeated.
     """
-    meter = meter or sweep_meter([sweep])
-    judge = Credibility(sweep.workload)
-    known: dict[SweepPoint, Measurement] = {}
+    meter = meter or create_sweep_meter([sweep])
+    judge = ValidityCheck(sweep.workload)
+    measurements: dict[SweepPoint, Measurement] = {}
 
-    def tell(
+    def report(
         point: SweepPoint,
         state: PointState,
         fraction: float = 1.0,
-        found: Measurement | None = None,
+        measurement: Measurement | None = None,
     ) -> None:
-        progress = meter.at(point.key, fraction, sweep.point_label(point))
-        on_event(SweepEvent(sweep, point, state, progress, found))
+        progress = meter.advance(point.key, fraction, sweep.point_label(point))
+        on_event(SweepEvent(sweep, point, state, progress, measurement))
 
     for point in sweep.points:
-        stored = None if fresh else stored_run(store, point, judge)
+        stored = None if fresh else find_stored_run(store, point, judge)
         if stored is not None and not (stored.doubt and reject_doubtful):
-            known[point] = stored
+            measurements[point] = stored
             meter.skip(point.key)
-            tell(point, "stored", found=stored)
-    missing = [point for point in sweep.points if point not in known]
+            report(point, "stored", measurement=stored)
+    missing = [point for point in sweep.points if point not in measurements]
     if not missing:
-        return [known[point] for point in sweep.points]
-    sweep = completed(sweep)
-    with only_one_measures():
+        return [measurements[point] for point in sweep.points]
+    sweep = complete_sweep(sweep)
+    with hold_measurement_lock():
         for workers in sorted({point.workers for point in missing}):
             todo = [point for point in missing if point.workers == workers]
-            foreign = ForeignLoad(sweep.used_cores_of(workers))
+            foreign = OtherLoad(sweep.list_used_cores(workers))
             with contextlib.closing(_run_points(sweep, todo, silence_seconds)) as events:
                 for point, event in events:
                     if isinstance(event, PointProgress):
                         if not event.fraction:
                             foreign.begin()
-                        tell(point, "running" if event.fraction else "started", event.fraction)
+                        report(point, "running" if event.fraction else "started", event.fraction)
                         continue
-                    measurement = _measurement(sweep, point, event)
+                    measurement = _build_measurement(sweep, point, event)
                     doubt = judge(measurement, foreign.share())
                     judged = measurement.model_copy(update={"doubt": doubt})
                     if doubt is not None and reject_doubtful:
-                        store.add(Rejection.of(measurement, doubt))
-                        tell(point, "rejected", found=judged)
+                        store.add(Rejection.from_measurement(measurement, doubt))
+                        report(point, "rejected", measurement=judged)
                     else:
                         store.add(judged)
-                        known[point] = judged
-                        tell(point, "finished", found=judged)
-    return [known[point] for point in sweep.points if point in known]
+                        measurements[point] = judged
+                        report(point, "finished", measurement=judged)
+    return [measurements[point] for point in sweep.points if point in measurements]
 
 
-def sweep_meter(sweeps: Iterable[Sweep]) -> ProgressMeter:
-    """For sweeps that are run one after the other."""
-    return ProgressMeter(expected_seconds(sweeps))
+def create_sweep_meter(sweeps: Iterable[Sweep]) -> ProgressMeter:
+    """Create a progress meter for sweeps that run one after another."""
+    return ProgressMeter(estimate_point_seconds(sweeps))
 
 
-def expected_seconds(sweeps: Iterable[Sweep]) -> dict[str, float]:
-    """About so long each point takes, by its key."""
-    guesses: dict[str, float] = {}
+def estimate_point_seconds(sweeps: Iterable[Sweep]) -> dict[str, float]:
+    """Estimate how long each point takes to measure, by its key."""
+    seconds_by_key: dict[str, float] = {}
     for sweep in sweeps:
         started: set[int] = set()
         profile = catalog_profile(sweep.workload)
         for point in sweep.points:
             start = 0.0 if point.workers in started else _START_SECONDS
             started.add(point.workers)
-            least = 0.0 if profile is None else _least_seconds(sweep, profile, point)
-            guesses[point.key] = max(1.0 + 1.3 * sweep.seconds_per_point, least) + start
-    return guesses
+            minimum = 0.0 if profile is None else _estimate_min_seconds(sweep, profile, point)
+            seconds_by_key[point.key] = max(1.0 + 1.3 * sweep.seconds_per_point, minimum) + start
+    return seconds_by_key
 
 
-def _least_seconds(sweep: Sweep, profile: ModelProfile, point: SweepPoint) -> float:
-    """That the fewest steps of a point take, and their exchanges."""
-    computing = needs_of(sweep, profile, point.workers, point.batch_per_worker).seconds
-    return computing + _FEWEST_EXCHANGES * _exchange_seconds(sweep, profile, point.workers)
+def _estimate_min_seconds(sweep: Sweep, profile: ModelProfile, point: SweepPoint) -> float:
+    """Estimate the time of the fewest steps that a point needs, including their gradient exchange."""
+    compute_seconds = estimate_needs(sweep, profile, point.workers, point.batch_per_worker).seconds
+    return compute_seconds + _MIN_EXCHANGES * _estimate_ring_seconds(sweep, profile, point.workers)
 
 
-def _exchange_seconds(sweep: Sweep, profile: ModelProfile, workers: int) -> float:
-    """Of all gradients around a ring; 0 where nobody knows the link."""
+def _estimate_ring_seconds(sweep: Sweep, profile: ModelProfile, workers: int) -> float:
+    """Estimate a ring all-reduce of all gradients; return 0 if the link rate is unknown."""
     link = sweep.place.ring_link_bytes_per_second(workers)
     if link is None:
         return 0.0
     return 2 * (workers - 1) / workers * profile.gradient_bytes / link
 
 
-def stored_keys(sweep: Sweep, store: ResultsStore) -> set[str]:
-    """Of the points that need not be measured, believed or not."""
+def find_stored_keys(sweep: Sweep, store: ResultsStore) -> set[str]:
+    """Return the keys of the points that have a stored run, valid or not."""
     return {p.key for p in sweep.points if store.latest(Measurement, p.key) is not None}
 
 
-def stored_run(store: ResultsStore, point: SweepPoint, judge: Judge) -> Measurement | None:
-    """What the store has of a point, with the doubt that was told then or that it deserves now.
+def find_stored_run(store: ResultsStore, point: SweepPoint, judge: Judge) -> Measurement | None:
+    """Return the stored run of a point with its stored doubt, or a doubt that today's checks raise.
 
-    What other programs did then is not known any more.
+    The load from other programs during that run is no longer known, so it is not checked.
     """
-    found = store.latest(Measurement, point.key)
-    if found is None or found.doubt is not None:
-        return found
-    return found.model_copy(update={"doubt": judge(found, None)})
+    run = store.latest(Measurement, point.key)
+    if run is None or run.doubt is not None:
+        return run
+    return run.model_copy(update={"doubt": judge(run, None)})
 
 
 def _run_points(
@@ -160,8 +159,8 @@ def _run_points(
         synthetic=sweep.synthetic,
     )
     with (
-        _environment(sweep, processes) as environment,
-        running_ranks(
+        _rank_environment(sweep, processes) as environment,
+        launch_ranks(
             sweep.place,
             sweep.cores_by_worker[:processes],
             job,
@@ -176,7 +175,7 @@ def _run_points(
 
 
 @contextlib.contextmanager
-def _environment(sweep: Sweep, processes: int) -> Iterator[Environment]:
+def _rank_environment(sweep: Sweep, processes: int) -> Iterator[Environment]:
     if sweep.strategy != "horovod" or processes == 1:
         yield lambda _rank: {}
         return
@@ -184,15 +183,15 @@ def _environment(sweep: Sweep, processes: int) -> Iterator[Environment]:
 
     bucket_mb = sweep.remedy.bucket_mb
     buffer_bytes = None if bucket_mb is None else round(bucket_mb * 2**20)
-    with horovod_rendezvous(sweep.place, processes, buffer_bytes) as of_horovod:
-        yield of_horovod
+    with horovod_rendezvous(sweep.place, processes, buffer_bytes) as environment:
+        yield environment
 
 
-def _measurement(sweep: Sweep, point: SweepPoint, result: PointResult) -> Measurement:
+def _build_measurement(sweep: Sweep, point: SweepPoint, result: PointResult) -> Measurement:
     processes = 1 if sweep.strategy == "dataparallel" else point.workers
     cores_by_worker = sweep.cores_by_worker[:processes]
     return Measurement(
-        **made_now(point.key),
+        **create_identity(point.key),
         workload=sweep.workload.name,
         spec=sweep.workload.model_dump(mode="json"),
         workers=point.workers,

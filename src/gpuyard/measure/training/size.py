@@ -1,34 +1,33 @@
-"""What a run on this machine would need, from its model's profile: whether it fits into memory, and about how long it
-takes. Training in main memory that is too small takes the whole machine down, so it is asked before."""
+"""Estimates the memory and time that a run on this machine needs, from its model's profile.
+
+Training that does not fit into main memory can take the whole machine down, so this is checked before a run starts.
+"""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import psutil
 
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.product_names import catalog_gpu
-from gpuyard.predict import STRATEGIES, compute_line
-from gpuyard.units import counted, format_bytes
+from gpuyard.hardware.product_names import find_catalog_gpu
+from gpuyard.measure.training.sweep import Sweep
+from gpuyard.predict import STRATEGIES, estimate_compute_line
+from gpuyard.units import format_bytes, format_count
 
-if TYPE_CHECKING:
-    from gpuyard.measure.training.sweep import Sweep
-
-_PROCESS_BYTES = 400e6  # Python with PyTorch, before a model is there
-_CORE_FLOPS = 20e9  # assumed of one core in fp32; some reach three times as much
-_PASSES = 3  # forward, and twice as much backward
-_FEWEST_STEPS = 6  # of a point: two of warm-up, three windows, one without exchange
+_PROCESS_BYTES = 400e6  # Python with PyTorch, before a model is loaded
+_CORE_FLOPS = 20e9  # assumed for one core in fp32; some reach three times as much
+_PASSES = 3  # forward, and backward at twice the cost
+_MIN_STEPS = 6  # per point: two of warm-up, three windows, one without gradient exchange
 
 
 @dataclass(frozen=True)
-class Needs:
-    """Of so many workers at one batch."""
+class ResourceNeeds:
+    """The memory and step time of a number of workers at one batch size."""
 
-    memory_bytes: float  # of a GPU, or of all workers where they share one memory
-    free_bytes: float | None  # None: nobody knows
-    step_seconds: float  # 0: nobody knows
+    memory_bytes: float  # per GPU, or of all workers together if they share main memory
+    free_bytes: float | None  # None: unknown
+    step_seconds: float  # 0: unknown
 
     @property
     def fits(self) -> bool:
@@ -36,12 +35,12 @@ class Needs:
 
     @property
     def seconds(self) -> float:
-        """The least that measuring it takes."""
-        return _FEWEST_STEPS * self.step_seconds
+        """The minimum time to measure it."""
+        return _MIN_STEPS * self.step_seconds
 
     @property
-    def memory_words(self) -> str:
-        free = "" if self.free_bytes is None else f" and {format_bytes(self.free_bytes)} are free"
+    def memory_description(self) -> str:
+        free = "" if self.free_bytes is None else f", and {format_bytes(self.free_bytes)} are free"
         return f"needs about {format_bytes(self.memory_bytes)} of memory{free}"
 
 
@@ -49,9 +48,9 @@ def free_memory_bytes() -> float:
     return float(psutil.virtual_memory().available)
 
 
-def needs_of(sweep: "Sweep", profile: ModelProfile, workers: int, batch: int) -> Needs:
-    """A synthetic GPU computes nothing and keeps no activations."""
-    kept = float(
+def estimate_needs(sweep: Sweep, profile: ModelProfile, workers: int, batch: int) -> ResourceNeeds:
+    """Estimate the needs of a run. A synthetic GPU computes nothing and stores no activations."""
+    model_bytes = float(
         STRATEGIES[sweep.strategy].memory_bytes(
             sweep.workload,
             profile,
@@ -60,51 +59,51 @@ def needs_of(sweep: "Sweep", profile: ModelProfile, workers: int, batch: int) ->
             gpus=np.array(float(workers)),
         )
     )
-    each = kept + (profile.gradient_bytes if workers > 1 else 0.0)  # the buckets of DDP
-    step = _step_seconds(sweep, profile, batch)
+    bucket_bytes = profile.gradient_bytes if workers > 1 else 0.0
+    worker_bytes = model_bytes + bucket_bytes
+    step_seconds = _estimate_step_seconds(sweep, profile, batch)
     if sweep.device == "cuda":
-        known = _gpu_here(sweep)
-        return Needs(each, None if known is None else known.memory_bytes, step)
+        gpu = _find_local_gpu(sweep)
+        return ResourceNeeds(worker_bytes, None if gpu is None else gpu.memory_bytes, step_seconds)
     free = free_memory_bytes() if sweep.place.on_this_machine else None
-    return Needs(workers * (each + _PROCESS_BYTES), free, step)
+    return ResourceNeeds(workers * (worker_bytes + _PROCESS_BYTES), free, step_seconds)
 
 
-def _step_seconds(sweep: "Sweep", profile: ModelProfile, batch: int) -> float:
+def _estimate_step_seconds(sweep: Sweep, profile: ModelProfile, batch: int) -> float:
     if sweep.synthetic is not None:
-        times = sweep.synthetic
-        return (times.fixed_seconds + batch * times.seconds_per_sample) * sweep.place.dilation
+        return sweep.synthetic.step_seconds(batch) * sweep.place.dilation
     if sweep.device == "cuda":
-        known = _gpu_here(sweep)
-        if known is None:
+        gpu = _find_local_gpu(sweep)
+        if gpu is None:
             return 0.0
-        line = compute_line(sweep.workload, profile, known)
+        line = estimate_compute_line(sweep.workload, profile, gpu)
         return line.fixed_seconds + batch * line.seconds_per_sample
     cores = len(sweep.cores_by_worker[0])
     return _PASSES * profile.forward_flops * batch / (_CORE_FLOPS * max(1, cores))
 
 
-def _gpu_here(sweep: "Sweep") -> Gpu | None:
+def _find_local_gpu(sweep: Sweep) -> Gpu | None:
     if not sweep.place.on_this_machine or not sweep.testbed.gpus:
         return None
-    return catalog_gpu(sweep.testbed.gpus[0])
+    return find_catalog_gpu(sweep.testbed.gpus[0])
 
 
-def refuse_unfit(sweep: "Sweep", profile: ModelProfile) -> None:
-    """Raise where a point would not fit, with what does."""
+def check_fits(sweep: Sweep, profile: ModelProfile) -> None:
+    """Raise UserMistake if a point would not fit into memory, and suggest one that does."""
     for point in sweep.points:
-        needs = needs_of(sweep, profile, point.workers, point.batch_per_worker)
+        needs = estimate_needs(sweep, profile, point.workers, point.batch_per_worker)
         if not needs.fits:
             raise UserMistake(
-                f"{sweep.workload.name} with {counted(point.workers, 'worker')} at a batch of "
-                f"{point.batch_per_worker} {needs.memory_words}; "
-                + _instead(sweep, profile, point.workers, point.batch_per_worker)
+                f"{sweep.workload.name} with {format_count(point.workers, 'worker')} at a batch of "
+                f"{point.batch_per_worker} {needs.memory_description}; "
+                + _suggest_smaller(sweep, profile, point.workers, point.batch_per_worker)
             )
 
 
-def _instead(sweep: "Sweep", profile: ModelProfile, workers: int, batch: int) -> str:
+def _suggest_smaller(sweep: Sweep, profile: ModelProfile, workers: int, batch: int) -> str:
     smaller = [2**n for n in range(batch.bit_length() - 1, -1, -1)]
     for fewer in sorted({workers, 1}, reverse=True):
         for size in smaller:
-            if needs_of(sweep, profile, fewer, size).fits:
-                return f"{counted(fewer, 'worker')} at a batch of {size} would fit"
-    return "not even one worker at a batch of 1 would fit; gpuyard predict says how it would do elsewhere"
+            if estimate_needs(sweep, profile, fewer, size).fits:
+                return f"{format_count(fewer, 'worker')} at a batch of {size} would fit"
+    return "not even one worker at a batch of 1 would fit; use gpuyard predict for larger machines"

@@ -1,4 +1,4 @@
-"""A rate and its 95 % confidence interval from the windows of one run."""
+"""Estimates a rate and its 95% confidence interval from the windows of one run."""
 
 import math
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ from statistics import fmean, stdev
 
 @dataclass(frozen=True)
 class Rate:
-    """So many a second, and the interval that holds the true mean 19 times out of 20."""
+    """A rate per second and its 95% confidence interval."""
 
     per_second: float
     low: float
     high: float
 
 
-def rate_of_windows(seconds: Sequence[float], count_per_window: float) -> Rate:
-    """All that was done over all the time it took.
+def estimate_rate(seconds: Sequence[float], count_per_window: float) -> Rate:
+    """Divide the total count by the total time.
 
-    The interval is Student's t on the windows' mean time; its relative width is carried over to
-    the rate (first order), so that it lies evenly around it.
+    The interval is Student's t on the windows' mean time. Its relative width is applied to the rate
+    (first order), so the interval is symmetric around it.
     """
     mean_seconds = fmean(seconds)
     per_second = count_per_window / mean_seconds
@@ -31,7 +31,7 @@ def rate_of_windows(seconds: Sequence[float], count_per_window: float) -> Rate:
 
 
 def student_t_quantile(degrees_of_freedom: int, confidence: float = 0.95) -> float:
-    """The t with this probability between −t and t: 12.706 for 1 degree of freedom, 2.262 for 9."""
+    """Return the t with this probability between −t and t: 12.706 for 1 degree of freedom, 2.262 for 9."""
     low, high = 0.0, 1.0
     while _probability_within(high, degrees_of_freedom) < confidence:
         high *= 2

@@ -1,5 +1,7 @@
-"""One training step under each strategy, with and without the exchange of gradients; and what goes over the links
-instead of plain fp32 gradients: communication hooks, and averaged parameters."""
+"""Runs training steps under each strategy, with and without gradient exchange.
+
+It also implements the remedies that replace plain fp32 gradients: compression hooks and parameter averaging.
+"""
 
 import copy
 import time
@@ -26,14 +28,14 @@ _HALF: dict[str | None, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.fl
 
 
 class Trainer:
-    """A task made ready to train: the module where it belongs, wrapped, with plain SGD."""
+    """Trains a task: holds its module on the device, wrapped for the strategy, and an optimizer."""
 
     def __init__(self, task: Task, job: TrainingJob, device: torch.device) -> None:
         self.module = task.model.to(device).train()
-        trained = [p for p in self.module.parameters() if p.requires_grad]
-        if not trained:
-            raise UserMistake(f"{job.workload.model} has no parameters to train")
-        self.gradient_bytes = sum(p.numel() * p.element_size() for p in trained)
+        trainable = [p for p in self.module.parameters() if p.requires_grad]
+        if not trainable:
+            raise UserMistake(f"{job.workload.model} has no trainable parameters")
+        self.gradient_bytes = sum(p.numel() * p.element_size() for p in trainable)
         self._loss = task.loss
         self._device = device
         self._precision = job.workload.precision
@@ -43,86 +45,90 @@ class Trainer:
         self._strategy = job.strategy if job.workers > 1 else "none"
         self._remedy = job.remedy
         self._passes = 0
-        self._alone = False
+        self._exchange_enabled = True
         self._computes = job.synthetic is None
-        # a synthetic GPU takes its dilated time by itself
-        self._stretch = _Stretch(self.module, job.dilation if self._computes else 1.0)
-        self._average: ParameterAverage | None = None
+        # a synthetic GPU already sleeps for its dilated time
+        self._dilation = _TimeDilation(self.module, job.dilation if self._computes else 1.0)
+        self._averager: ParameterAverager | None = None
         self._model: nn.Module = self.module
-        self._optimizer: Optimizer = SGD(trained, lr=_LEARNING_RATE)
+        self._optimizer: Optimizer = SGD(trainable, lr=_LEARNING_RATE)
         if job.optimizer == "adam":
             self._optimizer = build_optimizer(self.module)
         match self._strategy:
             case "ddp" if self._remedy.local_sgd > 1:
-                self._average = ParameterAverage(self.module, job.remedy)
+                self._averager = ParameterAverager(self.module, job.remedy)
             case "ddp":
-                self._model = _distributed(self.module, job.remedy, device)
+                self._model = _wrap_ddp(self.module, job.remedy, device)
             case "dataparallel":
                 self._model = DataParallel(self.module, device_ids=list(range(job.workers)))
             case "horovod":
-                self._optimizer = _horovod_optimizer(self.module, self._optimizer, job.remedy)
+                self._optimizer = _wrap_horovod(self.module, self._optimizer, job.remedy)
 
     @property
     def period(self) -> int:
-        """Steps from one exchange to the next: only whole periods are worth timing."""
+        """The number of steps from one exchange to the next; only whole periods can be compared."""
         return self._remedy.period
 
     def step(self, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
-        """Forward, backward with the exchange of gradients, update; returns the loss.
+        """Run forward and backward, exchange gradients, update the parameters, and return the loss.
 
-        With accumulation only every so many of them exchange and update.
+        With gradient accumulation, only the last step of each period exchanges and updates.
         """
-        self._stretch.catch_up()
-        begins = self._passes % self._remedy.accumulate == 0
+        self._dilation.catch_up()
+        starts_period = self._passes % self._remedy.accumulate == 0
         self._passes += 1
         updates = self._passes % self._remedy.accumulate == 0
-        if begins:
+        if starts_period:
             self._optimizer.zero_grad()
-        with self._exchanging(updates):
+        with self._sync_context(updates):
             with self.autocast():
                 loss = self._loss(self._model(*inputs), target)
-            self._stretch.catch_up()
+            self._dilation.catch_up()
             self._backward(loss / self._remedy.accumulate)
         if updates and self._computes:
             self._update()
-        self._stretch.catch_up()
-        if self._average is not None and not self._alone and self._passes % self.period == 0:
-            self._average.average()
-        self._stretch.rest()
+        self._dilation.catch_up()
+        if (
+            self._averager is not None
+            and self._exchange_enabled
+            and self._passes % self.period == 0
+        ):
+            self._averager.average()
+        self._dilation.reset_clock()
         return loss.detach()
 
-    def rest(self) -> None:
-        """What was waited for until now is not computing."""
-        self._stretch.rest()
+    def reset_clock(self) -> None:
+        """Exclude the time spent waiting until now from time dilation."""
+        self._dilation.reset_clock()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Steps in here exchange nothing and, with a learning rate of 0, change nothing.
+    def without_exchange(self) -> Iterator[None]:
+        """Disable gradient exchange and, with a learning rate of 0, parameter updates.
 
-        They compute as much as others do, and the ranks' parameters stay equal.
+        Steps inside compute as much as others do, and the ranks' parameters stay equal.
         """
         before = self._model, self._optimizer, self._scaler
-        with ExitStack() as until_end:
+        with ExitStack() as stack:
             if isinstance(self._model, DistributedDataParallel):
-                until_end.enter_context(self._model.no_sync())
+                stack.enter_context(self._model.no_sync())
             elif self._strategy == "dataparallel":
                 self._model = self.module
-            elif self._strategy == "horovod":  # its hooks on the parameters cannot be paused
-                self._model = _unhooked(self.module)
+            elif self._strategy == "horovod":  # a copy, because Horovod's hooks cannot be paused
+                self._model = copy.deepcopy(self.module)
             self._optimizer = SGD(self._model.parameters(), lr=0.0)
             if self._scaler is not None:
                 self._scaler = torch.amp.GradScaler(
                     self._device.type, init_scale=self._scaler.get_scale()
                 )
-            self._alone = True
+            self._exchange_enabled = False
             try:
                 yield
             finally:
-                self._alone = False
+                self._exchange_enabled = True
                 self._model, self._optimizer, self._scaler = before
                 self._optimizer.zero_grad()
 
-    def _exchanging(self, updates: bool) -> AbstractContextManager[Any]:
+    def _sync_context(self, updates: bool) -> AbstractContextManager[Any]:
         if isinstance(self._model, DistributedDataParallel) and not updates:
             return self._model.no_sync()
         return nullcontext()
@@ -139,31 +145,31 @@ class Trainer:
             self._scaler.update()
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """In which forward passes run."""
+        """Return the context in which forward passes run."""
         return autocast(self._precision, self._device)
 
 
-class _Stretch:
-    """Time dilation for real computation: what took a second of a core takes `dilation` seconds of the clock.
+class _TimeDilation:
+    """Dilates real computation: one second of CPU time takes `dilation` seconds of wall-clock time.
 
-    In a lab whose links run at a tenth of their rate, computation has to take ten times as long too. It sleeps in
-    backward as soon as a gradient is known and before it is handed on for exchange. Sleeping is counted from CPU
-    time, so nodes that share a core each still look as if they had one of their own.
+    In a lab whose links run at a tenth of their rate, computation has to take ten times as long too. Backward
+    sleeps as soon as a gradient is computed and before it is exchanged. The sleep follows from CPU time, so
+    nodes that share a core each behave as if they had their own.
     """
 
     def __init__(self, module: nn.Module, dilation: float) -> None:
         self._dilation = dilation
-        self._on = dilation > 1
+        self._enabled = dilation > 1
         self._cpu_seconds = self._due = 0.0
-        self.rest()
-        if self._on:
+        self.reset_clock()
+        if self._enabled:
             for parameter in module.parameters():
                 if parameter.requires_grad:
-                    parameter.register_hook(self._gradient_known)  # type: ignore[no-untyped-call]
+                    parameter.register_hook(lambda _gradient: self.catch_up())  # type: ignore[no-untyped-call]
 
     def catch_up(self) -> None:
-        """Sleep until what was computed so far has taken as long as it should."""
-        if not self._on:
+        """Sleep until the computation so far has taken its dilated time."""
+        if not self._enabled:
             return
         cpu_seconds = time.thread_time()
         self._due += (cpu_seconds - self._cpu_seconds) * self._dilation
@@ -172,17 +178,14 @@ class _Stretch:
         if early_seconds > 0:
             time.sleep(early_seconds)
 
-    def rest(self) -> None:
-        """Waiting for others is not computing: count from here."""
+    def reset_clock(self) -> None:
+        """Count from now, because waiting for other ranks is not computation."""
         self._cpu_seconds = time.thread_time()
         self._due = time.perf_counter()
 
-    def _gradient_known(self, _gradient: Tensor) -> None:
-        self.catch_up()
 
-
-def parameter_checksum(module: nn.Module) -> str:
-    """Equal where the parameters are (−0.0 counts as 0.0)."""
+def checksum_parameters(module: nn.Module) -> str:
+    """Return a checksum that is equal for equal parameters (−0.0 counts as 0.0)."""
     checksum = 0
     for parameter in module.parameters():
         values = (parameter.detach().to("cpu", torch.float32) + 0.0).contiguous()
@@ -191,15 +194,14 @@ def parameter_checksum(module: nn.Module) -> str:
 
 
 def autocast(precision: Precision | None, device: torch.device) -> AbstractContextManager[Any]:
-    """Mixed precision, where that is asked for."""
+    """Return a mixed-precision context for bf16 and fp16, and one without effect otherwise."""
     if precision not in _HALF:
         return nullcontext()
     return torch.autocast(device.type, dtype=_HALF[precision])
 
 
 def set_precision(precision: Precision | None) -> None:
-    """fp32 means fp32: convolutions on NVIDIA GPUs would use TF32 unasked. None, which nobody has decided:
-    as PyTorch does."""
+    """Set PyTorch's precision: by default, fp32 convolutions on NVIDIA GPUs use TF32. None keeps PyTorch's default."""
     if precision is None:
         return
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
@@ -207,18 +209,16 @@ def set_precision(precision: Precision | None) -> None:
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 
-def _distributed(
+def _wrap_ddp(
     module: nn.Module, remedy: ExchangeOptions, device: torch.device
 ) -> DistributedDataParallel:
     ids = [device.index] if device.type == "cuda" else None
     model = DistributedDataParallel(module, device_ids=ids, bucket_cap_mb=remedy.bucket_mb)
-    compress_gradients(model, remedy)
+    register_compression_hook(model, remedy)
     return model
 
 
-def _horovod_optimizer(
-    module: nn.Module, optimizer: Optimizer, remedy: ExchangeOptions
-) -> Optimizer:
+def _wrap_horovod(module: nn.Module, optimizer: Optimizer, remedy: ExchangeOptions) -> Optimizer:
     import horovod.torch as hvd  # type: ignore[import-not-found]
 
     hvd.init()
@@ -226,35 +226,31 @@ def _horovod_optimizer(
     wrapped: Optimizer = hvd.DistributedOptimizer(
         optimizer,
         named_parameters=module.named_parameters(),
-        compression=hvd.Compression.fp16 if remedy.half else hvd.Compression.none,
+        compression=hvd.Compression.fp16 if remedy.half_precision else hvd.Compression.none,
         backward_passes_per_step=remedy.accumulate,
     )
     return wrapped
 
 
-def _unhooked(module: nn.Module) -> nn.Module:
-    return copy.deepcopy(module)
-
-
-def compress_gradients(model: DistributedDataParallel, remedy: ExchangeOptions) -> None:
-    """Register the hook that the remedy asks for, if it asks for one."""
+def register_compression_hook(model: DistributedDataParallel, remedy: ExchangeOptions) -> None:
+    """Register the communication hook that the remedy needs, if any."""
     if remedy.powersgd_rank is not None:
-        # from the second step on; torch itself would wait for the thousandth, longer than a bench runs
+        # compress from the second step on; torch's default is the thousandth, longer than a bench runs
         state = powersgd.PowerSGDState(
             process_group=None,
             matrix_approximation_rank=remedy.powersgd_rank,
             start_powerSGD_iter=2,
         )
         model.register_comm_hook(state, powersgd.powerSGD_hook)
-    elif remedy.half is not None:
-        model.register_comm_hook(_HALF[remedy.half], _half_precision_hook)
+    elif remedy.half_precision is not None:
+        model.register_comm_hook(_HALF[remedy.half_precision], _half_precision_hook)
 
 
 def _half_precision_hook(
     dtype: torch.dtype,
-    bucket: dist.GradBucket,  # type: ignore[name-defined]  # DDP looks at this annotation
+    bucket: dist.GradBucket,  # type: ignore[name-defined]  # DDP checks this annotation
 ) -> torch.futures.Future[Tensor]:
-    # torch's own bf16 hook asks for CUDA; the mean is taken before the cast, so that no sum overflows
+    # torch's own bf16 hook needs CUDA; dividing before the cast keeps sums from overflowing
     gradients: Tensor = bucket.buffer()
     sent = (gradients / dist.get_world_size()).to(dtype)
     work: Any = dist.all_reduce(sent, async_op=True)
@@ -266,27 +262,27 @@ def _half_precision_hook(
     return work.get_future().then(decompress)  # type: ignore[no-any-return]
 
 
-class ParameterAverage:
-    """Local SGD: what every rank has changed since the last time is averaged over the ranks."""
+class ParameterAverager:
+    """Implements local SGD: averages over the ranks what each has changed since the last time."""
 
     def __init__(self, module: nn.Module, remedy: ExchangeOptions) -> None:
         self._parameters = [p for p in module.parameters() if p.requires_grad]
-        self._dtype = _HALF.get(remedy.half, torch.float32)
+        self._dtype = _HALF.get(remedy.half_precision, torch.float32)
         for parameter in self._parameters:
             dist.broadcast(parameter.detach(), src=0)
-        self._agreed = self._flat()
+        self._averaged = self._flatten()
 
     def average(self) -> None:
-        # changes, not parameters, are rounded to 16 bits: they are small, and rounding stays so too
-        change = (self._flat() - self._agreed).div_(dist.get_world_size()).to(self._dtype)
+        # changes, not parameters, are rounded to 16 bits: they are small, so the error is small too
+        change = (self._flatten() - self._averaged).div_(dist.get_world_size()).to(self._dtype)
         dist.all_reduce(change)
-        self._agreed += change
+        self._averaged += change
         offset = 0
         with torch.no_grad():
             for parameter in self._parameters:
                 count = parameter.numel()
-                parameter.copy_(self._agreed[offset : offset + count].view_as(parameter))
+                parameter.copy_(self._averaged[offset : offset + count].view_as(parameter))
                 offset += count
 
-    def _flat(self) -> Tensor:
+    def _flatten(self) -> Tensor:
         return torch.cat([p.detach().reshape(-1) for p in self._parameters])

@@ -1,1 +1,1 @@
-"""Why a plan chose what it chose: readable choices, reasons and assumptions, and why the alternatives lost."""
+"""Explain a plan's choice: its reasons and assumptions, what would change it, and why the alternatives lost."""

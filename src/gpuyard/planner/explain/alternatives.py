@@ -1,36 +1,48 @@
-"""What else could be done: the best variant of well-known answers and of a mix, and what each lost by; and the
-same bought machines on premises and in a colocation."""
+"""The alternatives to the choice: the best variant of common answers and of mixes, and why each lost.
+
+`compare_locations` compares the same bought machines on premises and in a colocation.
+"""
 
 import functools
 import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpuyard import units
 from gpuyard.economics.billing import HOURS_PER_MONTH
 from gpuyard.economics.ownership import monthly_parts_usd, owned_usd
 from gpuyard.facility.housing import BUILD_YEARS
-from gpuyard.planner.candidates import Candidates, Truths
-from gpuyard.planner.costs import owned_machines
-from gpuyard.planner.explain.choices import choices, mixed_choices
-from gpuyard.planner.mixes import MIXING_SAVES_NOTHING, Mixes, no_mix, plainest_mix, solve
+from gpuyard.planner.candidates import Booleans, Candidates
+from gpuyard.planner.choices import create_choices, create_mixed_choices
+from gpuyard.planner.costs import describe_owned_machines
+from gpuyard.planner.mixes import (
+    MIXING_SAVES_NOTHING,
+    Mixes,
+    explain_missing_mix,
+    simplify_mix,
+    solve_mixes,
+)
 from gpuyard.planner.offers import BOUGHT, Offer
 from gpuyard.planner.ranking import DATA_STAYS, Ranking
-from gpuyard.planner.result import Alternative, Choice, Siting, dollars
+from gpuyard.planner.result import Alternative, Choice, LocationCost, format_dollars
 from gpuyard.predict.table import Floats, Integers
 from gpuyard.specs.plan import Acquisition
 
-SAME_COST = 1.005  # costs that close are called the same
+Strings = npt.NDArray[np.str_]
+SAME_COST = 1.005  # costs within this ratio count as the same
 HYBRID = "the best mix: own some, rent the rest"
 KEPT_MIX = "keep what you have, rent the rest"
 KEPT_AND_MORE = "keep what you have, and add to it"
 
 
-class WellKnown(BaseModel):
-    """What narrows the candidates down to one well-known answer."""
+class CommonAlternative(BaseModel):
+    """A common answer, and the filters that select its candidates."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,123 +55,149 @@ class WellKnown(BaseModel):
 
 
 @functools.cache
-def well_known() -> tuple[WellKnown, ...]:
+def load_common_alternatives() -> tuple[CommonAlternative, ...]:
+    """Read the table of common alternatives."""
     text = (resources.files("gpuyard.planner") / "data" / "alternatives.toml").read_text(
         encoding="utf-8"
     )
     rows: dict[str, dict[str, Any]] = tomllib.loads(text)
-    return tuple(WellKnown.model_validate(row) for row in rows.values())
+    return tuple(CommonAlternative.model_validate(row) for row in rows.values())
 
 
-def alternatives(
+def find_alternatives(
     candidates: Candidates, ranking: Ranking, winner: Choice | None
 ) -> tuple[Alternative, ...]:
-    """All of them, in the order of the table; those that the search did not try are left out."""
-    found: list[tuple[WellKnown, int]] = []
-    for asked in well_known():
-        best = _best(candidates, ranking, _matches(candidates, asked))
+    """Return the best variant of each common alternative that the search tried, in the order of the table."""
+    traits = _OfferTraits.from_offers(candidates.offers)
+    best_rows: list[tuple[CommonAlternative, int]] = []
+    for alternative in load_common_alternatives():
+        best = _find_best(candidates, ranking, _select_rows(candidates, traits, alternative))
         if best is not None:
-            found.append((asked, best))
-    made = [
-        winner if winner is not None and choice.same_machines(winner) else choice  # in its setting
-        for choice in choices(candidates, ranking, [row for _, row in found])
+            best_rows.append((alternative, best))
+    choices = [
+        winner if winner is not None and choice.has_same_machines(winner) else choice
+        for choice in create_choices(candidates, ranking, [row for _, row in best_rows])
     ]
     return tuple(
         Alternative(
-            asked.name, choice, why_not(candidates, choice, winner, named=asked.offers is None)
+            alternative.name,
+            choice,
+            explain_loss(candidates, choice, winner, named=alternative.offers is None),
         )
-        for (asked, _), choice in zip(found, made, strict=True)
+        for (alternative, _), choice in zip(best_rows, choices, strict=True)
     )
 
 
-def hybrid_alternative(
+def find_hybrid_alternative(
     candidates: Candidates, ranking: Ranking, mixes: Mixes, winner: Choice | None
 ) -> Alternative | None:
-    """The best mix of own and rented machines, or why there is none; None where it was not asked for."""
+    """Return the best mix of owned and rented machines, or why there is none; None if the plan excludes mixes."""
     if "hybrid" not in candidates.plan.search.ways:
         return None
     if winner is not None and winner.rest is not None and not winner.kept:
-        return Alternative(HYBRID, winner, why_not(candidates, winner, winner))
-    best, pays = _nearest(mixes), True
+        return Alternative(HYBRID, winner, explain_loss(candidates, winner, winner))
+    best, pays = _find_nearest(mixes), True
     if best is None:
-        mixes, pays = solve(candidates, mixes.base, mixes.rest, forced=True), False
-        best = _nearest(mixes)
+        mixes, pays = solve_mixes(candidates, mixes.base, mixes.rest, forced=True), False
+        best = _find_nearest(mixes)
     if best is None:
-        return Alternative(HYBRID, None, no_mix(candidates, mixes))
-    plain = plainest_mix(candidates, ranking, mixes, best) if pays else mixes
-    (choice,) = mixed_choices(candidates, ranking, plain, [0 if pays else best])
-    why = f"{choice.what}. {why_not(candidates, choice, winner)}"
+        return Alternative(HYBRID, None, explain_missing_mix(candidates, mixes))
+    simple = simplify_mix(candidates, ranking, mixes, best) if pays else mixes
+    (choice,) = create_mixed_choices(candidates, ranking, simple, [0 if pays else best])
+    why = f"{choice.summary}. {explain_loss(candidates, choice, winner)}"
     return Alternative(HYBRID, choice, why if pays else f"{why} {MIXING_SAVES_NOTHING}")
 
 
-def kept_mix(
+def find_kept_mix(
     candidates: Candidates, ranking: Ranking, mixes: Mixes, winner: Choice | None
 ) -> Alternative | None:
-    """The best mix with what is there already; None where there is nothing, or it needs no help."""
+    """Return the best mix with machines you have; None if you have none, or they do all runs alone."""
     kept = candidates.acquired_by("keep")[mixes.base]
     if not kept.any():
         return None
-    some = solve(candidates, mixes.base[kept], mixes.rest[kept], forced=True)
-    best = _nearest(some)
+    kept_mixes = solve_mixes(candidates, mixes.base[kept], mixes.rest[kept], forced=True)
+    best = _find_nearest(kept_mixes)
     if best is None:
         return None
-    (choice,) = mixed_choices(candidates, ranking, some, [best])
-    if winner is not None and choice.same_machines(winner) and winner.rest is not None:
-        choice = winner  # in the plainest setting
-    return Alternative(KEPT_MIX, choice, f"{choice.what}. {why_not(candidates, choice, winner)}")
-
-
-def kept_extended(
-    candidates: Candidates, extended: Choice | None, winner: Choice | None
-) -> Alternative | None:
-    """What is there already with more beside it; None where nothing is there, or nothing is gained."""
-    if extended is None:
-        return None
-    why = why_not(candidates, extended, winner)
-    return Alternative(KEPT_AND_MORE, extended, f"{extended.what}. {why}")
-
-
-def _nearest(mixes: Mixes) -> int | None:
-    """The cheapest of those that meet the goal, else of those in time, else of all."""
-    tiers = (mixes.in_time & mixes.in_budget, mixes.in_time, np.ones(len(mixes), dtype=bool))
-    found = (mixes.cheapest(mixes.mixed & tier) for tier in tiers)
-    return next((best for best in found if best is not None), None)
-
-
-def _matches(candidates: Candidates, asked: WellKnown) -> Integers:
-    """Rows of the candidates; those of one offer stand together."""
-    found = [
-        np.arange(*np.searchsorted(candidates.offer, [number, number + 1]))
-        for number, offer in enumerate(candidates.offers)
-        if _fits(offer, asked)
-    ]
-    rows: Integers = np.concatenate([np.zeros(0, dtype=np.int64), *found])
-    nodes = candidates.throughputs.nodes[candidates.row[rows]]
-    within: Integers = rows[(nodes >= asked.nodes[0]) & (nodes <= asked.nodes[1])]
-    return within
-
-
-def _fits(offer: Offer, asked: WellKnown) -> bool:
-    link = offer.network.link if offer.network else None
-    return (
-        (asked.offers is None or offer.server.id in asked.offers)
-        and (asked.ways is None or offer.acquisition in asked.ways)
-        and (asked.gpus is None or offer.server.gpu.id in asked.gpus)
-        and (asked.networks is None or link in asked.networks)
+    (choice,) = create_mixed_choices(candidates, ranking, kept_mixes, [best])
+    if winner is not None and choice.has_same_machines(winner) and winner.rest is not None:
+        choice = winner  # in its simplest setting
+    return Alternative(
+        KEPT_MIX, choice, f"{choice.summary}. {explain_loss(candidates, choice, winner)}"
     )
 
 
-def _best(candidates: Candidates, ranking: Ranking, among: Integers) -> int | None:
-    """The one that comes nearest to the goal: cheapest of those that meet it, else what misses least."""
+def describe_expansion(
+    candidates: Candidates, expanded: Choice | None, winner: Choice | None
+) -> Alternative | None:
+    """Describe the machines you have with additions to them, if that is possible."""
+    if expanded is None:
+        return None
+    why = explain_loss(candidates, expanded, winner)
+    return Alternative(KEPT_AND_MORE, expanded, f"{expanded.summary}. {why}")
+
+
+def _find_nearest(mixes: Mixes) -> int | None:
+    """Return the cheapest mix that meets the goal, otherwise the cheapest in time, otherwise the cheapest."""
+    tiers = (mixes.in_time & mixes.in_budget, mixes.in_time, np.ones(len(mixes), dtype=bool))
+    cheapest = (mixes.cheapest(mixes.mixed & tier) for tier in tiers)
+    return next((best for best in cheapest if best is not None), None)
+
+
+@dataclass(frozen=True)
+class _OfferTraits:
+    """The properties of each offer that common alternatives filter by."""
+
+    server: Strings
+    acquisition: Strings
+    gpu: Strings
+    link: Strings  # empty without a network
+
+    @staticmethod
+    def from_offers(offers: Sequence[Offer]) -> "_OfferTraits":
+        return _OfferTraits(
+            np.array([offer.server.id for offer in offers]),
+            np.array([offer.acquisition for offer in offers]),
+            np.array([offer.server.gpu.id for offer in offers]),
+            np.array([(offer.network.link or "") if offer.network else "" for offer in offers]),
+        )
+
+    def matches(self, alternative: CommonAlternative) -> Booleans:
+        """Return which offers belong to a common alternative."""
+        matches: Booleans = np.ones(len(self.server), dtype=bool)
+        for column, allowed in (
+            (self.server, alternative.offers),
+            (self.acquisition, alternative.ways),
+            (self.gpu, alternative.gpus),
+            (self.link, alternative.networks),
+        ):
+            if allowed is not None:
+                matches &= np.isin(column, allowed)
+        return matches
+
+
+def _select_rows(
+    candidates: Candidates, traits: _OfferTraits, alternative: CommonAlternative
+) -> Integers:
+    """Return the candidates that belong to a common alternative."""
+    rows = np.flatnonzero(traits.matches(alternative)[candidates.offer])
+    nodes = candidates.throughputs.nodes[candidates.row[rows]]
+    minimum, maximum = alternative.nodes
+    selected: Integers = rows[(nodes >= minimum) & (nodes <= maximum)]
+    return selected
+
+
+def _find_best(candidates: Candidates, ranking: Ranking, among: Integers) -> int | None:
+    """Return the cheapest candidate that meets the goal, otherwise the one that misses it least."""
     if not len(among):
         return None
     usd, seconds = candidates.costs.usd_per_run[among], candidates.costs.run_seconds[among]
     allowed, in_time = ranking.allowed[among], ranking.in_time[among]
-    possible = np.ones_like(allowed)  # whatever policy and site say
+    possible = np.ones_like(allowed)  # regardless of policy and site
     for rule in ranking.rules:
-        if rule.of_setting:
+        if rule.depends_on_setting:
             possible &= ~rule.breaks[among]
-    tiers: tuple[tuple[Truths, Floats], ...] = (
+    tiers: tuple[tuple[Booleans, Floats], ...] = (
         (allowed & in_time & ranking.in_budget[among], usd),
         (allowed & in_time, usd),
         (allowed, seconds),
@@ -171,100 +209,105 @@ def _best(candidates: Candidates, ranking: Ranking, among: Integers) -> int | No
     return int(among[np.argmin(np.where(tier, measure, np.inf))])
 
 
-def why_not(
+def explain_loss(
     candidates: Candidates, choice: Choice, winner: Choice | None, *, named: bool = False
 ) -> str:
-    """What it lost by; `named` says which machines they are, where nothing else does."""
+    """Explain why a choice lost; `named` adds its machines if nothing else names them."""
     name = choice.machines if named else "It"
-    at = f"{choice.price}, {units.format_seconds(choice.run_seconds)}"
+    figures = f"{choice.price}, {units.format_seconds(choice.run_seconds)}"
     if not choice.allowed:
-        return f"Ruled out: {'; '.join(choice.broken_rules)}. {name} would cost {at}."
+        return f"Ruled out: {'; '.join(choice.broken_rules)}. {name} would cost {figures}."
     if named:
-        at = f"{name}: {at}"
-    if missed := misses(candidates, choice):
+        figures = f"{name}: {figures}"
+    if misses := describe_misses(candidates, choice):
         if not choice.in_time:
-            missed[0] = (
-                f"{'it' if choice.rest or choice.kept else 'even its fastest variant'} is {missed[0]}"
-            )
-        return f"Lost: {' and '.join(missed)} ({at})."
+            subject = "it" if choice.rest or choice.kept else "even its fastest variant"
+            misses[0] = f"{subject} is {misses[0]}"
+        return f"Lost: {' and '.join(misses)} ({figures})."
     if winner is None:
-        return f"Meets the goal: {at}."
-    if choice.same_machines(winner):
-        return f"This is the plan's choice: {at}."
+        return f"Meets the goal: {figures}."
+    if choice.has_same_machines(winner):
+        return f"This is the plan's choice: {figures}."
     ratio = choice.usd_per_run / winner.usd_per_run if winner.usd_per_run else np.inf
     if ratio < SAME_COST:
         faster = choice.run_seconds < winner.run_seconds
-        return f"{'Faster, and hardly costs more' if faster else 'As cheap, but no faster'}: {at}."
+        verdict = "Faster for nearly the same cost" if faster else "As cheap, but no faster"
+        return f"{verdict}: {figures}."
     times = f"{ratio:.3g} × as much" if np.isfinite(ratio) else "money, and the choice is free"
-    return f"Meets the goal, but a finished run costs {times} ({at})."
+    return f"Meets the goal, but a finished run costs {times} ({figures})."
 
 
-def misses(candidates: Candidates, choice: Choice) -> list[str]:
-    """What it misses of the goal, and by how much: time first."""
+def describe_misses(candidates: Candidates, choice: Choice) -> list[str]:
+    """Describe by how much a choice misses the goal, time first."""
     plan = candidates.plan
-    found = []
+    misses = []
     if not choice.in_time and plan.time_per_run is not None:
-        found.append(f"{units.format_seconds(choice.run_seconds - plan.time_per_run)} too slow")
+        misses.append(f"{units.format_seconds(choice.run_seconds - plan.time_per_run)} too slow")
     if not choice.in_budget and plan.budget is not None:
-        found.append(f"{dollars(choice.total_usd - plan.budget)} over the budget")
-    return found
+        misses.append(f"{format_dollars(choice.total_usd - plan.budget)} over the budget")
+    return misses
 
 
-def sitings(
+def compare_locations(
     candidates: Candidates, ranking: Ranking, winner: Choice | None, row: int | None
-) -> tuple[Siting, ...]:
-    """Of the machines that the choice buys, which stand in `row`; where it buys none, of the cheapest
-    that could be bought."""
+) -> tuple[LocationCost, ...]:
+    """Compare on premises with colocation for the machines in `row` that the winner buys.
+
+    If the winner buys none, compare them for the cheapest machines that could be bought.
+    """
     clusters, busy = None, None
     if winner is not None and winner.owned_way in BOUGHT:
-        clusters, busy = float(winner.clusters), winner.utilisation
+        clusters, busy = float(winner.clusters), winner.utilization
     if row is None or not candidates.acquired_by(*BOUGHT)[row]:
-        row = _cheapest(candidates, ranking)
+        row = _find_cheapest_bought(candidates, ranking)
     if row is None:
         return ()
     if clusters is None or busy is None:
         costs = candidates.costs
-        clusters, busy = float(costs.clusters[row]), float(costs.utilisation[row])
-    return tuple(_siting(candidates, row, acquisition, clusters, busy) for acquisition in BOUGHT)
+        clusters, busy = float(costs.clusters[row]), float(costs.utilization[row])
+    return tuple(
+        _price_location(candidates, row, acquisition, clusters, busy) for acquisition in BOUGHT
+    )
 
 
-def _cheapest(candidates: Candidates, ranking: Ranking) -> int | None:
+def _find_cheapest_bought(candidates: Candidates, ranking: Ranking) -> int | None:
     rows = np.flatnonzero(candidates.acquired_by(*BOUGHT) & ranking.allowed & ranking.in_time)
     return int(rows[np.argmin(candidates.costs.usd_per_run[rows])]) if len(rows) else None
 
 
-def _siting(
+def _price_location(
     candidates: Candidates, row: int, acquisition: Acquisition, clusters: float, busy: float
-) -> Siting:
+) -> LocationCost:
     plan, runs, premises = candidates.plan, candidates.runs, candidates.premises
-    at = np.array([row])
-    hours = candidates.costs.run_seconds[at] / 3600
-    owned = owned_machines(
-        plan, premises, candidates.rows(at, hours), acquisition,
-        clusters=clusters, utilisation=busy, years=runs.years,
+    rows = np.array([row])
+    hours = candidates.costs.run_seconds[rows] / 3600
+    owned = describe_owned_machines(
+        plan, premises, candidates.price_rows(rows, hours), acquisition,
+        clusters=clusters, utilization=busy, years=runs.years,
     )  # fmt: skip
     parts, total = monthly_parts_usd(owned), float(owned_usd(owned, runs.years)[0])
-    terms = premises.terms(acquisition)
+    terms = premises.select_terms(acquisition)
     watts = float(np.asarray(owned.watts)[0])
-    one_machine = float(candidates.columns.watts[candidates.offer[row]])
-    build = terms.build_usd_per_kw
+    machine_watts = float(candidates.columns.watts[candidates.offer[row]])
+    build_usd_per_kw = terms.build_usd_per_kw
     offer = candidates.offers[candidates.offer[row]]
     machines = int(clusters * candidates.throughputs.nodes[candidates.row[row]])
-    broken = (
-        [why] if (why := premises.refusal(offer.housed, acquisition, machines, one_machine)) else []
-    )
+    refusal = premises.find_refusal(offer.housing_key, acquisition, machines, machine_watts)
+    broken_rules = [refusal] if refusal else []
     if acquisition == "colocate" and plan.policy.data_stays:
-        broken.append(DATA_STAYS)
+        broken_rules.append(DATA_STAYS)
     runs_done = busy * clusters * runs.months * HOURS_PER_MONTH / float(hours[0])
-    return Siting(
+    return LocationCost(
         way=acquisition,
         where=terms.where,
         pue=terms.pue,
         usd_per_kwh=terms.usd_per_kwh,
         energy_usd_per_month=float(parts["power"][0]),
         rent_usd_per_month=float(np.broadcast_to(parts["colocation"], 1)[0]),
-        build_usd_per_month=None if build is None else build * watts / 1000 / (BUILD_YEARS * 12),
+        build_usd_per_month=None
+        if build_usd_per_kw is None
+        else build_usd_per_kw * watts / 1000 / (BUILD_YEARS * 12),
         total_usd=total,
         usd_per_run=total / runs_done,
-        broken_rules=tuple(broken),
+        broken_rules=tuple(broken_rules),
     )

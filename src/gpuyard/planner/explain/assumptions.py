@@ -1,17 +1,23 @@
-"""What a plan stands on that nobody measured, quoted or looked up."""
+"""The assumptions of a plan: everything that was not measured, quoted, or looked up."""
 
 from gpuyard import units
 from gpuyard.catalog import gpus
 from gpuyard.catalog.prices import ASSUMED_CLOUD, cloud_data
 from gpuyard.facility.housing import BUILD_YEARS
 from gpuyard.planner.candidates import Candidates
-from gpuyard.planner.offers import OWNED, RESERVING_CLOUDS, discount, given_discount, years_of
-from gpuyard.planner.result import dollars, precisions_words
-from gpuyard.planner.servers import UNKNOWN_NETWORK, unusable_prices
+from gpuyard.planner.offers import (
+    OWNED,
+    RESERVING_CLOUDS,
+    horizon_years,
+    plan_discount,
+    reserved_discount,
+)
+from gpuyard.planner.result import format_dollars, format_precisions, join_with_or
+from gpuyard.planner.servers import UNKNOWN_NETWORK, count_unusable_prices
 from gpuyard.predict import STRATEGIES
-from gpuyard.predict.compute import HALVES, ComputeBasis, computed_in
-from gpuyard.predict.stacks.measured import base_words
-from gpuyard.predict.stacks.posterior import described
+from gpuyard.predict.compute import HALVES, ComputeBasis, resolve_compute_precision
+from gpuyard.predict.software_stacks.evidence import describe_superlinear_figures
+from gpuyard.predict.software_stacks.posterior import has_published_framework
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
 
 _BASES: dict[ComputeBasis, str] = {
@@ -22,161 +28,166 @@ _BASES: dict[ComputeBasis, str] = {
 }
 
 
-def assumptions(candidates: Candidates) -> tuple[str, ...]:
-    """What the answer stands on that nobody measured, quoted or looked up."""
+def list_assumptions(candidates: Candidates) -> tuple[str, ...]:
+    """List everything that the answer relies on without a measurement, a quote, or a source."""
     plan = candidates.plan
-    found = []
     lines = candidates.lines.values()
-    bases = sorted({_BASES[line.basis] for there in lines for line in there.values()})
-    found.append(
-        f"Single-GPU speed: {' or '.join(bases)}; the speed of several is predicted{_known(candidates)}."
+    bases = sorted({_BASES[line.basis] for by_precision in lines for line in by_precision.values()})
+    assumptions = [
+        f"Single-GPU speed: {join_with_or(bases)}; the speed of several is predicted{_describe_evidence(candidates)}."
+    ]
+    assumptions += _describe_gradients(candidates)
+    superlinear = describe_superlinear_figures(
+        candidates.training.workload, candidates.training.profile
     )
-    found += _gradients(candidates)
-    found += filter(None, [base_words(candidates.trained.workload, candidates.trained.profile)])
-    found += _precision(candidates)
-    found += [
-        reserved_words(plan, acquisition)
+    if superlinear:
+        assumptions.append(superlinear)
+    assumptions += _describe_precision(candidates)
+    assumptions += [
+        describe_reserved(plan, acquisition)
         for acquisition in plan.search.ways
         if acquisition in RESERVED_YEARS
     ]
     if set(OWNED) & set(plan.search.ways):
-        found += _owning(candidates)
+        assumptions += _describe_owning(candidates)
     if not plan.policy.data_stays and set(plan.search.ways) - {*OWNED, "hybrid"}:
         start = plan.renting.start / 60
-        found.append(f"A rented run is billed from {start:g} minutes before its first step.")
-        found.append(_data_words(candidates))
+        assumptions.append(f"A rented run is billed from {start:g} minutes before its first step.")
+        assumptions.append(_describe_cloud_data(candidates))
     if "spot" in plan.search.ways and not plan.policy.data_stays:
-        found.append(
+        assumptions.append(
             f"Each spot instance is interrupted {plan.spot.interruptions_per_hour:g} times per hour."
         )
     unknown = {o.server.cloud for o in candidates.offers if o.network_assumed}
     if unknown:
         clouds = ", ".join(sorted(cloud for cloud in unknown if cloud))
-        found.append(
-            f"Network between several machines of {clouds}: where nobody says it, {UNKNOWN_NETWORK}."
+        assumptions.append(
+            f"Network between several machines of {clouds}: if it is unknown, {UNKNOWN_NETWORK}."
         )
-    for missing in candidates.no_rate:
+    for missing in candidates.missing_rates:
         offers = ", ".join(missing.offers)
-        found.append(f"Left out, as no rate is known {missing.words}: {offers}.")
-    unusable = ", ".join(f"{count} ({why})" for why, count in unusable_prices().items() if count)
+        assumptions.append(f"Left out because the rate is unknown {missing.description}: {offers}.")
+    unusable = ", ".join(
+        f"{count} ({why})" for why, count in count_unusable_prices().items() if count
+    )
     if unusable:
-        found.append(f"Unusable rows of the price list: {unusable}.")
+        assumptions.append(f"Unusable rows of the price list: {unusable}.")
     if plan.search.largest_batch is None:
-        found.append(
+        assumptions.append(
             "Caveat: samples per update are not limited, so accuracy may suffer (search.largest_batch)."
         )
-    return tuple(found)
+    return tuple(assumptions)
 
 
-def _known(candidates: Candidates) -> str:
-    """What that stands on besides hardware."""
-    workload = candidates.trained.workload
-    named = f", by what was published of {workload.framework}" if described(workload) else ""
-    several = [known for known in workload.measured if known.gpus > 1]
-    used = [known for known in several if known.nodes == 1 or known.network]
-    if not several:
-        return named
-    of = ", ".join(sorted({known.gpu for known in several}))
-    left = len(several) - len(used)
-    unused = f" ({left} of them unused: they name no network)" if left else ""
-    figures = "1 figure" if len(several) == 1 else f"{len(several)} figures"
-    return f"{named}, for {of} with {figures} of several GPUs that were measured{unused}"
-
-
-def _gradients(candidates: Candidates) -> list[str]:
-    """How wide they cross the network in each of the precisions, where that is not as usual."""
-    trained = candidates.trained
-    workload, strategy = trained.workload, STRATEGIES[trained.grid.strategy]
-    tried = [workload.model_copy(update={"precision": one}) for one in candidates.precisions]
-    return list(dict.fromkeys(filter(None, (strategy.gradient_words(one) for one in tried))))
-
-
-def _precision(candidates: Candidates) -> list[str]:
-    """What is trained in, who gains nothing from it but memory, and what was not tried."""
-    tried = candidates.precisions
-    default = (
-        ", PyTorch's default: tf32 for convolutions and RNNs on NVIDIA GPUs that have it, else fp32"
+def _describe_evidence(candidates: Candidates) -> str:
+    """Describe the published and measured figures that predictions of several GPUs use."""
+    workload = candidates.training.workload
+    published = (
+        f", from figures published for {workload.framework}"
+        if has_published_framework(workload)
+        else ""
     )
+    several = [figure for figure in workload.measured if figure.gpus > 1]
+    if not several:
+        return published
+    unused_count = sum(not (figure.nodes == 1 or figure.network) for figure in several)
+    unused = f" ({unused_count} of them unused: they name no network)" if unused_count else ""
+    gpu_names = ", ".join(sorted({figure.gpu for figure in several}))
+    figures = "1 figure" if len(several) == 1 else f"{len(several)} figures"
+    return f"{published}, for {gpu_names} from {figures} measured on several GPUs{unused}"
+
+
+def _describe_gradients(candidates: Candidates) -> list[str]:
+    """Describe the width of gradients on the network in each precision, if it is unusual."""
+    training = candidates.training
+    workload, strategy = training.workload, STRATEGIES[training.grid.strategy]
+    variants = (workload.model_copy(update={"precision": p}) for p in candidates.precisions)
+    descriptions = (strategy.describe_gradients(variant) for variant in variants)
+    return list(dict.fromkeys(filter(None, descriptions)))
+
+
+def _describe_precision(candidates: Candidates) -> list[str]:
+    """Describe the tried precisions, untried mixed precision, and GPUs that gain only memory from it."""
+    tried = candidates.precisions
+    default = ", PyTorch's default: tf32 for convolutions and RNNs on NVIDIA GPUs that have it, otherwise fp32"
     why = "" if candidates.precision_given else default
-    found = [f"Precision: {precisions_words(tried)}{why}."]
+    sentences = [f"Precision: {format_precisions(tried)}{why}."]
     if not set(tried) & set(HALVES):
-        found.append(
-            "Mixed precision was not tried: 'search.precision: [tf32, bf16]' or '--precision tf32,bf16' does."
+        sentences.append(
+            "Mixed precision was not tried; to try it, use 'search.precision: [tf32, bf16]' or "
+            "'--precision tf32,bf16'."
         )
     for precision in HALVES:
         slow = sorted(
             name
-            for name, there in candidates.lines.items()
-            if precision in there and computed_in(precision, gpus().get(name)) != precision
+            for name, lines in candidates.lines.items()
+            if precision in lines
+            and resolve_compute_precision(precision, gpus().get(name)) != precision
         )
         if slow:
-            found.append(
-                f"Computed in {precision} at the speed of fp32 or slower, so that it saves memory and no time: {', '.join(slow)}."
+            sentences.append(
+                f"{precision} is no faster than fp32 and only saves memory on: {', '.join(slow)}."
             )
-    return found
+    return sentences
 
 
-def _owning(candidates: Candidates) -> list[str]:
-    """Where bought machines stand and what they need."""
+def _describe_owning(candidates: Candidates) -> list[str]:
+    """Describe where bought machines stand and what they cost to run."""
     premises, owning = candidates.premises, candidates.plan.owning
-    own, shared = premises.own, premises.shared
+    own, colocation = premises.on_premises, premises.colocation
     at = f" at {premises.name}" if premises.name else ""
-    found = [
+    sentences = [
         f"Bought machines{at}: ${own.usd_per_kwh:g}/kWh at a PUE of {own.pue:g}, colocation at "
-        f"${shared.rent_usd_per_kw_month or 0:g}/kW/month and ${shared.usd_per_kwh:g}/kWh at a PUE of "
-        f"{shared.pue:g}, {owning.staff_hours_per_month:g} staff hours per machine and month at "
-        f"${owning.staff:g}/h, {100 * owning.value_kept_per_year:.0f} % of resale value kept per year; "
+        f"${colocation.rent_usd_per_kw_month or 0:g}/kW/month and ${colocation.usd_per_kwh:g}/kWh at a PUE of "
+        f"{colocation.pue:g}, {owning.staff_hours_per_month:g} staff hours per machine and month at "
+        f"${owning.staff:g}/h, {100 * owning.value_kept_per_year:.0f}% of resale value kept per year; "
         "servers without a list price are estimated from parts."
     ]
     kept = {o.server.id: o.server for o in candidates.offers if o.acquisition == "keep"}
-    found += [
-        f"You have {s.owned} × {s.name}, worth {dollars(s.value_usd)} each ({s.price_source}); "
+    sentences += [
+        f"You have {s.owned} × {s.name}, worth {format_dollars(s.value_usd)} each ({s.price_source}); "
         f"under load one draws {units.format_watts(s.watts)}."
         for s in kept.values()
     ]
-    found.append(premises.tariff.sentence)
+    sentences.append(premises.tariff.sentence)
     if own.build_usd_per_kw is not None:
-        found.append(
+        sentences.append(
             f"The room itself: ${own.build_usd_per_kw:,.0f} per kW of machines, written off over "
             f"{BUILD_YEARS} years."
         )
-    found += [f"Assumed for {premises.name}: {words}." for words in premises.assumed]
+    sentences += [f"Assumed for {premises.name}: {assumption}." for assumption in premises.assumed]
     if premises.name:
-        found.append(
-            f"The choice, the alternatives and the best options were designed as rooms of {premises.name}, as "
-            "`gpuyard facility` does, with racks, cords and phases."
+        sentences.append(
+            f"The choice, the alternatives, and the best options were designed as rooms at {premises.name}, like "
+            "`gpuyard facility` does, with racks, cords, and phases."
         )
-    return found
+    return sentences
 
 
-def _data_words(candidates: Candidates) -> str:
+def _describe_cloud_data(candidates: Candidates) -> str:
     data = candidates.data
     stored, out = (units.format_bytes(gb * 1e9) for gb in (data.stored_gb, data.out_gb_per_run))
     row = cloud_data().get(ASSUMED_CLOUD)
-    known = ", ".join(cloud_data().ids())
-    given = [key for key in ("storage", "egress") if getattr(data.renting, key) is not None]
-    prices = (
-        "at the plan's prices"
-        if len(given) == 2
-        else f"at list prices of {known} ({row.date}), other clouds assumed to charge as {ASSUMED_CLOUD}"
-    )
+    listed = ", ".join(cloud_data().ids())
+    if data.renting.storage is not None and data.renting.egress is not None:
+        prices = "at the plan's prices"
+    else:
+        prices = f"at list prices of {listed} ({row.date}); other clouds are assumed to charge like {ASSUMED_CLOUD}"
     return f"Rented runs store {stored} in the cloud and download {out} each, {prices}."
 
 
-def reserved_words(plan: Plan, acquisition: Acquisition) -> str:
-    term, years = RESERVED_YEARS[acquisition], years_of(plan)
+def describe_reserved(plan: Plan, acquisition: Acquisition) -> str:
+    """Describe the price of a reserved term and where it comes from."""
+    term, years = RESERVED_YEARS[acquisition], horizon_years(plan)
     if term > years:
         return f"{acquisition} is left out: its term is longer than the horizon."
-    priced = _reserved_price(plan, acquisition)
+    discount = f"{100 * reserved_discount(plan, acquisition):.0f}% off the on-demand price"
+    if plan_discount(plan, acquisition) is not None:
+        price = f"{acquisition} is {discount}, from the plan."
+    else:
+        clouds = ", ".join(sorted(RESERVING_CLOUDS))
+        key = acquisition.replace("-", "_")
+        price = f"{acquisition} is assumed to be {discount}, at {clouds} only; no price list has it (prices.{key})."
     if years % term > 1e-6:
-        priced += " Its last term runs past the horizon and is paid to its end."
-    return priced
-
-
-def _reserved_price(plan: Plan, acquisition: Acquisition) -> str:
-    off = f"{100 * discount(plan, acquisition):.0f} % off the on-demand price"
-    if given_discount(plan, acquisition) is not None:
-        return f"{acquisition} is {off}, as the plan says."
-    clouds = ", ".join(sorted(RESERVING_CLOUDS))
-    key = acquisition.replace("-", "_")
-    return f"{acquisition} is assumed to be {off}, at {clouds} only; no price list has it (prices.{key})."
+        price += " Its last term runs past the horizon and is paid to its end."
+    return price

@@ -1,4 +1,4 @@
-"""What comes next to the choice, and what would change it: another price, other runs, no deadline, what nobody knows."""
+"""The runners-up, and what would change the decision: another price, other runs, no deadline, or a measurement."""
 
 import datetime
 from collections.abc import Iterator, Sequence
@@ -7,218 +7,232 @@ from dataclasses import replace
 import numpy as np
 
 from gpuyard import units
-from gpuyard.planner.candidates import Candidates, Truths
-from gpuyard.planner.explain.alternatives import SAME_COST, misses
-from gpuyard.planner.explain.choices import choices
-from gpuyard.planner.ranking import Ranking, plainest
-from gpuyard.planner.result import ACQUIRED, Alternative, Choice, dollars, many
+from gpuyard.planner.candidates import Booleans, Candidates
+from gpuyard.planner.choices import create_choices
+from gpuyard.planner.explain.alternatives import SAME_COST, describe_misses
+from gpuyard.planner.ranking import Ranking, find_simplest_setting
+from gpuyard.planner.result import (
+    ACQUISITION_LABELS,
+    Alternative,
+    Choice,
+    format_count,
+    format_dollars,
+)
 from gpuyard.predict.table import Integers
 
-_MOST_SHOWN = 3
-_CONTENDERS = 300  # of each acquisition, by each measure
-_OTHER_RUNS = {
-    "twice": (2.0, "With twice as many runs"),
-    "four times": (4.0, "With four times as many runs"),
-    "half": (0.5, "With half as many runs"),
-    "a quarter": (0.25, "With a quarter of the runs"),
-}
+_MAX_SHOWN = 3
+_MAX_CONTENDERS = 300  # of each acquisition, by each measure
+_MORE_RUNS = ((2.0, "With twice as many runs"), (4.0, "With four times as many runs"))
+_FEWER_RUNS = ((0.5, "With half as many runs"), (0.25, "With a quarter of the runs"))
 _OLD_YEARS = 2
-_SPEEDS = 101  # tried between the slow end of a prediction and itself
+_SPEEDS = 101  # tried between the slow end of a prediction and the prediction itself
 
 
-def runners_up(
-    candidates: Candidates, ranking: Ranking, winner: Choice | None, extended: Choice | None
+def find_runners_up(
+    candidates: Candidates, ranking: Ranking, winner: Choice | None, expanded: Choice | None
 ) -> tuple[Alternative, ...]:
-    """What is there already, with more beside it, the best that is acquired otherwise, the cheapest if the goal were none, the fastest, the best on
-    another GPU: up to three that are not the choice."""
+    """Return up to three alternatives to the winner.
+
+    They are, in this order: the machines you have with additions, the machines you have, the best acquired in another
+    way, the cheapest regardless of the goal, the fastest, and the best on another GPU.
+    """
     if winner is None:
         return ()
-    seen = {_machines(winner)}
-    found: list[Alternative] = []
-    nearest = (
-        (n, choices(candidates, ranking, [r])[0]) for n, r in _nearest(candidates, ranking, winner)
-    )
-    more = [] if extended is None else [("what you have, with more", extended)]
-    for name, choice in (*more, *nearest):
-        if _machines(choice) in seen or len(found) == _MOST_SHOWN:
-            continue
-        seen.add(_machines(choice))
-        found.append(Alternative(name, choice, _against(candidates, choice, winner)))
-    return tuple(found)
+    named = [] if expanded is None else [("what you have, with additions", expanded)]
+    named += [
+        (name, create_choices(candidates, ranking, [row])[0])
+        for name, row in _list_runners_up(candidates, ranking, winner)
+    ]
+    shown = {_machines_key(winner)}
+    runners_up: list[Alternative] = []
+    for name, choice in named:
+        key = _machines_key(choice)
+        if key not in shown and len(runners_up) < _MAX_SHOWN:
+            shown.add(key)
+            runners_up.append(Alternative(name, choice, _compare(candidates, choice, winner)))
+    return tuple(runners_up)
 
 
-def _against(candidates: Candidates, choice: Choice, winner: Choice) -> str:
-    """In a few words, beside its time and cost."""
-    said = misses(candidates, choice)
+def _compare(candidates: Candidates, choice: Choice, winner: Choice) -> str:
+    """Compare a choice with the winner in a few words, to go next to its time and cost."""
+    differences = describe_misses(candidates, choice)
     ratio = choice.usd_per_run / winner.usd_per_run if winner.usd_per_run > 0 else 1.0
     if ratio >= SAME_COST:
-        said.append(f"costs {ratio:.3g} × as much per run")
-    hardly = "hardly costs more" if ratio > 1 else "costs as much"
-    faster = ", and is faster" if choice.run_seconds < winner.run_seconds else ""
-    return " and ".join(said) or f"{hardly}{faster}"
+        differences.append(f"costs {ratio:.3g} × as much per run")
+    same_cost = "costs nearly the same" if ratio > 1 else "costs as much"
+    faster = " and is faster" if choice.run_seconds < winner.run_seconds else ""
+    return " and ".join(differences) or f"{same_cost}{faster}"
 
 
-def _machines(choice: Choice) -> tuple[object, ...]:
-    kept = tuple((one.offer, one.clusters) for one in choice.kept)
+def _machines_key(choice: Choice) -> tuple[object, ...]:
+    kept = tuple((part.offer, part.clusters) for part in choice.kept)
     return (choice.offer, choice.way, choice.nodes, choice.clusters, kept)
 
 
-def _nearest(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[tuple[str, int]]:
+def _list_runners_up(
+    candidates: Candidates, ranking: Ranking, winner: Choice
+) -> Iterator[tuple[str, int]]:
     usd, feasible = candidates.costs.usd_per_run, ranking.feasible
     if winner.owned_way != "keep" and winner.way != "keep":
-        mine = candidates.acquired_by("keep") & ranking.allowed
-        best = _cheapest(candidates, mine & feasible if (mine & feasible).any() else mine)
+        kept = candidates.acquired_by("keep") & ranking.allowed
+        best = _find_cheapest(candidates, kept & feasible if (kept & feasible).any() else kept)
         if best is not None:
             yield "what you have, kept", best
-    otherwise = _cheapest(candidates, feasible & ~candidates.acquired_by(winner.way))
-    if otherwise is not None:
-        row = plainest(candidates, ranking, otherwise)
+    other_way = _find_cheapest(candidates, feasible & ~candidates.acquired_by(winner.way))
+    if other_way is not None:
+        row = find_simplest_setting(candidates, ranking, other_way)
         way = candidates.offers[candidates.offer[row]].acquisition
-        yield f"the best when {ACQUIRED[way]}", row
+        yield f"the best when {ACQUISITION_LABELS[way]}", row
     if ranking.cheapest is not None and usd[ranking.cheapest] < winner.usd_per_run:
         yield "the cheapest that is allowed, whatever the goal", ranking.cheapest
     if ranking.fastest_in_budget is not None:
         within = " in the budget" if candidates.plan.budget is not None else ""
         yield f"the fastest{within}", ranking.fastest_in_budget
     gpu = np.array([o.server.gpu.id == winner.gpu for o in candidates.offers])[candidates.offer]
-    other_gpu = _cheapest(candidates, feasible & ~gpu)
+    other_gpu = _find_cheapest(candidates, feasible & ~gpu)
     if other_gpu is not None:
-        yield "the best on another GPU", plainest(candidates, ranking, other_gpu)
+        yield "the best on another GPU", find_simplest_setting(candidates, ranking, other_gpu)
 
 
-def _cheapest(candidates: Candidates, among: Truths) -> int | None:
+def _find_cheapest(candidates: Candidates, among: Booleans) -> int | None:
     rows = np.flatnonzero(among)
     return int(rows[np.argmin(candidates.costs.usd_per_run[rows])]) if len(rows) else None
 
 
-def would_change(
+def list_decision_changes(
     candidates: Candidates, ranking: Ranking, winner: Choice | None, rows: Sequence[int]
 ) -> tuple[str, ...]:
-    """Each in a sentence, what is nearest first. `rows` are what the choice is made of."""
+    """List what would change the decision, one sentence each. `rows` are the rows of the winner."""
     if winner is None:
         return ()
     return (
-        *_a_price(candidates, ranking, winner),
-        *_other_runs(candidates, ranking, winner),
-        *_without_deadline(candidates, ranking, winner),
-        *_open_choice(candidates, ranking, winner, rows),
-        *_slow_end(candidates, winner),
-        *_slow_network(candidates, ranking, rows),
-        *_fast_network(candidates, ranking, winner),
+        *_check_price(candidates, ranking, winner),
+        *_check_other_runs(candidates, ranking, winner),
+        *_check_deadline(candidates, ranking, winner),
+        *_check_overlap(candidates, ranking, winner, rows),
+        *_check_slow_end(candidates, winner),
+        *_check_slow_network(candidates, ranking, rows),
+        *_check_fast_network(candidates, ranking, winner),
     )
 
 
-def _a_price(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:
-    """How much dearer it may be, and how old its price is."""
-    near = _cheapest(candidates, ranking.feasible & ~_same_machines(candidates, winner))
+def _check_price(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:
+    """Report how much more the winner may cost, and whether its price is old."""
+    near = _find_cheapest(candidates, ranking.feasible & ~_same_server(candidates, winner))
     if near is not None and winner.usd_per_run > 0:
-        (other,) = choices(candidates, ranking, [plainest(candidates, ranking, near)])
-        more = other.usd_per_run / winner.usd_per_run - 1
-        if more > 0:
+        (other,) = create_choices(
+            candidates, ranking, [find_simplest_setting(candidates, ranking, near)]
+        )
+        increase = other.usd_per_run / winner.usd_per_run - 1
+        if increase > 0:
             yield (
-                f"A {'cost' if winner.way == 'keep' else 'price'} that is {_percent(more)} higher: then {other.what}, at "
-                f"{dollars(other.usd_per_run)} per run, would be cheaper."
+                f"A {'cost' if winner.way == 'keep' else 'price'} that is {_format_percent(increase)} higher: "
+                f"then {other.summary}, at "
+                f"{format_dollars(other.usd_per_run)} per run, would be cheaper."
             )
     dates = [o.server.price_date for o in candidates.offers if o.server.price_date]
     if winner.price_date is not None and dates:
         years = (max(dates) - datetime.date.fromisoformat(winner.price_date)).days / 365.25
         if years > _OLD_YEARS:
             yield (
-                f"A quote: its price rests on one of {winner.price_date}, {units.format_years(round(years))} "
+                f"A quote: its price includes one from {winner.price_date}, {units.format_years(round(years))} "
                 "older than the newest here (prices.servers, prices.gpus)."
             )
 
 
-def _open_choice(
+def _check_overlap(
     candidates: Candidates, ranking: Ranking, winner: Choice, rows: Sequence[int]
 ) -> Iterator[str]:
-    """Where the cost of what comes next may be the lower one, the run that would settle it, and at what speed."""
-    others = ranking.feasible & ~_same_machines(candidates, winner)
-    near = _cheapest(candidates, others)
+    """If the cost intervals of the winner and the next best overlap, report the run that would decide."""
+    others = ranking.feasible & ~_same_server(candidates, winner)
+    near = _find_cheapest(candidates, others)
     if near is None or len(rows) != 1 or winner.rest is not None or winner.kept:
         return
-    near = plainest(candidates, ranking, near)
-    (other,) = choices(candidates, ranking, [near])
+    near = find_simplest_setting(candidates, ranking, near)
+    (other,) = create_choices(candidates, ranking, [near])
     if other.usd_per_run_low >= winner.usd_per_run_high:
         return
-    at = np.full(_SPEEDS, rows[0])
+    repeated = np.full(_SPEEDS, rows[0])
     slow = winner.samples_per_second * winner.run_seconds / winner.run_seconds_high
     speeds = np.linspace(slow, winner.samples_per_second, _SPEEDS)
-    dearer = candidates.priced(at, speeds).usd_per_run > other.usd_per_run
-    where = "one machine" if winner.nodes == 1 else f"{winner.nodes} machines"
-    settles = (
-        f"{winner.gpus} × {winner.gpu} in {where} with a batch of {winner.batch_per_gpu} per GPU"
+    costs_more = candidates.price(repeated, speeds).usd_per_run > other.usd_per_run
+    machines = "one machine" if winner.nodes == 1 else f"{winner.nodes} machines"
+    run = (
+        f"{winner.gpus} × {winner.gpu} in {machines} with a batch of {winner.batch_per_gpu} per GPU"
     )
-    said = (
-        f"A measurement: the choice is open, since a run may cost {dollars(winner.usd_per_run_low)} to "
-        f"{dollars(winner.usd_per_run_high)}, and {other.what}, {dollars(other.usd_per_run_low)} to "
-        f"{dollars(other.usd_per_run_high)}."
+    overlap = (
+        f"A measurement: the choice is open, because a run may cost {format_dollars(winner.usd_per_run_low)} to "
+        f"{format_dollars(winner.usd_per_run_high)}, and {other.summary}, {format_dollars(other.usd_per_run_low)} to "
+        f"{format_dollars(other.usd_per_run_high)}."
     )
-    if dearer.any():
-        least = float(speeds[dearer].max())
+    if costs_more.any():
+        threshold = float(speeds[costs_more].max())
         yield (
-            f"{said} A minute on {settles} would settle it: below {units.format_per_second(least)} samples/s "
-            f"({units.format_per_second(winner.samples_per_second)} are predicted) the other is cheaper."
-            f"{_smaller_run(candidates, rows[0])}"
+            f"{overlap} A minute on {run} would settle it: below {units.format_per_second(threshold)} samples/s "
+            f"(predicted: {units.format_per_second(winner.samples_per_second)}) the other is cheaper."
+            f"{_suggest_smaller_run(candidates, rows[0])}"
         )
     else:
         yield (
-            f"{said} It depends on how fast the other is: measure that one."
-            f"{_smaller_run(candidates, near)}"
+            f"{overlap} It depends on the speed of the other one: measure that."
+            f"{_suggest_smaller_run(candidates, near)}"
         )
 
 
-def _smaller_run(candidates: Candidates, row: int) -> str:
-    """What tells much of it and is easier to get."""
-    run = candidates.next_run(row)
-    return "" if run is None else f" A smaller run tells much of it: {run.words}."
+def _suggest_smaller_run(candidates: Candidates, row: int) -> str:
+    """Suggest a run on fewer GPUs that is easier to get and still informative."""
+    run = candidates.suggest_next_run(row)
+    return "" if run is None else f" A smaller run also helps: {run.description}."
 
 
-def _same_machines(candidates: Candidates, winner: Choice) -> Truths:
+def _same_server(candidates: Candidates, winner: Choice) -> Booleans:
     same = [offer.server.id == winner.offer for offer in candidates.offers]
     return np.asarray(np.array(same)[candidates.offer])
 
 
-def _percent(share: float) -> str:
-    return "under 1 %" if share < 0.01 else f"{100 * share:.0f} %"
+def _format_percent(share: float) -> str:
+    return "under 1%" if share < 0.01 else f"{100 * share:.0f}%"
 
 
-def _other_runs(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:
-    """The nearest number of runs, more and fewer, at which something else is cheapest. A mix adapts by itself."""
+def _check_other_runs(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:
+    """Report the nearest number of runs, more and fewer, at which another option is cheapest.
+
+    A mix adapts to the number of runs by itself.
+    """
     if winner.rest is not None or winner.kept:
         return
-    rows = _contenders(candidates, ranking)
-    for words in (("twice", "four times"), ("half", "a quarter")):
-        for factor, start in (_OTHER_RUNS[word] for word in words):
-            said = _cheapest_at(candidates, winner, rows, factor)
-            if said is not None:
+    rows = _find_contenders(candidates, ranking)
+    for factors in (_MORE_RUNS, _FEWER_RUNS):
+        for factor, start in factors:
+            cheapest = _describe_cheapest_at(candidates, winner, rows, factor)
+            if cheapest is not None:
                 now = candidates.runs.per_month_now * factor
                 runs = f"{now:,.0f} per month now" if now >= 1000 else f"{now:.3g} per month now"
-                yield f"{start} ({runs}), {said}"
+                yield f"{start} ({runs}), {cheapest}"
                 break
 
 
-def _contenders(candidates: Candidates, ranking: Ranking) -> Integers:
-    """In time and allowed in some number: those that cost least a run, or least to have."""
+def _find_contenders(candidates: Candidates, ranking: Ranking) -> Integers:
+    """Return candidates in time and allowed in some number with the lowest cost per run or per cluster."""
     possible = ranking.in_time.copy()
     for rule in ranking.rules:
-        if not rule.of_size:
+        if not rule.depends_on_size:
             possible &= ~rule.breaks
     costs = candidates.costs
-    found = [np.zeros(0, dtype=np.int64)]
+    contenders = [np.zeros(0, dtype=np.int64)]
     for acquisition in candidates.plan.search.ways:
         rows = np.flatnonzero(possible & candidates.acquired_by(acquisition))
-        found += [
-            rows[np.argsort(measure[rows], kind="stable")[:_CONTENDERS]]
+        contenders += [
+            rows[np.argsort(measure[rows], kind="stable")[:_MAX_CONTENDERS]]
             for measure in (costs.usd_per_run, costs.total_usd / costs.clusters)
         ]
-    return np.unique(np.concatenate(found))
+    return np.unique(np.concatenate(contenders))
 
 
-def _cheapest_at(
+def _describe_cheapest_at(
     candidates: Candidates, winner: Choice, rows: Integers, factor: float
 ) -> str | None:
-    """What is cheapest at so many times the runs, if that is not the choice."""
+    """Describe the cheapest option at a multiple of the runs, or return None if it is the winner."""
     plan, runs = candidates.plan, candidates.runs
     scaled = replace(
         candidates,
@@ -228,23 +242,23 @@ def _cheapest_at(
             per_month_at_end=runs.per_month_at_end * factor,
         ),
     )
-    costs = scaled.priced(rows, candidates.throughputs.samples_per_second[candidates.row[rows]])
+    costs = scaled.price(rows, candidates.throughputs.samples_per_second[candidates.row[rows]])
     meets = np.ones(len(rows), dtype=bool)
     if plan.budget is not None:
         meets &= costs.total_usd <= plan.budget
     limit = candidates.premises.power
     if limit is not None:
-        here = candidates.acquired_by(limit.acquisition)[rows]
-        meets &= ~here | (costs.machine_watts <= limit.watts)
+        limited = candidates.acquired_by(limit.acquisition)[rows]
+        meets &= ~limited | (costs.machine_watts <= limit.watts)
     nodes = candidates.throughputs.nodes[candidates.row[rows]]
-    meets &= nodes * costs.clusters <= candidates.most_machines[rows]
+    meets &= nodes * costs.clusters <= candidates.max_machines[rows]
     if not meets.any():
         return "no option meets the goal."
     best = int(np.argmin(np.where(meets, costs.usd_per_run, np.inf)))
     offer = candidates.offers[candidates.offer[rows[best]]]
     if (offer.server.id, offer.acquisition) == (winner.offer, winner.way):
         return None
-    mine = [
+    winner_rows = [
         i
         for i, row in enumerate(rows)
         if meets[i]
@@ -252,27 +266,32 @@ def _cheapest_at(
         and candidates.offers[candidates.offer[row]].acquisition == winner.way
     ]
     machines = int(candidates.throughputs.nodes[candidates.row[rows[best]]] * costs.clusters[best])
-    cheaper = f"{many(machines)}{offer.server.name}, {ACQUIRED[offer.acquisition]}"
-    usd = dollars(float(costs.usd_per_run[best]))
-    if not mine:
+    cheaper = (
+        f"{format_count(machines)}{offer.server.name}, {ACQUISITION_LABELS[offer.acquisition]}"
+    )
+    usd = format_dollars(float(costs.usd_per_run[best]))
+    if not winner_rows:
         return f"{cheaper}, is the cheapest that meets the goal: {usd} per run."
-    return f"{cheaper}, is cheaper: {usd} per run against {dollars(float(costs.usd_per_run[mine].min()))}."
+    winner_usd = format_dollars(float(costs.usd_per_run[winner_rows].min()))
+    return f"{cheaper}, is cheaper: {usd} per run against {winner_usd}."
 
 
-def _without_deadline(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:
+def _check_deadline(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:
+    """Report what the time limit costs."""
     cheapest = ranking.cheapest
     if cheapest is None or ranking.in_time[cheapest] or candidates.plan.time_per_run is None:
         return
-    (other,) = choices(candidates, ranking, [cheapest])
+    (other,) = create_choices(candidates, ranking, [cheapest])
     if other.in_budget and other.usd_per_run < winner.usd_per_run:
         yield (
-            f"The time limit costs {dollars(winner.usd_per_run - other.usd_per_run)} per run: without it, "
-            f"{other.what}, would do it for {dollars(other.usd_per_run)} in "
+            f"The time limit costs {format_dollars(winner.usd_per_run - other.usd_per_run)} per run: without it, "
+            f"{other.summary}, would do it for {format_dollars(other.usd_per_run)} in "
             f"{units.format_seconds(other.run_seconds)}."
         )
 
 
-def _slow_end(candidates: Candidates, winner: Choice) -> Iterator[str]:
+def _check_slow_end(candidates: Candidates, winner: Choice) -> Iterator[str]:
+    """Report if the slow end of the prediction misses the time limit."""
     limit = candidates.plan.time_per_run
     if limit is not None and winner.run_seconds_high > limit:
         yield (
@@ -282,40 +301,42 @@ def _slow_end(candidates: Candidates, winner: Choice) -> Iterator[str]:
         )
 
 
-def _slow_network(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> Iterator[str]:
-    """What the choice would be worth if the network that nobody knows were slow, where that matters."""
+def _check_slow_network(
+    candidates: Candidates, ranking: Ranking, rows: Sequence[int]
+) -> Iterator[str]:
+    """Report if the winner would lose should its unknown network be slow."""
     limit = candidates.plan.time_per_run
     for row in rows:
         offer = candidates.offers[candidates.offer[row]]
         if not offer.network_assumed:
             continue
-        at = np.array([row])
-        slow = candidates.priced(at, candidates.throughputs.on_slow_network[candidates.row[at]])
+        slow_rate = candidates.throughputs.on_slow_network[candidates.row[[row]]]
+        slow = candidates.price(np.array([row]), slow_rate)
         seconds, usd = float(slow.run_seconds[0]), float(slow.usd_per_run[0])
         others = ranking.feasible & candidates.network_known
-        if len(rows) > 1:  # a mix: by the run, too
+        if len(rows) > 1:  # the rest of a mix is rented by the run
             others &= candidates.acquired_by("on-demand", "spot")
-        near = _cheapest(candidates, others)
+        near = _find_cheapest(candidates, others)
         why = ""
         if limit is not None and seconds > limit:
             why = f"longer than the {units.format_seconds(limit)}"
         elif near is not None and candidates.costs.usd_per_run[near] < usd:
-            (other,) = choices(candidates, ranking, [near])
-            why = f"more than {other.what} at {dollars(other.usd_per_run)}"
+            (other,) = create_choices(candidates, ranking, [near])
+            why = f"more than {other.summary} at {format_dollars(other.usd_per_run)}"
         if why:
             yield (
-                f"The network between several {offer.server.name}: nobody says what it is, and 10 Gbit/s is assumed. "
-                f"At 5 Gbit/s a run takes {units.format_seconds(seconds)} and costs {dollars(usd)}, {why}."
+                f"The network between several {offer.server.name}: it is unknown, and 10 Gbit/s is assumed. "
+                f"At 5 Gbit/s a run takes {units.format_seconds(seconds)} and costs {format_dollars(usd)}, {why}."
             )
 
 
-def _fast_network(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:
-    """What would beat the choice if the network that nobody knows were fast."""
+def _check_fast_network(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:
+    """Report the candidate that would beat the winner should its unknown network be fast."""
     rows = np.flatnonzero(ranking.allowed & ~candidates.network_known)
     if not len(rows):
         return
     plan = candidates.plan
-    fast = candidates.priced(rows, candidates.throughputs.on_fast_network[candidates.row[rows]])
+    fast = candidates.price(rows, candidates.throughputs.on_fast_network[candidates.row[rows]])
     meets = fast.usd_per_run < winner.usd_per_run
     if plan.time_per_run is not None:
         meets &= fast.run_seconds <= plan.time_per_run
@@ -328,7 +349,7 @@ def _fast_network(candidates: Candidates, ranking: Ranking, winner: Choice) -> I
     nodes = int(candidates.throughputs.nodes[candidates.row[rows[best]]])
     if (offer.server.id, offer.acquisition, nodes) != (winner.offer, winner.way, winner.nodes):
         yield (
-            f"A fast network: nobody says how several {offer.server.name} are joined. At 100 Gbit/s instead of the "
-            f"assumed 10, {many(nodes)}{offer.server.name}, {ACQUIRED[offer.acquisition]}, would cost "
-            f"{dollars(float(fast.usd_per_run[best]))} per run."
+            f"A fast network: the network between several {offer.server.name} is unknown. At 100 Gbit/s instead of the "
+            f"assumed 10, {format_count(nodes)}{offer.server.name}, {ACQUISITION_LABELS[offer.acquisition]}, would cost "
+            f"{format_dollars(float(fast.usd_per_run[best]))} per run."
         )

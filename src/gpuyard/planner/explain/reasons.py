@@ -1,75 +1,80 @@
-"""Why the choice is the choice; and where nothing meets the goal, what is short by how much."""
+"""The reasons for the choice; or, if no candidate meets the goal, which constraint fails by how much."""
 
 import numpy as np
 
 from gpuyard import units
 from gpuyard.economics.ownership import owned_usd
 from gpuyard.planner.candidates import Candidates
-from gpuyard.planner.costs import owned_machines
-from gpuyard.planner.explain.choices import choices, mixed_choices
+from gpuyard.planner.choices import create_choices, create_mixed_choices
+from gpuyard.planner.costs import describe_owned_machines
 from gpuyard.planner.mixes import Mixes
-from gpuyard.planner.offers import OWNED, years_of
-from gpuyard.planner.ranking import HARDLY_WORSE, Ranking
+from gpuyard.planner.offers import OWNED, horizon_years
+from gpuyard.planner.ranking import SIMPLICITY_TOLERANCE, Ranking
 from gpuyard.planner.result import (
-    ACQUIRED,
+    ACQUISITION_LABELS,
     Alternative,
-    Binding,
+    BindingConstraint,
     Choice,
     RentedRest,
-    dollars,
-    many,
-    share_of_runs,
+    format_count,
+    format_dollars,
+    format_share_of_runs,
+    join_with_or,
 )
 from gpuyard.specs.plan import Acquisition, Plan
 
 
-def goal_words(plan: Plan) -> str:
+def describe_goal(plan: Plan) -> str:
     parts = []
     if plan.time_per_run is not None:
         parts.append(f"a run in {units.format_seconds(plan.time_per_run)}")
     if plan.budget is not None:
-        over = f"over {units.format_years(years_of(plan))}"
-        parts.append(f"at most {dollars(plan.budget)} {over}")
+        over = f"over {units.format_years(horizon_years(plan))}"
+        parts.append(f"at most {format_dollars(plan.budget)} {over}")
     return ", ".join(parts)
 
 
-def verdict(plan: Plan, winner: Choice | None, binding: tuple[Binding, ...]) -> str:
+def format_verdict(
+    plan: Plan, winner: Choice | None, binding: tuple[BindingConstraint, ...]
+) -> str:
     if winner is not None:
-        return f"{winner.what}: {winner.price}, {winner.duration}, trained in {winner.precision}."
-    sentences = " ".join(bound.sentence for bound in binding)
-    goal = goal_words(plan)
+        return (
+            f"{winner.summary}: {winner.price}, {winner.duration}, trained in {winner.precision}."
+        )
+    sentences = " ".join(constraint.sentence for constraint in binding)
+    goal = describe_goal(plan)
     return f"No option {f'meets the goal ({goal})' if goal else 'is allowed'}. {sentences}"
 
 
-def reasons(
+def list_reasons(
     candidates: Candidates, ranking: Ranking, winner: Choice, hybrid: Alternative | None
 ) -> tuple[str, ...]:
-    """The sentences that decided it, the strongest first."""
+    """List the reasons for the choice, the strongest first."""
     plan = candidates.plan
     feasible = int(ranking.feasible.sum())
-    goal = goal_words(plan)
-    found = [
+    goal = describe_goal(plan)
+    reasons = [
         f"{feasible:,} of {len(candidates):,} candidates "
         f"{f'meet the goal ({goal})' if goal else 'are allowed'}. These machines cost least per finished "
-        f"run, in the simplest setting within {units.format_share(HARDLY_WORSE)} of the best.",
-        _efficiency(winner),
+        f"run, in the simplest setting within {units.format_share(SIMPLICITY_TOLERANCE)} of the best.",
+        _describe_efficiency(winner),
     ]
     if winner.kept:
-        found += _extended(candidates, winner)
+        reasons += _describe_expansion(candidates, winner)
     elif winner.rest is not None:
-        found.append(_mixed(candidates, winner, winner.rest))
+        reasons.append(_describe_mix(candidates, winner, winner.rest))
     elif winner.way == "keep":
-        found.append(_kept(candidates, winner))
+        reasons.append(_describe_kept(candidates, winner))
     elif winner.way in OWNED or winner.way.startswith("reserved"):
-        found.append(_filled(candidates, winner))
-    found += _other_acquisitions(candidates, ranking, winner)
-    found += _not_used(candidates, ranking, winner)
+        reasons.append(_describe_idle_cost(candidates, winner))
+    reasons += _compare_acquisitions(candidates, ranking, winner)
+    reasons += _describe_unused(candidates, ranking, winner)
     if hybrid is not None and winner.rest is None and not candidates.plan.policy.data_stays:
-        found.append(f"Own some and rent the rest: {hybrid.sentence}")
-    return tuple(found)
+        reasons.append(f"Own some and rent the rest: {hybrid.sentence}")
+    return tuple(reasons)
 
 
-def _efficiency(winner: Choice) -> str:
+def _describe_efficiency(winner: Choice) -> str:
     if winner.gpus == 1:
         return f"One GPU is enough: {winner.setting}."
     return (
@@ -78,96 +83,94 @@ def _efficiency(winner: Choice) -> str:
     )
 
 
-def _mixed(candidates: Candidates, winner: Choice, rest: RentedRest) -> str:
+def _describe_mix(candidates: Candidates, winner: Choice, rest: RentedRest) -> str:
     runs = candidates.runs
     machines = winner.nodes * winner.clusters
     return (
         f"Of {runs.total:,.0f} runs over {units.format_years(runs.years)} the {machines} owned "
-        f"machine{'s do' if machines > 1 else ' does'} {share_of_runs(1 - rest.share_of_runs)} and "
-        f"{'are' if machines > 1 else 'is'} busy {units.format_share(winner.utilisation)} of the time; "
-        f"{_no_more(candidates, winner)}. The rest is rented at {dollars(rest.usd_per_run)} per run, "
-        f"{dollars(winner.total_usd)} total."
+        f"machine{'s do' if machines > 1 else ' does'} {format_share_of_runs(1 - rest.share_of_runs)} and "
+        f"{'are' if machines > 1 else 'is'} busy {units.format_share(winner.utilization)} of the time; "
+        f"{_explain_size(candidates, winner)}. The rest is rented at {format_dollars(rest.usd_per_run)} per run, "
+        f"{format_dollars(winner.total_usd)} total."
     )
 
 
-def _kept(candidates: Candidates, winner: Choice) -> str:
+def _describe_kept(candidates: Candidates, winner: Choice) -> str:
     runs = candidates.runs
     server = next(o.server for o in candidates.offers if o.server.id == winner.offer)
     return (
         f"You have {server.owned}: keeping {winner.nodes * winner.clusters} costs the "
-        f"{dollars(server.value_usd)} that each would sell for, and what they need to run, {dollars(winner.total_usd)} "
-        f"total. {runs.total:,.0f} runs over {units.format_years(runs.years)} keep them busy "
-        f"{units.format_share(winner.utilisation)} of the time."
+        f"{format_dollars(server.value_usd)} resale value of each plus the running cost, "
+        f"{format_dollars(winner.total_usd)} total. {runs.total:,.0f} runs over {units.format_years(runs.years)} keep them busy "
+        f"{units.format_share(winner.utilization)} of the time."
     )
 
 
-def _extended(candidates: Candidates, winner: Choice) -> list[str]:
-    """What is kept, what is added, and why a run is never on both."""
+def _describe_expansion(candidates: Candidates, winner: Choice) -> list[str]:
+    """Describe the kept and the added machines, and why a run never uses both."""
     runs = candidates.runs
-    found = [
+    sentences = [
         f"Of {runs.total:,.0f} runs over {units.format_years(runs.years)} {part.machines}, kept, does "
-        f"{share_of_runs(part.share_of_runs)} in {units.format_seconds(part.run_seconds)} each and is busy "
-        f"{units.format_share(part.utilisation)} of the time, {dollars(part.total_usd)} total."
+        f"{format_share_of_runs(part.share_of_runs)} in {units.format_seconds(part.run_seconds)} each and is busy "
+        f"{units.format_share(part.utilization)} of the time, {format_dollars(part.total_usd)} total."
         for part in winner.kept
     ]
-    own = sum(part.share_of_runs for part in winner.kept)
-    rented = winner.rest.share_of_runs if winner.rest else 0.0
-    found.append(
-        f"{many(winner.nodes * winner.clusters)}{winner.name}, {winner.how_acquired}, does "
-        f"{share_of_runs(1 - own - rented)} and is busy {units.format_share(winner.utilisation)} of the time. "
-        "Each run is on machines of one kind: in one job all GPUs would wait for the slowest in every step."
+    kept_share = sum(part.share_of_runs for part in winner.kept)
+    rented_share = winner.rest.share_of_runs if winner.rest else 0.0
+    sentences.append(
+        f"{format_count(winner.nodes * winner.clusters)}{winner.name}, {winner.how_acquired}, does "
+        f"{format_share_of_runs(1 - kept_share - rented_share)} and is busy "
+        f"{units.format_share(winner.utilization)} of the time. "
+        "Each run uses machines of one kind: in one job all GPUs would wait for the slowest in every step."
     )
-    return found
+    return sentences
 
 
-def _not_used(candidates: Candidates, ranking: Ranking, winner: Choice) -> list[str]:
-    """What becomes of machines that are there and have no part in the choice."""
+def _describe_unused(candidates: Candidates, ranking: Ranking, winner: Choice) -> list[str]:
+    """Describe the machines you have that the choice does not use."""
     used = {part.offer: part.nodes * part.clusters for part in winner.kept}
     if "keep" in (winner.way, winner.owned_way):
         used[winner.offer] = winner.nodes * winner.clusters
-    found = []
+    sentences = []
     for server in {
         o.server.id: o.server for o in candidates.offers if o.acquisition == "keep"
     }.values():
-        left = (server.owned or 0) - used.get(server.id, 0)
-        if left <= 0:
+        unused = (server.owned or 0) - used.get(server.id, 0)
+        if unused <= 0:
             continue
-        mine = np.array([o.server.id == server.id for o in candidates.offers])[candidates.offer]
-        possible = mine & ~ranking.impossible
+        own_rows = np.array([o.server.id == server.id for o in candidates.offers])[candidates.offer]
+        possible = own_rows & ~ranking.impossible
         fastest = np.min(candidates.costs.run_seconds, where=possible, initial=np.inf)
         who = f"{server.name}, which you have,"
         if server.id in used:
-            who, why = f"Of your {server.owned} × {server.name},", f"{left} would not pay here"
+            who, why = f"Of your {server.owned} × {server.name},", f"{unused} would not pay here"
         elif not possible.any():
-            why = (
-                "can't do these runs ("
-                + "; ".join(
-                    rule.reason
-                    for rule in ranking.rules
-                    if not rule.of_size and (rule.breaks & mine).any()
-                )
-                + ")"
+            rules = "; ".join(
+                rule.reason
+                for rule in ranking.rules
+                if not rule.depends_on_size and (rule.breaks & own_rows).any()
             )
+            why = f"cannot do these runs ({rules})"
         elif not (possible & ranking.in_time).any():
             why = f"takes {units.format_seconds(float(fastest))} for a run, which is too long"
         else:
             why = "costs more to run than it saves here"
-        row = np.flatnonzero(mine)[:1]
+        row = np.flatnonzero(own_rows)[:1]
         nodes = int(candidates.throughputs.nodes[candidates.row[row[0]]])
-        idle = owned_machines(
-            candidates.plan, candidates.premises, candidates.rows(row, np.ones(1)), "keep",
-            clusters=1.0 / nodes, utilisation=0.0, years=candidates.runs.years,
+        idle = describe_owned_machines(
+            candidates.plan, candidates.premises, candidates.price_rows(row, np.ones(1)), "keep",
+            clusters=1.0 / nodes, utilization=0.0, years=candidates.runs.years,
         )  # fmt: skip
         monthly = float(owned_usd(idle, candidates.runs.years)[0]) / candidates.runs.months
-        found.append(
-            f"{who} {why}. For smaller jobs each costs {dollars(monthly)} per month to keep, "
-            f"idle, with what it loses in value; selling one brings {dollars(server.value_usd)}."
+        sentences.append(
+            f"{who} {why}. For smaller jobs, keeping one idle costs {format_dollars(monthly)} per month including "
+            f"its loss in value; selling one brings {format_dollars(server.value_usd)}."
         )
-    return found
+    return sentences
 
 
-def _no_more(candidates: Candidates, winner: Choice) -> str:
-    """Why not another cluster is owned."""
+def _explain_size(candidates: Candidates, winner: Choice) -> str:
+    """Explain why a mix does not own another cluster."""
     if winner.owned_way == "keep":
         server = next(o.server for o in candidates.offers if o.server.id == winner.offer)
         if winner.nodes * (winner.clusters + 1) > (server.owned or 0):
@@ -180,79 +183,80 @@ def _no_more(candidates: Candidates, winner: Choice) -> str:
     return "more of them would be idle too often"
 
 
-def _filled(candidates: Candidates, winner: Choice) -> str:
+def _describe_idle_cost(candidates: Candidates, winner: Choice) -> str:
     runs = candidates.runs
     return (
         f"You pay for it even when it is idle: {runs.total:,.0f} runs over {units.format_years(runs.years)} "
-        f"keep it busy {units.format_share(winner.utilisation)} of the time, "
-        f"{dollars(winner.total_usd)} total."
+        f"keep it busy {units.format_share(winner.utilization)} of the time, "
+        f"{format_dollars(winner.total_usd)} total."
     )
 
 
-def _other_acquisitions(candidates: Candidates, ranking: Ranking, winner: Choice) -> list[str]:
-    """The best of each other acquisition that would do as well."""
+def _compare_acquisitions(candidates: Candidates, ranking: Ranking, winner: Choice) -> list[str]:
+    """Describe the best candidate of each other acquisition that meets the goal."""
     usd = candidates.costs.usd_per_run
     rows: list[int] = []
-    none: list[Acquisition] = []
+    infeasible: list[Acquisition] = []
     for acquisition in candidates.plan.search.ways:
         if acquisition == winner.way:
             continue
-        mine = candidates.acquired_by(acquisition)
-        chosen = np.flatnonzero(ranking.feasible & mine)
+        acquired = candidates.acquired_by(acquisition)
+        chosen = np.flatnonzero(ranking.feasible & acquired)
         if len(chosen):
             rows.append(int(chosen[np.argmin(usd[chosen])]))
-        elif np.any(mine):
-            none.append(acquisition)
+        elif np.any(acquired):
+            infeasible.append(acquisition)
     rows.sort(key=lambda row: float(usd[row]))
-    found = [
+    sentences = [
         f"Best option when {other.how_acquired}: {other.machines}, "
-        f"{dollars(other.usd_per_run)} per run, {units.format_seconds(other.run_seconds)}."
-        for other in choices(candidates, ranking, rows)
+        f"{format_dollars(other.usd_per_run)} per run, {units.format_seconds(other.run_seconds)}."
+        for other in create_choices(candidates, ranking, rows)
     ]
-    if none:
-        *most, last = (ACQUIRED[acquisition] for acquisition in none)
-        listed = f"{', '.join(most)} or {last}" if most else last
-        found.append(f"No option meets the goal when {listed}.")
-    return found
+    if infeasible:
+        labels = join_with_or([ACQUISITION_LABELS[acquisition] for acquisition in infeasible])
+        sentences.append(f"No option meets the goal when {labels}.")
+    return sentences
 
 
-def bindings(candidates: Candidates, ranking: Ranking, mixes: Mixes) -> tuple[Binding, ...]:
-    """What the goal fails on, each by itself."""
+def find_binding_constraints(
+    candidates: Candidates, ranking: Ranking, mixes: Mixes
+) -> tuple[BindingConstraint, ...]:
+    """Return each constraint of the goal that no candidate meets."""
     plan = candidates.plan
     if not ranking.allowed.any():
-        counted = "; ".join(
+        counts = "; ".join(
             f"{int(rule.breaks.sum()):,} because: {rule.reason}"
             for rule in ranking.rules
             if rule.breaks.any()
         )
         sentence = (
-            f"All {len(candidates):,} candidates are ruled out: {counted or 'none was tried'}."
+            f"All {len(candidates):,} candidates are ruled out: {counts or 'none was tried'}."
         )
-        return (Binding("rules", 0.0, sentence, None),)
-    found = []
+        return (BindingConstraint("rules", 0.0, sentence, None),)
+    constraints = []
     if plan.budget is not None and ranking.cheapest_in_time is not None:
-        (near,) = choices(candidates, ranking, [ranking.cheapest_in_time])
+        (near,) = create_choices(candidates, ranking, [ranking.cheapest_in_time])
         mixed = mixes.cheapest(mixes.mixed & mixes.in_time)
         if mixed is not None and mixes.total_usd[mixed] < near.total_usd:
-            (near,) = mixed_choices(candidates, ranking, mixes, [mixed])
+            (near,) = create_mixed_choices(candidates, ranking, mixes, [mixed])
         over = near.total_usd - plan.budget
         in_time = " in time" if plan.time_per_run is not None else ""
         sentence = (
-            f"The budget is short by {dollars(over)}: the cheapest that finishes{in_time} is "
-            f"{near.what} at {dollars(near.total_usd)} total."
+            f"The budget is short by {format_dollars(over)}: the cheapest option that finishes{in_time} is "
+            f"{near.summary} at {format_dollars(near.total_usd)} total."
         )
-        found.append(Binding("budget", over, sentence, near))
+        constraints.append(BindingConstraint("budget", over, sentence, near))
     if plan.time_per_run is not None:
         row = ranking.fastest_in_budget
         if row is None:
             row = int(np.argmin(np.where(ranking.allowed, candidates.costs.run_seconds, np.inf)))
-        (near,) = choices(candidates, ranking, [row])
+        (near,) = create_choices(candidates, ranking, [row])
         late = near.run_seconds - plan.time_per_run
         within = " in the budget" if near.in_budget and plan.budget is not None else ""
         if late > 0:
             sentence = (
                 f"The time is short by {units.format_seconds(late)}: the fastest{within} is "
-                f"{near.what} at {units.format_seconds(near.run_seconds)} per run."
+                f"{near.summary} at {units.format_seconds(near.run_seconds)} per run."
             )
-            found.append(Binding("time", late, sentence, near))
-    return tuple(found)
+            constraints.append(BindingConstraint("time", late, sentence, near))
+    return tuple(constraints)

@@ -1,10 +1,10 @@
-"""A calibration where it applies: the constants of hardware that was measured, in place of defaults."""
+"""Apply a calibration: constants measured on the hardware replace the defaults."""
 
 from dataclasses import replace
 
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.hardware import MachineGraph
-from gpuyard.hardware.clusters import machine_of
+from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predict.calibration.document import (
     CalibratedLine,
     Calibration,
@@ -13,19 +13,19 @@ from gpuyard.predict.calibration.document import (
 )
 from gpuyard.predict.compute import (
     ComputeLine,
-    compute_line,
-    figure_precision,
-    precision_on,
-    scaled_words,
+    describe_scaling,
+    estimate_compute_line,
+    resolve_figure_precision,
+    resolve_precision,
 )
 from gpuyard.predict.constants import Constant
-from gpuyard.predict.platform import Platform, platform_of
+from gpuyard.predict.platform import Platform, create_platform
 from gpuyard.predict.transport import Pipe
 from gpuyard.specs import Cluster, KnownThroughput, Workload
 
-CALIBRATED = "calibrated with"  # how the source of such a constant begins
-# these belong to how a machine's GPUs hang together, the others to the GPU and its software
-_OF_LINKS: tuple[ConstantName, ...] = ("link_inside", "hop_latency")
+CALIBRATED = "calibrated with"  # prefix of the source of a calibrated constant
+# these constants depend on the wiring of a machine, the others on the GPU and its software
+_LINK_CONSTANTS: tuple[ConstantName, ...] = ("link_inside", "hop_latency")
 _REPLACED_BY_LINK = {"link_inside", "staged_rate", "staged_socket_share"}
 
 
@@ -36,56 +36,62 @@ def calibrated_platform(
     same_links: bool = True,
     graph: MachineGraph | None = None,
 ) -> Platform:
-    """The cluster's platform; machines with as many of the same GPUs as a measured one get its links."""
-    platform = platform_of(cluster, graph)
-    gpu, machine = machine_of(cluster)
-    entry = _best_entry(calibration, gpu, machine.gpus)
+    """Return the cluster's platform; machines with as many of the same GPUs as a measured one get its links."""
+    platform = create_platform(cluster, graph)
+    gpu, machine = resolve_machine(cluster)
+    entry = _find_best_entry(calibration, gpu, machine.gpus)
     if entry is None:
         return platform
-    own = measured_constants(entry)
-    platform = replace(platform, own=tuple(c for c in own if c.name not in _OF_LINKS))
+    measured = measured_constants(entry)
+    platform = replace(
+        platform, measured=tuple(c for c in measured if c.name not in _LINK_CONSTANTS)
+    )
     if same_links and entry.count == machine.gpus:
-        platform = _with_links(platform, own)
+        platform = _apply_links(platform, measured)
     return platform
 
 
 def measured_constants(entry: HardwareCalibration) -> tuple[Constant, ...]:
-    """Those of one kind of hardware, as a prediction lists them."""
-    source = source_of(entry)
+    """Return the constants of one kind of hardware as a prediction lists them."""
+    source = describe_source(entry)
     return tuple(Constant(c.name, c.value, c.unit, "measured", source) for c in entry.constants)
 
 
-def source_of(entry: HardwareCalibration) -> str:
+def describe_source(entry: HardwareCalibration) -> str:
     return f"{CALIBRATED} {entry.runs} runs on {entry.hardware.label}"
 
 
 def calibrated_line(
     workload: Workload, profile: ModelProfile, gpu: Gpu, calibration: Calibration
 ) -> ComputeLine:
-    """The best that is known: figures that the workload gives for this GPU and precision, then what was
-    measured on it, then figures of other precisions or GPUs, then a roofline."""
-    precision = precision_on(gpu, workload, profile)
-    given = [
-        (known.gpu, figure_precision(known.gpu, known.precision, workload, profile))
-        for known in workload.measured_alone
+    """Return the best compute line.
+
+    In order, it comes from the workload's figures for this GPU and precision, the calibration of this GPU, figures of
+    other precisions or GPUs, or a roofline.
+    """
+    precision = resolve_precision(gpu, workload, profile)
+    own_figures = [
+        (figure.gpu, resolve_figure_precision(figure.gpu, figure.precision, workload, profile))
+        for figure in workload.single_gpu_measurements
     ]
-    found = None if (gpu.id, precision) in given else _line(calibration, workload, profile, gpu)
-    if found is not None:
-        entry, line = found
+    has_own = (gpu.id, precision) in own_figures
+    match = None if has_own else _find_line(calibration, workload, profile, gpu)
+    if match is not None:
+        entry, line = match
         if (entry.processor, line.precision) == (gpu.id, precision):
-            source = source_of(entry)
+            source = describe_source(entry)
             return ComputeLine(line.fixed_seconds, line.seconds_per_sample, "measured", source)
-    if given or found is None:
-        return compute_line(workload, profile, gpu)
-    figures = _figures(entry.processor, line)
-    scaled = compute_line(workload.model_copy(update={"measured": figures}), profile, gpu)
-    words = scaled_words(gpu, precision, entry.processor, line.precision)
-    return replace(scaled, source=f"{source_of(entry)}, {words}")
+    if own_figures or match is None:
+        return estimate_compute_line(workload, profile, gpu)
+    figures = _convert_to_figures(entry.processor, line)
+    scaled = estimate_compute_line(workload.model_copy(update={"measured": figures}), profile, gpu)
+    scaling = describe_scaling(gpu, precision, entry.processor, line.precision)
+    return replace(scaled, source=f"{describe_source(entry)}, {scaling}")
 
 
-def _with_links(platform: Platform, own: tuple[Constant, ...]) -> Platform:
-    by_name = {constant.name: constant for constant in own if constant.name in _OF_LINKS}
-    link, hop = (by_name.get(name) for name in _OF_LINKS)
+def _apply_links(platform: Platform, measured: tuple[Constant, ...]) -> Platform:
+    by_name = {constant.name: constant for constant in measured if constant.name in _LINK_CONSTANTS}
+    link, hop = (by_name.get(name) for name in _LINK_CONSTANTS)
     default = platform.inside
 
     def inside(gpus_used: int) -> Pipe:
@@ -97,20 +103,20 @@ def _with_links(platform: Platform, own: tuple[Constant, ...]) -> Platform:
         )
 
     over_tcp = any(constant.name == "tcp_hop" for constant in platform.constants)
-    gone = (_REPLACED_BY_LINK if link else set()) | (
+    replaced = (_REPLACED_BY_LINK if link else set()) | (
         {"hop_factor"} if hop and (platform.between is None or over_tcp) else set()
     )
     return replace(
         platform,
         inside=inside,
-        constants=(*(c for c in platform.constants if c.name not in gone), *by_name.values()),
-        # between machines the network is still the catalog's
+        constants=(*(c for c in platform.constants if c.name not in replaced), *by_name.values()),
+        # the network between machines is still that of the catalog
         link_basis="measured link" if link and platform.nodes == 1 else platform.link_basis,
     )
 
 
-def _best_entry(calibration: Calibration, gpu: Gpu, count: int) -> HardwareCalibration | None:
-    """Of the same GPU; in a machine with as many of them if there is one, else with most runs."""
+def _find_best_entry(calibration: Calibration, gpu: Gpu, count: int) -> HardwareCalibration | None:
+    """Find the entry of the same GPU, preferably with as many GPUs, then with the most runs."""
     entries = [
         entry
         for entry in calibration.hardware
@@ -119,12 +125,15 @@ def _best_entry(calibration: Calibration, gpu: Gpu, count: int) -> HardwareCalib
     return max(entries, key=lambda entry: (entry.count == count, entry.runs), default=None)
 
 
-def _line(
+def _find_line(
     calibration: Calibration, workload: Workload, profile: ModelProfile, gpu: Gpu
 ) -> tuple[HardwareCalibration, CalibratedLine] | None:
-    """On this GPU before others that the catalog knows, in the precision that the workload has there before
-    others; of equals the one with most runs."""
-    found = [
+    """Find the best calibrated line of the workload.
+
+    Lines of this GPU come before those of other catalog GPUs, then lines in the workload's precision, then those with
+    the most runs.
+    """
+    candidates = [
         (entry, line)
         for entry in calibration.hardware
         for line in entry.lines
@@ -133,16 +142,16 @@ def _line(
         and (entry.processor == gpu.id or entry.hardware.gpu is not None)
     ]
 
-    def near(pair: tuple[HardwareCalibration, CalibratedLine]) -> tuple[bool, bool, int]:
+    def rank(pair: tuple[HardwareCalibration, CalibratedLine]) -> tuple[bool, bool, int]:
         entry, line = pair
-        there = precision_on(entry.hardware.gpu, workload, profile)
-        return entry.processor == gpu.id, line.precision == there, line.runs
+        precision = resolve_precision(entry.hardware.gpu, workload, profile)
+        return entry.processor == gpu.id, line.precision == precision, line.runs
 
-    return max(found, key=near, default=None)
+    return max(candidates, key=rank, default=None)
 
 
-def _figures(gpu: str, line: CalibratedLine) -> tuple[KnownThroughput, ...]:
-    """Two points that a line is drawn through again."""
+def _convert_to_figures(gpu: str, line: CalibratedLine) -> tuple[KnownThroughput, ...]:
+    """Return two figures through which the line can be fitted again."""
     small, large = line.smallest_batch, max(line.largest_batch, 2 * line.smallest_batch)
     return tuple(
         KnownThroughput(

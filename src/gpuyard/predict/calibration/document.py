@@ -1,4 +1,4 @@
-"""The calibration as a file: constants and compute lines by hardware, and what they were fitted to."""
+"""The calibration file: constants and compute lines by hardware, and the runs they were fitted to."""
 
 from typing import Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ class _Record(BaseModel):
 
 
 class CalibratedConstant(_Record):
-    """A constant that the runs identify."""
+    """A constant that the runs determine."""
 
     name: ConstantName
     value: _NotNegative
@@ -39,7 +39,7 @@ class CalibratedConstant(_Record):
 
 
 class CalibratedLine(_Record):
-    """A workload's compute on this hardware: fixed + batch · per sample."""
+    """A workload's compute time on this hardware: fixed + batch · per sample."""
 
     workload: str
     model: str
@@ -58,7 +58,7 @@ class CalibratedLine(_Record):
 
 
 class CalibratedPoint(_Record):
-    """A workload on several GPUs of this hardware: what other numbers of GPUs are predicted with."""
+    """A measured multi-GPU figure, with which other numbers of GPUs are predicted."""
 
     model: str
     precision: Precision
@@ -71,7 +71,7 @@ class CalibratedPoint(_Record):
 
 
 class CheckedErrors(_Record):
-    """Mean and median absolute errors of samples/s, relative, on configurations that were left out."""
+    """Mean and median relative errors of samples/s on held-out configurations."""
 
     configurations: int
     mean_before: float
@@ -82,7 +82,7 @@ class CheckedErrors(_Record):
 
 
 class HardwareCalibration(_Record):
-    """All about one kind of hardware."""
+    """The calibration of one kind of hardware."""
 
     device: Literal["cpu", "cuda"]
     processor: str
@@ -105,7 +105,7 @@ class HardwareCalibration(_Record):
 
 
 class Calibration(_Record):
-    """What `gpuyard calibrate` writes and `predict`, `plan` and `study` read."""
+    """The document that `gpuyard calibrate` writes and that `predict`, `plan`, and `study` read."""
 
     kind: Literal["gpuyard-calibration"] = "gpuyard-calibration"
     version: int = VERSION
@@ -117,7 +117,7 @@ class Calibration(_Record):
     def runs(self) -> int:
         return sum(entry.runs for entry in self.hardware)
 
-    def of(self, hardware: Hardware) -> HardwareCalibration | None:
+    def find_entry(self, hardware: Hardware) -> HardwareCalibration | None:
         return next((entry for entry in self.hardware if entry.hardware == hardware), None)
 
     def as_json(self) -> dict[str, Any]:
@@ -125,27 +125,26 @@ class Calibration(_Record):
 
 
 def calibration_from_json(text: str, name: str) -> Calibration:
-    """Read it back; a file that is something else gets a sentence."""
+    """Parse a calibration file; `name` is the file name for error messages."""
     try:
-        if (why := too_many_values(text)) is not None:
-            raise ValueError(why)
-        found = Calibration.model_validate_json(text)
+        if (reason := too_many_values(text)) is not None:
+            raise ValueError(reason)
+        calibration = Calibration.model_validate_json(text)
     except ValueError as invalid:
         raise UserMistake(
-            f"{name} is not a calibration ({_first(invalid)}); write a "
-            "new one with gpuyard calibrate, remove it with gpuyard calibrate --remove, or leave "
-            "it out with --calibration none"
+            f"{name} is not a calibration ({_describe_first_error(invalid)}); write a "
+            "new one with gpuyard calibrate, remove it with gpuyard calibrate --remove, or ignore "
+            "it with --calibration none"
         ) from None
-    if found.version > VERSION:
+    if calibration.version > VERSION:
         raise UserMistake(
-            f"{name} was written by a newer gpuyard (calibration version {found.version}, this one "
-            f"knows {VERSION}); upgrade gpuyard, or leave it out with --calibration none"
+            f"{name} was written by a newer gpuyard (calibration version {calibration.version}; this one "
+            f"supports {VERSION}); upgrade gpuyard, or ignore the file with --calibration none"
         )
-    return found
+    return calibration
 
 
-def _first(invalid: ValueError) -> str:
-    """What is wrong, of several things the first."""
+def _describe_first_error(invalid: ValueError) -> str:
     if not isinstance(invalid, ValidationError):
         return str(invalid)
     first = invalid.errors(include_url=False, include_input=False)[0]

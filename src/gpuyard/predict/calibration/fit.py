@@ -1,5 +1,7 @@
-"""Rows on one kind of hardware through the predictor's own step, with constants that a fit can move; and the fit: least
-squares with bounds, measured over predicted, and every constant drawn back to its default."""
+"""Fit constants to the training rows of one kind of hardware through the predictor's own step model.
+
+The fit uses bounded least squares on the ratio of measured to predicted times, with a prior around every default.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpuyard.predict.calibration.defaults import (
-    Free,
+    FreeConstant,
     FreeLine,
     default_overlap,
     default_platform,
@@ -20,7 +22,7 @@ from gpuyard.predict.compute import ComputeLine
 from gpuyard.predict.scenario import PlatformScenario
 from gpuyard.predict.strategies import STRATEGIES
 from gpuyard.predict.strategies.ddp import all_reduce
-from gpuyard.predict.table import Configurations, Floats, Placement, StepTable, step_parts
+from gpuyard.predict.table import Configurations, Floats, Placement, StepTable, compute_step_parts
 
 Lines = Mapping[LineKey, tuple[float, float]]
 _NO_LINE = ComputeLine(1.0, 1.0, "measured here", "filled in by the fit")
@@ -28,18 +30,18 @@ _NO_LINE = ComputeLine(1.0, 1.0, "measured here", "filled in by the fit")
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows of one workload and strategy, as the table that the step model reckons with."""
+    """Rows of one workload and strategy with the table of the step model."""
 
     key: LineKey
     rows: tuple[TrainingRow, ...]
     table: StepTable
 
-    def tabled(
+    def apply_values(
         self, values: Mapping[str, float], fixed_seconds: float, seconds_per_sample: float
     ) -> StepTable:
-        """With a line and those of `free_constants`; what is not there keeps its default."""
+        """Return the table with a compute line and values of free constants; others keep their defaults."""
         table, traffic = self.table, self.table.traffic
-        hides = traffic.strategy.calibrated
+        uses_overlap = traffic.strategy.calibrated
 
         def column(name: str, default: Floats) -> Floats:
             return np.full(len(self.rows), values[name]) if name in values else default
@@ -55,21 +57,21 @@ class RowBlock:
                 launch_seconds=values.get("collective_launch", traffic.launch_seconds),
                 backward_share=values.get("backward_share", traffic.backward_share),
                 variation=values.get("step_variation", traffic.variation),
-                overlap=values.get("overlap", traffic.overlap) if hides else traffic.overlap,
+                overlap=values.get("overlap", traffic.overlap) if uses_overlap else traffic.overlap,
             ),
         )
 
 
 @dataclass(frozen=True)
-class Times:
+class RowTimes:
     """Seconds of every row, in the order of the blocks."""
 
     step: Floats
-    busy: Floats  # without exchange, of the slowest worker
+    busy: Floats  # the slowest worker without exchange
     all_reduce: Floats
 
 
-def compiled(hardware: Hardware, rows: Sequence[TrainingRow]) -> tuple[RowBlock, ...]:
+def compile_blocks(hardware: Hardware, rows: Sequence[TrainingRow]) -> tuple[RowBlock, ...]:
     platform = default_platform(hardware)
     grouped: dict[tuple[LineKey, str], list[TrainingRow]] = {}
     for row in rows:
@@ -80,62 +82,66 @@ def compiled(hardware: Hardware, rows: Sequence[TrainingRow]) -> tuple[RowBlock,
         scenario = PlatformScenario(
             first.workload,
             first.profile,
-            # input is part of a measured step, as it is of a line that is fitted to it
+            # a measured step, and so the line fitted to it, includes input
             replace(platform, host_to_gpu_bytes_per_second=None, storage_bytes_per_second=None),
             _NO_LINE,
             strategy,
             overlap=default_overlap(hardware) if strategy.calibrated else None,
             variation=default_variation(hardware),
         )
-        spots = [(Placement(row.workers, 1, row.workers), row.batch_per_worker) for row in members]
-        blocks.append(RowBlock(key, tuple(members), scenario.table(Configurations.of(spots))))
+        pairs = [(Placement(row.workers, 1, row.workers), row.batch_per_worker) for row in members]
+        blocks.append(
+            RowBlock(key, tuple(members), scenario.build_table(Configurations.from_pairs(pairs)))
+        )
     return tuple(blocks)
 
 
-def times(blocks: Sequence[RowBlock], constants: Mapping[str, float], lines: Lines) -> Times:
-    """What the step model says of every row."""
-    step, busy, bare = [], [], []
+def predict_times(
+    blocks: Sequence[RowBlock], constants: Mapping[str, float], lines: Lines
+) -> RowTimes:
+    """Predict every row with the step model."""
+    step, busy, all_reduces = [], [], []
     for block in blocks:
-        table = block.tabled(constants, *lines[block.key])
-        parts = step_parts(table)
+        table = block.apply_values(constants, *lines[block.key])
+        parts = compute_step_parts(table)
         step.append(parts.step_seconds)
         busy.append(parts.compute_seconds + parts.straggler_seconds)
         size = np.asarray(table.traffic.buckets.total_bytes)
-        bare.append(all_reduce(table, table.traffic.launch_seconds)(size))
-    return Times(np.concatenate(step), np.concatenate(busy), np.concatenate(bare))
+        all_reduces.append(all_reduce(table, table.traffic.launch_seconds)(size))
+    return RowTimes(np.concatenate(step), np.concatenate(busy), np.concatenate(all_reduces))
 
 
-# what the formulas leave out; no run counts as known better than this
+# the error of the formulas; no run counts as more precise than this
 MODEL_ERROR = 0.05
-_ALL_REDUCE_ERROR = 0.1  # a median of few
-# a constant is measured where the runs leave less than this of the doubt about its default
-MOST_DOUBT = 0.5
-_PRECISE = 1e-4  # of a prior σ: far below what runs differ by
-_MOST_STEPS = 40
+_ALL_REDUCE_ERROR = 0.1  # the median of few measurements
+# a constant counts as measured if the runs reduce its prior σ below this share
+MAX_DOUBT = 0.5
+_TOLERANCE = 1e-4  # share of a prior σ, far below the differences between runs
+_MAX_EVALUATIONS = 40
 
 
 @dataclass(frozen=True)
 class FittedConstant:
-    """`doubt` is its σ after the fit over its σ before: 1 where the runs said nothing."""
+    """A fitted constant. `doubt` is its σ after the fit over its prior σ: 1 if the runs don't determine it."""
 
-    free: Free
+    free: FreeConstant
     value: float
     doubt: float
 
 
 @dataclass(frozen=True)
 class FittedLine:
-    """A workload's compute, fixed + b · per_sample, by so many runs at so many batch sizes."""
+    """A workload's fitted compute line, fixed + b · per_sample."""
 
     key: LineKey
     fixed_seconds: float
     seconds_per_sample: float
-    fixed_measured: bool  # else the fixed part is the default's share of the step
+    fixed_measured: bool  # False: the fixed part is the default share of the step
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Only what the runs identify; every other constant keeps its default."""
+    """The constants and lines that the runs determine; all others keep their defaults."""
 
     constants: tuple[FittedConstant, ...]
     lines: tuple[FittedLine, ...]
@@ -151,52 +157,54 @@ class Fit:
 
 @dataclass(frozen=True)
 class _Problem:
-    """The constants that are sought, then two of every line: its time, and maybe its fixed share."""
+    """A least-squares problem: the free constants, then the time and possibly the fixed share of every line."""
 
     blocks: tuple[RowBlock, ...]
-    constants: tuple[Free, ...]
+    constants: tuple[FreeConstant, ...]
     lines: tuple[FreeLine, ...]
     free_shares: frozenset[LineKey]
 
     @property
-    def sought(self) -> list[Free]:
-        of_lines = [line.seconds for line in self.lines]
+    def unknowns(self) -> list[FreeConstant]:
+        line_times = [line.seconds for line in self.lines]
         shares = [line.fixed_share for line in self.lines if line.key in self.free_shares]
-        return [*self.constants, *of_lines, *shares]
+        return [*self.constants, *line_times, *shares]
 
-    def read(self, u: Floats) -> tuple[dict[str, float], dict[LineKey, tuple[float, float]]]:
-        found = [free.value(float(x)) for free, x in zip(self.sought, u, strict=True)]
+    def decode(self, u: Floats) -> tuple[dict[str, float], dict[LineKey, tuple[float, float]]]:
+        numbers = [free.value(float(x)) for free, x in zip(self.unknowns, u, strict=True)]
         count = len(self.constants)
-        values = dict(zip((free.name for free in self.constants), found, strict=False))
-        shares = iter(found[count + len(self.lines) :])
+        values = dict(zip((free.name for free in self.constants), numbers, strict=False))
+        shares = iter(numbers[count + len(self.lines) :])
         lines = {
             line.key: line.line(
                 seconds,
                 next(shares) if line.key in self.free_shares else line.fixed_share.default,
             )
-            for line, seconds in zip(self.lines, found[count:], strict=False)
+            for line, seconds in zip(self.lines, numbers[count:], strict=False)
         }
         return values, lines
 
     def residuals(self, u: Floats) -> Floats:
-        made = times(self.blocks, *self.read(u))
+        predicted = predict_times(self.blocks, *self.decode(u))
         rows = [row for block in self.blocks for row in block.rows]
         noise = np.hypot([row.noise for row in rows], MODEL_ERROR)
         several = np.array([row.workers > 1 for row in rows])
-        bare = np.array([row.all_reduce_seconds or 0.0 for row in rows])
-        timed = several & (bare > 0)
-        step = np.log(made.step / [row.step_seconds for row in rows]) / noise
+        all_reduce_seconds = np.array([row.all_reduce_seconds or 0.0 for row in rows])
+        timed = several & (all_reduce_seconds > 0)
+        step = np.log(predicted.step / [row.step_seconds for row in rows]) / noise
         # with one worker the step is all compute, and would count twice
-        known = several & np.array([row.busy_seconds is not None for row in rows])
-        alone = np.array([row.busy_seconds or row.step_seconds for row in rows])
-        busy = (np.log(made.busy / alone) / noise)[known]
-        exchanged = np.log(made.all_reduce[timed] / bare[timed]) / _ALL_REDUCE_ERROR
-        return np.concatenate([_soft(step), _soft(busy), _soft(exchanged), u])
+        has_busy = several & np.array([row.busy_seconds is not None for row in rows])
+        busy_seconds = np.array([row.busy_seconds or row.step_seconds for row in rows])
+        busy = (np.log(predicted.busy / busy_seconds) / noise)[has_busy]
+        exchanged = (
+            np.log(predicted.all_reduce[timed] / all_reduce_seconds[timed]) / _ALL_REDUCE_ERROR
+        )
+        return np.concatenate([_soften(step), _soften(busy), _soften(exchanged), u])
 
 
 def fit(hardware: Hardware, rows: Sequence[TrainingRow], links: LinkRates | None = None) -> Fit:
-    """Fit all that could be measured, then give up, one after the other, what the runs leave in doubt."""
-    blocks = compiled(hardware, rows)
+    """Fit all free constants, then drop, one at a time, those that the runs don't determine."""
+    blocks = compile_blocks(hardware, rows)
     by_key: dict[LineKey, list[TrainingRow]] = {}
     for row in rows:
         by_key.setdefault(row.key, []).append(row)
@@ -204,63 +212,63 @@ def fit(hardware: Hardware, rows: Sequence[TrainingRow], links: LinkRates | None
     several_batches = frozenset(
         key for key, members in by_key.items() if len({m.batch_per_worker for m in members}) > 1
     )
-    exchanging = any(row.workers > 1 for row in rows)
-    constants = free_constants(hardware, links) if exchanging else ()
+    change_exchange = any(row.workers > 1 for row in rows)
+    constants = free_constants(hardware, links) if change_exchange else ()
     problem = _Problem(blocks, constants, lines, several_batches)
-    u, doubts = _solve(problem, np.zeros(len(problem.sought)))
-    while (weakest := _weakest(problem, doubts)) is not None:
-        problem = _without(problem, weakest)
+    u, doubts = _solve(problem, np.zeros(len(problem.unknowns)))
+    while (weakest := _find_weakest(problem, doubts)) is not None:
+        problem = _drop_unknown(problem, weakest)
         u, doubts = _solve(problem, np.delete(u, weakest))
-    values, found = problem.read(u)
-    fitted = tuple(
+    values, line_values = problem.decode(u)
+    constants_fitted = tuple(
         FittedConstant(free, values[free.name], float(doubt))
         for free, doubt in zip(problem.constants, doubts, strict=False)
     )
     return Fit(
-        fitted,
-        tuple(FittedLine(key, *found[key], key in problem.free_shares) for key in by_key),
+        constants_fitted,
+        tuple(FittedLine(key, *line_values[key], key in problem.free_shares) for key in by_key),
     )
 
 
 def _solve(problem: _Problem, start: Floats) -> tuple[Floats, Floats]:
-    """Where the squares are least, and how much of each prior σ is left there."""
+    """Return the solution and the remaining share of each prior σ."""
     from scipy.optimize import least_squares
 
-    low, high = np.transpose([free.bounds for free in problem.sought])
-    # a default may lie on a bound (nothing hides with gloo), where an interior method gets stuck
+    low, high = np.transpose([free.bounds for free in problem.unknowns])
+    # a default may lie on a bound (gloo hides nothing), where an interior method gets stuck
     margin = 0.05 * (high - low)
-    found = least_squares(
+    solution = least_squares(
         problem.residuals,
         np.clip(start, low + margin, high - margin),
         bounds=(low, high),
-        ftol=_PRECISE,
-        xtol=_PRECISE,
-        max_nfev=_MOST_STEPS,
+        ftol=_TOLERANCE,
+        xtol=_TOLERANCE,
+        max_nfev=_MAX_EVALUATIONS,
     )
-    covariance = np.linalg.inv(found.jac.T @ found.jac)
-    return found.x, np.sqrt(np.diag(covariance))
+    covariance = np.linalg.inv(solution.jac.T @ solution.jac)
+    return solution.x, np.sqrt(np.diag(covariance))
 
 
-def _weakest(problem: _Problem, doubts: Floats) -> int | None:
-    """The constant or fixed share that the runs say least about; a line's time is always kept."""
+def _find_weakest(problem: _Problem, doubts: Floats) -> int | None:
+    """Return the index of the least determined constant or fixed share; a line's time is always kept."""
     count, lines = len(problem.constants), len(problem.lines)
     candidates = [i for i in range(len(doubts)) if i < count or i >= count + lines]
-    doubtful = [i for i in candidates if doubts[i] > MOST_DOUBT]
+    doubtful = [i for i in candidates if doubts[i] > MAX_DOUBT]
     return max(doubtful, key=lambda i: doubts[i], default=None)
 
 
-def _without(problem: _Problem, index: int) -> _Problem:
+def _drop_unknown(problem: _Problem, index: int) -> _Problem:
     count = len(problem.constants)
     if index < count:
-        left = problem.constants[:index] + problem.constants[index + 1 :]
-        return _Problem(problem.blocks, left, problem.lines, problem.free_shares)
+        remaining = problem.constants[:index] + problem.constants[index + 1 :]
+        return _Problem(problem.blocks, remaining, problem.lines, problem.free_shares)
     ordered = [line.key for line in problem.lines if line.key in problem.free_shares]
-    given_up = ordered[index - count - len(problem.lines)]
+    dropped = ordered[index - count - len(problem.lines)]
     return _Problem(
-        problem.blocks, problem.constants, problem.lines, problem.free_shares - {given_up}
+        problem.blocks, problem.constants, problem.lines, problem.free_shares - {dropped}
     )
 
 
-def _soft(errors: Floats) -> Floats:
-    """Residuals whose squares grow like soft-L1: one bad run must not bend a constant."""
+def _soften(errors: Floats) -> Floats:
+    """Return residuals whose squares grow like soft-L1, so that one bad run does not distort a constant."""
     return errors * np.sqrt(2 / (1 + np.sqrt(1 + errors**2)))

@@ -1,1 +1,1 @@
-"""Why a configuration is as fast as it is, and what would help."""
+"""Explanations of a configuration's speed, and changes that would help."""

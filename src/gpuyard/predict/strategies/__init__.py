@@ -1,6 +1,7 @@
-"""One object a strategy: how gradients are grouped, what their exchange takes, what it needs and allows.
+"""Strategies of data-parallel training, one object each.
 
-Whoever makes a prediction asks the object, and never which one it is.
+A strategy knows how gradients are grouped, how long their exchange takes, and what it needs and supports. Callers use
+this interface and never check which strategy it is.
 """
 
 from gpuyard.predict.strategies.base import Strategies, Strategy
@@ -13,6 +14,6 @@ from gpuyard.predict.strategies.parameter_server import DistributedReplicated, P
 STRATEGIES = Strategies(
     Ddp(), Horovod(), ParameterServer(), DataParallel(), DistributedReplicated(), NoExchange()
 )
-"""Those that users name are `specs.StrategyName`; the others are only in published tables."""
+"""Users can name those in `specs.StrategyName`; the others occur only in published tables."""
 
 __all__ = ["STRATEGIES", "Strategy"]

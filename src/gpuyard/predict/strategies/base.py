@@ -1,4 +1,4 @@
-"""What every strategy of data-parallel training answers; each has a file beside this one."""
+"""The interface of all strategies of data-parallel training; each strategy has its own file."""
 
 import math
 from abc import ABC, abstractmethod
@@ -13,15 +13,15 @@ from gpuyard.catalog import LayerProfile, ModelProfile
 from gpuyard.errors import UnknownName
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import Constant, Tuning
-from gpuyard.predict.strategies.remedies import Proposals
+from gpuyard.predict.strategies.remedies import Proposer
 from gpuyard.predict.table import Buckets, Floats, Move, StepTable
 from gpuyard.specs import DEFAULT_EXCHANGE, ExchangeOptions, Workload
 from gpuyard.specs.workload import GradientDtype, Optimizer
 
 _FP32_BYTES = 4
 _AUTOCAST_COPY_BYTES = 2
-# A parameter, in the optimizer's own state: nothing; the momentum; two moments; the same in 8 bits, with one
-# fp32 scale for 256 of each (bitsandbytes 0.50.2, `blocksize = 256`; it was 2,048 once: arXiv:2110.02861).
+# Bytes per parameter in the optimizer's own state: nothing; the momentum; two moments; two moments in 8 bits with one
+# fp32 scale per 256 values (bitsandbytes 0.50.2, `blocksize = 256`; formerly 2,048: arXiv:2110.02861).
 STATE_BYTES: dict[Optimizer, float] = {
     "sgd": 0.0,
     "momentum": 4.0,
@@ -32,133 +32,150 @@ STATE_BYTES: dict[Optimizer, float] = {
 
 
 def model_bytes(workload: Workload, profile: ModelProfile) -> float:
-    """All that is there whatever the batch. What is frozen has neither gradient nor state; PyTorch's autocast
-    keeps parameters and gradients in fp32, and a 16-bit copy of every weight until backward has used it."""
+    """Return the memory that does not depend on the batch.
+
+    Frozen parameters have neither gradient nor optimizer state. PyTorch's autocast keeps parameters and gradients in
+    fp32, plus a 16-bit copy of every weight until backward has used it.
+    """
     trained = profile.gradient_bytes / _FP32_BYTES
     weight = _FP32_BYTES + (_AUTOCAST_COPY_BYTES if workload.autocast else 0)
     return weight * profile.parameters + (_FP32_BYTES + STATE_BYTES[workload.optimizer]) * trained
 
 
 def activation_bytes(workload: Workload, profile: ModelProfile, batch_per_gpu: Floats) -> Floats:
-    """Of a batch, when backward begins."""
+    """Return the memory of a batch's activations when backward begins."""
     return np.asarray(batch_per_gpu * profile.sample_bytes(autocast=workload.autocast))
 
 
-# Gradients are as wide as parameters, which autocast leaves in fp32. These make both as narrow as the training: apex
-# at O2 casts the model (as NVIDIA's BERT, GNMT and Transformer-XL have it), DeepSpeed's communication_data_type follows
-# fp16 or bf16, and tf_cnn_benchmarks casts what it sends with --use_fp16 (compact_gradient_transfer, on by default).
-_AS_TRAINED = frozenset({"apex", "deepspeed", "tf-cnn-benchmarks"})
+# Gradients have the number format of the parameters, which autocast leaves in fp32. These frameworks send them in the
+# training precision: apex at O2 casts the model (as in NVIDIA's BERT, GNMT, and Transformer-XL), DeepSpeed's
+# communication_data_type follows fp16 or bf16, and tf_cnn_benchmarks casts gradients with --use_fp16
+# (compact_gradient_transfer, on by default).
+_NARROW_GRADIENT_FRAMEWORKS = frozenset({"apex", "deepspeed", "tf-cnn-benchmarks"})
 
 
-def gradient_dtype(workload: Workload) -> GradientDtype:
-    """In which gradients cross the network, where a script compresses nothing."""
+def resolve_gradient_dtype(workload: Workload) -> GradientDtype:
+    """Return the number format of gradients on the network if no script compresses them."""
     if workload.gradient_dtype is not None:
         return workload.gradient_dtype
-    if workload.framework in _AS_TRAINED and workload.precision in ("fp16", "bf16"):
+    if workload.framework in _NARROW_GRADIENT_FRAMEWORKS and workload.precision in ("fp16", "bf16"):
         return workload.precision
     return "fp32"
 
 
 SecondsBySize = Callable[[Floats], Floats]
-_HALF = 0.5  # of fp32 gradients as fp16 or bf16
+_HALF = 0.5  # size of fp16 or bf16 gradients relative to fp32
 
 
 class Strategy(ABC):
-    """Defaults are those of workers that each hold the whole model, and exchange the gradients of every
-    step in buckets while backward goes on."""
+    """A strategy of data-parallel training.
+
+    By default, each worker holds the whole model, and gradients of every step are exchanged in buckets during backward.
+    """
 
     name: ClassVar[str]
-    options: ClassVar[frozenset[str]] = frozenset()  # those of `ExchangeOptions` that it has
-    no_other_option: ClassVar[str] = ""  # why it has no others, and what has
-    most_machines: ClassVar[int | None] = None
-    why_no_more_machines: ClassVar[str] = ""
-    constants: ClassVar[tuple[Constant, ...]] = ()  # what its exchange is reckoned with
-    remedies: ClassVar[tuple[Proposals, ...]] = ()  # what could be changed about its exchange
-    bucket_option: ClassVar[str] = ""  # what its framework calls the size of a bucket
+    options: ClassVar[frozenset[str]] = frozenset()  # supported fields of `ExchangeOptions`
+    unsupported_option: ClassVar[str] = ""  # message for other options; {} stands for their names
+    max_machines: ClassVar[int | None] = None
+    machine_limit_reason: ClassVar[str] = ""
+    constants: ClassVar[tuple[Constant, ...]] = ()  # constants of its exchange
+    remedies: ClassVar[tuple[Proposer, ...]] = ()  # possible changes to its exchange
+    bucket_option: ClassVar[str] = ""  # the framework's option for the bucket size
     hierarchical_caveat: ClassVar[str] = ""
-    synchronous: ClassVar[bool] = True  # else nobody waits for the slowest
-    # whether runs on one machine, which are rings, say how much of its exchange hides
+    synchronous: ClassVar[bool] = True  # False: no worker waits for the slowest
+    # whether runs on one machine, which are rings, determine how much of its exchange hides
     calibrated: ClassVar[bool] = False
-    hides_nothing: ClassVar[str] = ""  # the words for it, where that is so
-    drawn_as: ClassVar[str] = ""  # what a time line must say of it
+    no_overlap_reason: ClassVar[str] = ""  # set if no exchange hides behind compute
+    timeline_note: ClassVar[str] = ""  # note below every timeline of this strategy
 
-    def refusal(self, exchange: ExchangeOptions) -> str | None:
-        """The sentence that says which of these options it does not have."""
-        others = exchange.chosen - self.options
-        return self.no_other_option.format(", ".join(sorted(others))) if others else None
+    def find_conflict(self, exchange: ExchangeOptions) -> str | None:
+        """Return a message about options that this strategy does not support, or None."""
+        unsupported = exchange.non_default_keys - self.options
+        if not unsupported:
+            return None
+        return self.unsupported_option.format(", ".join(sorted(unsupported)))
 
     # the exchange of gradients
 
     @abstractmethod
     def bucket_caps(self, cap_bytes: float | None) -> tuple[float, ...]:
-        """What closes the first bucket, the second and so on; the last cap holds for all that follow.
-        A cap may have been asked for."""
+        """Return the sizes that close the first bucket, the second, and so on.
+
+        The last size applies to all further buckets. `cap_bytes` is the user's choice, if any.
+        """
 
     def buckets(self, profile: ModelProfile, exchange: ExchangeOptions) -> Buckets:
-        """How gradients are grouped, and when each group is ready."""
+        """Return the groups of gradients and when each group is ready."""
         caps = self.bucket_caps(exchange.bucket_bytes)
-        return _filled(_Itself(profile), caps, exchange.powersgd_rank)
+        return _fill_cached(_ProfileKey(profile), caps, exchange.powersgd_rank)
 
     def bucket_name(self, number: int) -> str:
         return f"bucket {number}"
 
-    def sent_dtype(self, workload: Workload, exchange: ExchangeOptions) -> GradientDtype:
-        """Of what crosses the network: gradients, or with local SGD parameters, which only a script narrows."""
-        if exchange.half is not None:
-            return exchange.half
-        narrows = "compress" in self.options and exchange.local_sgd == 1
-        return gradient_dtype(workload) if narrows else "fp32"
+    def resolve_sent_dtype(self, workload: Workload, exchange: ExchangeOptions) -> GradientDtype:
+        """Return the number format of transfers: gradients, or parameters with local SGD.
 
-    def gradient_words(
+        Only a script can narrow parameters.
+        """
+        if exchange.half_precision is not None:
+            return exchange.half_precision
+        sends_gradients = "compress" in self.options and exchange.local_sgd == 1
+        return resolve_gradient_dtype(workload) if sends_gradients else "fp32"
+
+    def describe_gradients(
         self, workload: Workload, exchange: ExchangeOptions = DEFAULT_EXCHANGE
     ) -> str:
-        """Who says how wide gradients are that cross the network: a sentence, or nothing where they are as usual."""
-        if exchange.half or exchange.local_sgd > 1:
+        """Return a sentence about the number format of gradients, or nothing if it is the usual one."""
+        if exchange.half_precision or exchange.local_sgd > 1:
             return ""
-        sent = self.sent_dtype(workload, exchange)
+        sent = self.resolve_sent_dtype(workload, exchange)
         if workload.gradient_dtype is not None:
-            return f"Gradients: sent as {sent}, as the workload says."
+            return f"Gradients: sent as {sent}, as set in the workload."
         if sent == "fp32":
             return ""
-        return f"Gradients: sent as {sent}, as {workload.framework} does; 'gradient_dtype: fp32' if yours does not."
+        return (
+            f"Gradients: sent as {sent}, the default of {workload.framework}; "
+            "set 'gradient_dtype: fp32' if yours differs."
+        )
 
     def sent_share(self, workload: Workload, exchange: ExchangeOptions) -> float:
-        """Of the buckets' bytes."""
-        return 1.0 if self.sent_dtype(workload, exchange) == "fp32" else _HALF
+        """Return the share of the buckets' bytes that is sent."""
+        return 1.0 if self.resolve_sent_dtype(workload, exchange) == "fp32" else _HALF
 
     @abstractmethod
     def bucket_seconds(self, table: StepTable) -> SecondsBySize:
-        """What the exchange of one bucket takes in every row, by its size."""
+        """Return a function from a bucket's size to its exchange time in every row."""
 
     def exchange_seconds(self, table: StepTable, compute_seconds: Floats) -> tuple[Floats, Floats]:
-        """All of a step's exchange, and what would stick out behind compute if the two did not disturb
-        each other.
+        """Return a step's total exchange time, and the part exposed if compute and exchange did not interfere.
 
-        Buckets go one after the other, each when it is full: the last one ends behind compute by the
-        largest, over i, of all exchanges from bucket i on less the backward that was left at its start.
+        Buckets are sent in sequence, each once it is full. The exposed time is the maximum over i of the exchange times
+        from bucket i on minus the backward time that remains when bucket i is full.
         """
         backward = compute_seconds * table.traffic.backward_share
         remaining = np.zeros_like(compute_seconds)
-        sticks_out = np.zeros_like(compute_seconds)
-        seconds_of = self.bucket_seconds(table)
-        seen: dict[float, Floats] = {}  # most buckets are alike
+        exposed = np.zeros_like(compute_seconds)
+        seconds_by_size = self.bucket_seconds(table)
+        cache: dict[float, Floats] = {}  # most buckets have the same size
         buckets = table.traffic.buckets
         for size, ready in zip(buckets.size_bytes[::-1], buckets.ready_share[::-1], strict=True):
-            if size not in seen:
-                seen[size] = seconds_of(size * table.sent_share)
-            remaining = remaining + seen[size]
-            sticks_out = np.maximum(sticks_out, remaining - (1 - ready) * backward)
-        return remaining, sticks_out
+            if size not in cache:
+                cache[size] = seconds_by_size(size * table.sent_share)
+            remaining = remaining + cache[size]
+            exposed = np.maximum(exposed, remaining - (1 - ready) * backward)
+        return remaining, exposed
 
-    def moves(
+    def list_moves(
         self, profile: ModelProfile, gpus: int, batch_per_gpu: int, sent_bytes: float
     ) -> tuple[Move, ...]:
-        """What crosses a GPU's link in one step, in the order in which it does; `sent_bytes` is what each worker has to
-        send of a step in the mean."""
+        """List the transfers over a GPU's link in one step, in order.
+
+        `sent_bytes` is the mean number of bytes that each worker has to send per step.
+        """
         del profile, gpus, batch_per_gpu, sent_bytes
         return ()
 
-    # what it takes of a machine
+    # what it needs from a machine
 
     def memory_bytes(
         self,
@@ -169,10 +186,9 @@ class Strategy(ABC):
         batch_per_gpu: Floats,
         gpus: Floats,
     ) -> Floats:
-        """Of each of so many GPUs: the model with its optimizer, the activations of the batch, and the
-        error that PowerSGD feeds back."""
-        fed_back = profile.gradient_bytes if exchange.powersgd_rank is not None else 0.0
-        model = model_bytes(workload, profile) + fed_back
+        """Return the memory needed per GPU: model, optimizer, activations, and PowerSGD's error feedback."""
+        error_feedback = profile.gradient_bytes if exchange.powersgd_rank is not None else 0.0
+        model = model_bytes(workload, profile) + error_feedback
         return model + activation_bytes(workload, profile, batch_per_gpu) + np.zeros_like(gpus)
 
     def gpu_seconds(
@@ -181,32 +197,32 @@ class Strategy(ABC):
         exchange: ExchangeOptions,
         memory_bytes_per_second: Floats | None,
     ) -> Floats | None:
-        """What a step takes longer, in the mean, on every GPU that has something to exchange."""
+        """Return the mean additional GPU time per step if there is something to exchange."""
         if exchange.powersgd_rank is None or memory_bytes_per_second is None:
-            return None  # a CPU's memory rate is not known, its passes over gradients in no formula
+            return None  # a CPU's memory rate is unknown
         return powersgd_seconds(profile, memory_bytes_per_second) / exchange.accumulate
 
     def host_seconds(self, profile: ModelProfile, gpus_per_node: Floats) -> Floats:
-        """What a step waits for a host besides."""
+        """Return the additional time that a step waits for the host."""
         return np.zeros_like(gpus_per_node)
 
-    # the constants that it stands on
+    # the constants that it is based on
 
     @abstractmethod
     def overlap(self, tuning: Tuning) -> Constant:
-        """How much of the exchange that could hide behind backward really does."""
+        """Return the share of the hideable exchange that really hides behind backward."""
 
     @abstractmethod
     def overlap_between(self, tuning: Tuning) -> Constant:
-        """The same, where the exchange leaves the machine."""
+        """Return the same share for an exchange between machines."""
 
     def slowdowns(self, tuning: Tuning) -> tuple[Constant, ...]:
-        """What a worker among others loses of its compute."""
+        """Return the shares of compute that a worker loses because others run."""
         return (c.slowdown(tuning),)
 
 
 class Strategies(dict[str, Strategy]):
-    """By their names; any other name is a mistake that is told with the closest one."""
+    """Strategies by name; an unknown name raises an error with the closest match."""
 
     def __init__(self, *strategies: Strategy) -> None:
         super().__init__({strategy.name: strategy for strategy in strategies})
@@ -216,8 +232,8 @@ class Strategies(dict[str, Strategy]):
 
 
 @dataclass(frozen=True, eq=False)
-class _Itself:
-    """A profile that equals only itself: to compare all its layers takes longer than to pack them."""
+class _ProfileKey:
+    """A cache key that compares profiles by identity: comparing all layers is slower than packing them."""
 
     profile: ModelProfile
 
@@ -225,34 +241,36 @@ class _Itself:
         return id(self.profile)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and self.profile is other.profile
+        return isinstance(other, _ProfileKey) and self.profile is other.profile
 
 
 @lru_cache(maxsize=256)
-def _filled(itself: _Itself, caps: tuple[float, ...], rank: int | None) -> Buckets:
-    profile = itself.profile
-    return _fill(profile, caps) if rank is None else _powersgd_buckets(profile, caps, rank)
+def _fill_cached(key: _ProfileKey, caps: tuple[float, ...], rank: int | None) -> Buckets:
+    profile = key.profile
+    if rank is None:
+        return _fill_buckets(profile, caps)
+    return _fill_powersgd_buckets(profile, caps, rank)
 
 
-# PowerSGD (Vogels et al., NeurIPS 2019) makes of a matrix of n × m two of n × r and m × r, exchanged one after the
-# other. Profiles know how many parameters a layer has, not its shape: its matrix is taken to be nine times as long
-# as wide, as a 3 × 3 convolution with as many channels in as out is. A square one would shrink 1.7 times as much.
+# PowerSGD (Vogels et al., NeurIPS 2019) replaces an n × m matrix by two of n × r and m × r, exchanged in sequence.
+# Profiles know the number of parameters of a layer, not its shape. Its matrix is assumed to be nine times as long as
+# wide, like that of a 3 × 3 convolution with equal input and output channels. A square one would shrink 1.7 times as much.
 _LENGTH_TO_WIDTH = 9.0
-# error feedback added (2 reads, a write), two products (a read each), the matrix made again (a write),
-# the new error (2 reads, a write): counted from torch's powerSGD_hook
+# adding the error feedback (2 reads, 1 write), two products (1 read each), reconstructing the matrix (1 write),
+# computing the new error (2 reads, 1 write): counted from torch's powerSGD_hook
 _GRADIENT_PASSES = 9.0
-# two products, the columns made orthogonal, the matrix made again, the error
+# two products, orthogonalizing the columns, reconstructing the matrix, computing the error
 _KERNELS_PER_LAYER = 10.0
 
 
-def _fill(
+def _fill_buckets(
     profile: ModelProfile,
     caps: Sequence[float],
     sent_bytes: Callable[[LayerProfile], float] = lambda layer: layer.gradient_bytes,
 ) -> Buckets:
     """Fill buckets layer by layer in backward order and close each once it has reached its cap.
 
-    A bucket fills with gradients as they are; what is sent of each layer may be less.
+    A bucket fills by the full size of its gradients; the bytes sent may be fewer.
     """
     backward_flops = sum(layer.forward_flops for layer in profile.layers)
     sizes: list[float] = []
@@ -265,7 +283,7 @@ def _fill(
         last = index == len(profile.layers) - 1
         if filled > 0 and (filled >= caps[min(len(sizes), len(caps) - 1)] or last):
             sizes.append(sent)
-            # a model without counted FLOPs is taken as evenly spread over its layers
+            # without FLOP counts, assume that all layers take the same time
             ready.append(
                 done_flops / backward_flops if backward_flops else (index + 1) / len(profile.layers)
             )
@@ -274,19 +292,19 @@ def _fill(
 
 
 def powersgd_bytes(layer: LayerProfile, rank: int) -> float:
-    """Both factors in fp32; a layer that would not shrink goes as it is."""
+    """Return the bytes of both factors in fp32; a layer that would not shrink is sent unchanged."""
     width = math.sqrt(layer.parameters / _LENGTH_TO_WIDTH)
     factors = 4.0 * rank * (width + _LENGTH_TO_WIDTH * width)
     return min(factors, float(layer.gradient_bytes))
 
 
-def _powersgd_buckets(profile: ModelProfile, caps: Sequence[float], rank: int) -> Buckets:
-    """The buckets as they go over the link: each as two, one for either factor."""
-    whole = _fill(profile, caps, lambda layer: powersgd_bytes(layer, rank))
+def _fill_powersgd_buckets(profile: ModelProfile, caps: Sequence[float], rank: int) -> Buckets:
+    """Return the buckets as they are sent: two for each, one per factor."""
+    whole = _fill_buckets(profile, caps, lambda layer: powersgd_bytes(layer, rank))
     return Buckets(np.repeat(whole.size_bytes / 2, 2), np.repeat(whole.ready_share, 2))
 
 
 def powersgd_seconds(profile: ModelProfile, memory_bytes_per_second: Floats) -> Floats:
-    """What a step takes longer on the GPU: passes over the gradients, and launches."""
+    """Return the additional GPU time per step: passes over the gradients, and kernel launches."""
     launches = len(profile.layers) * _KERNELS_PER_LAYER * c.KERNEL_LAUNCH.value
     return _GRADIENT_PASSES * profile.gradient_bytes / memory_bytes_per_second + launches

@@ -6,7 +6,7 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.predict import constants as c
 from gpuyard.predict.collectives import pipelined_broadcast_seconds
 from gpuyard.predict.constants import Constant, Tuning
-from gpuyard.predict.strategies import remedies as offered
+from gpuyard.predict.strategies import remedies as proposals
 from gpuyard.predict.strategies.base import SecondsBySize, Strategy
 from gpuyard.predict.table import Floats, Move, StepTable
 
@@ -15,28 +15,28 @@ BUFFER = Constant(
     "torch DataParallel: broadcast and reduce in buffers of 10 MiB",
 )  # fmt: skip
 HOST = Constant(
-    "dataparallel_host", 36e-6, "seconds a layer and GPU", "elsewhere",
+    "dataparallel_host", 36e-6, "seconds per layer and GPU", "elsewhere",
     f"one process copies the module to every GPU in Python for each step: {c.CPU_RANKS}",
 )  # fmt: skip
 NO_OVERLAP = Constant(
-    "overlap", 0.0, c.HIDES, "published",
+    "overlap", 0.0, c.OVERLAP_UNIT, "published",
     "DataParallel copies before forward and reduces after backward",
 )  # fmt: skip
 
 
 class DataParallel(Strategy):
-    """Inputs scattered, all parameters copied out, all gradients reduced, at every pass."""
+    """One process that, at every pass, scatters inputs, copies all parameters, and reduces all gradients."""
 
     name = "dataparallel"
-    no_other_option = (
+    unsupported_option = (
         "DataParallel copies all parameters and gradients at every pass: {} needs ddp or horovod"
     )
-    most_machines = 1
-    why_no_more_machines = "DataParallel is one process in one machine"
+    max_machines = 1
+    machine_limit_reason = "DataParallel is one process in one machine"
     constants = (BUFFER, HOST)
-    remedies = (offered.instead_ddp,)
-    hides_nothing = "DataParallel hides none of it"
-    drawn_as = (
+    remedies = (proposals.propose_ddp,)
+    no_overlap_reason = "DataParallel hides none of it"
+    timeline_note = (
         "Parameters go out before forward and gradients come back after backward; both are "
         "drawn after backward, because the model has only their sum."
     )
@@ -64,15 +64,15 @@ class DataParallel(Strategy):
 
         return seconds
 
-    def moves(
+    def list_moves(
         self, profile: ModelProfile, gpus: int, batch_per_gpu: int, sent_bytes: float
     ) -> tuple[Move, ...]:
-        """Over the first GPU's link, each pipeline once: the others pass parameters and gradients on."""
+        """List the transfers over the first GPU's link; the other GPUs forward parameters and gradients."""
         if gpus == 1:
             return ()
         others = (gpus - 1) * batch_per_gpu
         parameters = 4.0 * profile.parameters
-        outputs = _outputs(profile)
+        outputs = _count_outputs(profile)
         back = (Move("outputs back", others * 4.0 * outputs),) if outputs else ()
         return (
             Move("samples out", others * profile.input_bytes),
@@ -82,8 +82,8 @@ class DataParallel(Strategy):
         )
 
     def host_seconds(self, profile: ModelProfile, gpus_per_node: Floats) -> Floats:
-        each = len(profile.layers) * HOST.value
-        return np.where(gpus_per_node > 1, each * gpus_per_node, 0.0)
+        seconds_per_gpu = len(profile.layers) * HOST.value
+        return np.where(gpus_per_node > 1, seconds_per_gpu * gpus_per_node, 0.0)
 
     def overlap(self, tuning: Tuning) -> Constant:
         return NO_OVERLAP
@@ -92,10 +92,13 @@ class DataParallel(Strategy):
         return NO_OVERLAP
 
 
-def _outputs(profile: ModelProfile) -> int:
-    """Numbers that a model gives for a sample, where its last layer is linear with biases: for every position (one of
-    an image, tokens of a text) one for each bias, and those are what its parameters are more than its multiplications
-    of one position. 0 where that can't be: the head shares the weights of an embedding."""
+def _count_outputs(profile: ModelProfile) -> int:
+    """Count the output values per sample of a model whose last layer is linear with biases.
+
+    There is one value per bias for each position (one per image, or the tokens of a text). The number of biases is the
+    number of parameters minus the multiplications of one position. Return 0 if the layer does not have this form
+    because the head shares the weights of an embedding.
+    """
     last = profile.layers[0]
     multiplications = last.forward_flops // 2
     positions = -(-multiplications // last.parameters) if last.parameters else 0

@@ -1,4 +1,4 @@
-"""PyTorch's DistributedDataParallel: gradients are all-reduced over the links of machines, as Horovod's are too."""
+"""PyTorch's DistributedDataParallel, and the all-reduce of gradients that it shares with Horovod."""
 
 from typing import ClassVar
 
@@ -8,26 +8,26 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.predict import constants as c
 from gpuyard.predict.collectives import hierarchical_all_reduce_seconds
 from gpuyard.predict.constants import Constant, Tuning
-from gpuyard.predict.strategies import remedies as offered
+from gpuyard.predict.strategies import remedies as proposals
 from gpuyard.predict.strategies.base import SecondsBySize, Strategy
 from gpuyard.predict.table import Floats, Move, Paths, StepTable
 
 # NCCL's trees are those of Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
-# scan" (2009); it reckons their all-reduce at 0.92 of the ring's rate (NVIDIA/nccl src/graph/tuning.cc)
+# scan" (2009); NCCL calculates with 0.92 of the ring's rate for their all-reduce (NVIDIA/nccl src/graph/tuning.cc)
 TREE_SHARE = 0.92
 
 
 def all_reduce(paths: Paths, launch_seconds: float) -> SecondsBySize:
-    """Ring or tree, whichever is faster for the message, as NCCL would choose.
+    """Return the time of a ring or tree all-reduce, whichever NCCL would choose for the message size.
 
-    t = launch + hops · α + bytes / B. Of a small message the first two are all there is, so the
-    bandwidth that a message sees grows with its size.
+    t = launch + hops · α + bytes / B. The first two terms dominate small messages, so the effective
+    bandwidth grows with the message size.
     """
     gpus, several = paths.gpus, paths.gpus > 1
     single_node = paths.nodes == 1
-    # of a flat ring's slowest link: NCCL cuts a message into chunks, so that all links work at once
+    # A flat ring runs at its slowest link: NCCL cuts a message into chunks, so all links work at once.
     per_byte = np.maximum(1 / paths.inside_bytes_per_second, 1 / paths.between_bytes_per_second)
-    # all but `nodes` of a flat ring's hops stay inside a machine
+    # All hops of a flat ring except `nodes` stay inside a machine.
     inside_hops = np.where(single_node, gpus - 1, gpus - paths.nodes)
     between_hops = np.where(single_node, 0.0, paths.nodes - 1)
     ring_latency = launch_seconds + 2 * (
@@ -39,7 +39,7 @@ def all_reduce(paths: Paths, launch_seconds: float) -> SecondsBySize:
     )
     ring_latency = np.where(several, ring_latency, 0.0)
     ring_per_byte = np.where(several, 2 * (gpus - 1) / gpus * per_byte, 0.0)
-    # inside one machine it is always a ring
+    # Inside one machine NCCL always uses a ring.
     tree_latency = np.where(single_node, np.inf, tree_latency)
     tree_per_byte = 2 / TREE_SHARE * per_byte
 
@@ -51,10 +51,12 @@ def all_reduce(paths: Paths, launch_seconds: float) -> SecondsBySize:
 
 
 def hierarchical(paths: Paths, launch_seconds: float) -> SecondsBySize:
-    """Inside each machine, one ring a rail between the machines, inside again: three collectives after
-    each other. Between n machines each port carries 2(n−1)/n of the message, where a flat ring over k
-    GPUs puts 2(k−1)/k on it: half as much for two machines of many GPUs. Infinite where there are no
-    two levels."""
+    """Return the time of a hierarchical all-reduce: inside each machine, between machines, inside again.
+
+    The three collectives run in sequence, with one ring per rail between machines. Between n machines, each port
+    carries 2(n−1)/n of the message; with a flat ring over k GPUs it carries 2(k−1)/k. For two machines with many GPUs
+    that is half as much. The time is infinite if there are not two levels.
+    """
     two_levels = (paths.nodes > 1) & (paths.gpus_per_node > 1)
 
     def seconds(size_bytes: Floats) -> Floats:
@@ -73,17 +75,17 @@ def hierarchical(paths: Paths, launch_seconds: float) -> SecondsBySize:
 
 
 class Ring(Strategy):
-    """One process a GPU. Whether it is a ring or a tree, the library chooses."""
+    """One process per GPU with an all-reduce; the library chooses between ring and tree."""
 
     options = frozenset({"accumulate", "bucket_mb", "compress", "hierarchical", "local_sgd"})
     calibrated = True
-    remedies: ClassVar[tuple[offered.Proposals, ...]] = (
-        offered.half_precision,
-        offered.accumulation,
-        offered.local_sgd,
-        offered.power_sgd,
-        offered.hierarchical,
-        offered.bucket_size,
+    remedies: ClassVar[tuple[proposals.Proposer, ...]] = (
+        proposals.propose_half_precision,
+        proposals.propose_accumulation,
+        proposals.propose_local_sgd,
+        proposals.propose_power_sgd,
+        proposals.propose_hierarchical,
+        proposals.propose_bucket_size,
     )
 
     def bucket_seconds(self, table: StepTable) -> SecondsBySize:
@@ -94,7 +96,7 @@ class Ring(Strategy):
         levels = hierarchical(table, launch)
         return lambda size_bytes: np.minimum(flat(size_bytes), levels(size_bytes))
 
-    def moves(
+    def list_moves(
         self, profile: ModelProfile, gpus: int, batch_per_gpu: int, sent_bytes: float
     ) -> tuple[Move, ...]:
         if gpus == 1:
@@ -117,17 +119,17 @@ BUCKET = Constant(
 
 
 class Ddp(Ring):
-    """A small first bucket, so that the exchange begins early, then larger ones."""
+    """A ring with a small first bucket, so that the exchange starts early, and larger buckets after it."""
 
     name = "ddp"
     constants = (FIRST_BUCKET, BUCKET, c.LAUNCH, c.BACKWARD_SHARE)
     bucket_option = "bucket_cap_mb"
-    hierarchical_caveat = "a communication hook of your own: reduce-scatter, all-reduce, all-gather"
+    hierarchical_caveat = "a custom communication hook: reduce-scatter, all-reduce, all-gather"
 
     def bucket_caps(self, cap_bytes: float | None) -> tuple[float, ...]:
         cap = cap_bytes or BUCKET.value
         return (min(FIRST_BUCKET.value, cap), cap)
 
     def slowdowns(self, tuning: Tuning) -> tuple[Constant, ...]:
-        """Only DDP's tables show more of it over machines."""
+        """Return the slowdowns; only DDP's tables show an additional one across machines."""
         return (c.slowdown(tuning), c.slowdown_between(tuning))

@@ -1,4 +1,4 @@
-"""Horovod, whose background thread waits for the next cycle, and until all ranks agree on what is ready."""
+"""Horovod: its background thread waits for the next cycle and until all ranks agree on ready gradients."""
 
 import numpy as np
 
@@ -20,31 +20,33 @@ CYCLE = Constant(
 
 
 class Horovod(Ring):
-    """Gradients are fused into a buffer of one size."""
+    """A ring that fuses gradients into a buffer of fixed size."""
 
     name = "horovod"
     constants = (FUSION, CYCLE, c.LAUNCH, c.BACKWARD_SHARE)
     bucket_option = "HOROVOD_FUSION_THRESHOLD"
     hierarchical_caveat = (
-        "HOROVOD_HIERARCHICAL_ALLREDUCE=1; between machines it goes through host memory"
+        "HOROVOD_HIERARCHICAL_ALLREDUCE=1; traffic between machines goes through host memory"
     )
 
     def bucket_caps(self, cap_bytes: float | None) -> tuple[float, ...]:
         return (cap_bytes or FUSION.value,)
 
     def overlap_between(self, tuning: Tuning) -> Constant:
-        """Its thread runs beside backward: more of an exchange hides than of DDP's, in the tables of both."""
+        """Return Horovod's own overlap: its thread hides more than DDP does, in the tables of both."""
         return c.overlap_between(tuning.overlap_between_horovod)
 
     def exchange_seconds(self, table: StepTable, compute_seconds: Floats) -> tuple[Floats, Floats]:
-        total, sticks_out = super().exchange_seconds(table, compute_seconds)
+        total, exposed = super().exchange_seconds(table, compute_seconds)
         if not len(table.traffic.buckets.size_bytes):
-            return total, sticks_out
-        return total, sticks_out + wait_seconds(table)
+            return total, exposed
+        return total, exposed + wait_seconds(table)
 
 
 def wait_seconds(paths: Paths) -> Floats:
-    """Half a cycle, and what agreeing takes: every rank tells rank 0, and rank 0 tells them to start, a
-    gather and a broadcast over all ranks, which tree by tree double."""
+    """Return half a cycle plus the negotiation time.
+
+    Every rank reports to rank 0, and rank 0 starts them: a gather and a broadcast over a binary tree.
+    """
     negotiation = 2 * np.ceil(np.log2(paths.gpus)) * paths.hop_seconds
     return np.where(paths.gpus > 1, CYCLE.value / 2 + negotiation, 0.0)

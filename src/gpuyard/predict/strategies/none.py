@@ -1,4 +1,4 @@
-"""Jobs side by side that exchange nothing, as some published tables have them."""
+"""Jobs that run side by side and exchange nothing, as in some published tables."""
 
 import numpy as np
 
@@ -9,11 +9,11 @@ from gpuyard.predict.table import StepTable
 
 
 class NoExchange(Strategy):
-    """Nobody waits for anybody."""
+    """Independent jobs without any exchange or waiting."""
 
     name = "none"
-    options = frozenset({"compress"})  # of nothing
-    no_other_option = "jobs side by side exchange nothing: {} needs ddp or horovod"
+    options = frozenset({"compress"})  # has no effect
+    unsupported_option = "independent jobs exchange nothing: {} needs ddp or horovod"
     synchronous = False
 
     def bucket_caps(self, cap_bytes: float | None) -> tuple[float, ...]:

@@ -1,32 +1,36 @@
-"""Parameter servers spread over the machines: every worker sends its gradients and fetches parameters."""
+"""Parameter servers on all machines: every worker sends its gradients and fetches parameters."""
 
 import numpy as np
 
 from gpuyard.predict import constants as c
 from gpuyard.predict.collectives import parameter_server_seconds
 from gpuyard.predict.constants import Constant, Tuning
-from gpuyard.predict.strategies import remedies as offered
+from gpuyard.predict.strategies import remedies as proposals
 from gpuyard.predict.strategies.base import SecondsBySize, Strategy
 from gpuyard.predict.table import Floats, Paths, StepTable
 from gpuyard.specs import ExchangeOptions
 
 
 class ParameterServer(Strategy):
-    """Every layer is exchanged on its own."""
+    """Workers that exchange each layer separately with parameter servers."""
 
     name = "parameter-server"
     options = frozenset({"accumulate", "compress"})
-    no_other_option = (
-        "workers and a parameter server exchange every layer on its own: {} needs ddp or horovod"
+    unsupported_option = (
+        "workers and a parameter server exchange every layer separately: {} needs ddp or horovod"
     )
     constants = (c.BACKWARD_SHARE,)
-    remedies = (offered.instead_ddp, offered.half_precision, offered.accumulation)
+    remedies = (
+        proposals.propose_ddp,
+        proposals.propose_half_precision,
+        proposals.propose_accumulation,
+    )
 
-    def refusal(self, exchange: ExchangeOptions) -> str | None:
-        refused = super().refusal(exchange)
-        if refused is None and exchange.powersgd_rank is not None:
-            return "PowerSGD is a hook of an all-reduce: compress needs ddp or horovod"
-        return refused
+    def find_conflict(self, exchange: ExchangeOptions) -> str | None:
+        conflict = super().find_conflict(exchange)
+        if conflict is None and exchange.powersgd_rank is not None:
+            return "PowerSGD is an all-reduce hook: compress needs ddp or horovod"
+        return conflict
 
     def bucket_caps(self, cap_bytes: float | None) -> tuple[float, ...]:
         return (0.0,)
@@ -51,8 +55,10 @@ class ParameterServer(Strategy):
 
 
 class DistributedReplicated(ParameterServer):
-    """The GPUs of a machine add up their gradients first, so each machine is one worker. Published
-    tables have it; no framework of today does."""
+    """Parameter servers with one worker per machine: its GPUs add up their gradients first.
+
+    It occurs in published tables; no current framework offers it.
+    """
 
     name = "distributed-replicated"
 

@@ -1,4 +1,4 @@
-"""Predictions against every published table that ships, from its one-GPU figures alone."""
+"""Validation of predictions against all published tables, based on their single-GPU figures alone."""
 
 from gpuyard.predict.validation.points import PointsScore
 from gpuyard.predict.validation.report import Report, report

@@ -1,5 +1,7 @@
-"""Published rows as the vectorised core takes them: once compiled, they can be predicted with any
-constants, which is what a fit needs."""
+"""Published rows in the form of the vectorized core.
+
+Once compiled, they can be predicted with any constants, as a fit needs.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,23 +12,30 @@ import numpy as np
 from gpuyard.catalog import ModelProfile, gpus, models
 from gpuyard.catalog.published import VARIABLE_INPUTS, published_profile
 from gpuyard.catalog.published_rows import PublishedRow, PublishedStrategy
-from gpuyard.hardware import all_reduce, build_preset
+from gpuyard.hardware import build_preset, estimate_all_reduce
 from gpuyard.predict import constants as c
-from gpuyard.predict.compute import MOST_FIXED, ComputeLines, roofline
+from gpuyard.predict.compute import MAX_FIXED, ComputeLines, roofline
 from gpuyard.predict.constants import Tuning
 from gpuyard.predict.platform import Fleet
 from gpuyard.predict.scenario import Scenario
-from gpuyard.predict.stacks.posterior import step_seconds
+from gpuyard.predict.software_stacks.posterior import step_seconds_by_stack
 from gpuyard.predict.strategies import STRATEGIES, Strategy
-from gpuyard.predict.table import Floats, HardwareRates, StepParts, StepTable, Truths, step_parts
+from gpuyard.predict.table import (
+    Booleans,
+    Floats,
+    HardwareRates,
+    StepParts,
+    StepTable,
+    compute_step_parts,
+)
 from gpuyard.predict.transport import Networks, inside_rate
 from gpuyard.specs import ExchangeOptions, Precision, Topology, Workload
 
-_ANCHOR_ROUNDS = 4
-# a synthetic GPU sleeps for the last two thirds of its step while its gradients go out. Nothing
-# disturbs a sleep, and it leaves the host's cores to the network
+_ANCHOR_ITERATIONS = 4
+# A synthetic GPU sleeps during the last two thirds of its step while its gradients are sent. Nothing slows a sleep
+# down, and it leaves the host's cores to the network.
 SYNTHETIC_BACKWARD = 2 / 3
-_SAYS_MORE: dict[PublishedStrategy, dict[str, float]] = {
+_TUNING_OVERRIDES: dict[PublishedStrategy, dict[str, float]] = {
     "ddp-after-backward": {"overlap_inside": 0.0, "overlap_between": 0.0},
     "ddp-synthetic": {
         "backward_share": SYNTHETIC_BACKWARD,
@@ -42,97 +51,112 @@ _SAYS_MORE: dict[PublishedStrategy, dict[str, float]] = {
         "variation": c.CPU_VARIATION.value,
     },
 }
-"""Set-ups of DDP that say more than the constants do."""
+"""DDP setups whose published description replaces some constants."""
 
 
 @dataclass(frozen=True)
-class _Spots:
-    """GPUs on machines, one entry a row."""
+class _Machines:
+    """The machines of published rows, one entry per row."""
 
     nodes: Floats
     gpus: Floats
     link_bytes_per_second: Floats
     hop_seconds: Floats
-    staged: Truths
-    across_sockets: Truths
+    staged: Booleans
+    across_sockets: Booleans
 
-    def fleet(self, networks: Networks, tuning: Tuning) -> Fleet:
+    def create_fleet(self, networks: Networks, tuning: Tuning) -> Fleet:
         inside = inside_rate(self.link_bytes_per_second, self.staged, self.across_sockets, tuning)
         hop = self.hop_seconds * tuning.hop_factor
-        links = HardwareRates(inside, hop, *networks.between(self.nodes, tuning))
-        return Fleet(self.nodes, self.gpus / self.nodes, links)
+        rates = HardwareRates(inside, hop, *networks.exchange_rates(self.nodes, tuning))
+        return Fleet(self.nodes, self.gpus / self.nodes, rates)
 
 
 @dataclass(frozen=True)
 class Cases:
-    """Rows of one model, strategy and width of gradients."""
+    """Rows with the same model, strategy, and gradient format."""
 
     rows: tuple[PublishedRow, ...]
     workload: Workload
     profile: ModelProfile
     strategy: Strategy
     exchange: ExchangeOptions
-    says_more: dict[str, float]  # in place of constants
+    tuning_overrides: dict[str, float]
     variable_inputs: bool
-    spots: _Spots
-    anchor_spots: _Spots
+    machines: _Machines
+    anchor_machines: _Machines
     networks: Networks
     batch: Floats
     anchor_batch: Floats
     anchor_seconds: Floats
     accumulate: Floats
     anchor_accumulate: Floats
-    fixed_seconds: Floats  # by the roofline
+    fixed_seconds: Floats  # roofline estimate
     measured_seconds: Floats
 
-    def predicted(self, tuning: Tuning) -> StepParts:
-        """Every row from its anchor."""
-        return step_parts(self._table(self.spots, self._compute(tuning), tuning, self.accumulate))
+    def predict(self, tuning: Tuning) -> StepParts:
+        """Predict every row from its anchor."""
+        compute = self._compute_seconds(tuning)
+        return compute_step_parts(
+            self._build_table(self.machines, compute, tuning, self.accumulate)
+        )
 
-    def by_stack(self, tuning: Tuning) -> Floats:
-        """Logarithms of seconds by every software stack of the grid (down). An anchor of several GPUs ran under
-        the same stack, so that only what a row differs from it counts."""
-        compute = self._compute(tuning)
-        found = np.log(step_seconds(self._table(self.spots, compute, tuning, self.accumulate)))
-        if not np.any(self.anchor_spots.gpus > 1):
-            return found
-        of_anchor = compute * self.anchor_batch / self.batch
-        table = self._table(self.anchor_spots, of_anchor, tuning, self.anchor_accumulate)
-        usual = np.log(step_parts(table).step_seconds)
-        return found - np.where(self.anchor_spots.gpus > 1, np.log(step_seconds(table)) - usual, 0)
+    def log_seconds_by_stack(self, tuning: Tuning) -> Floats:
+        """Return the log step times, one row per software stack of the grid.
 
-    def _compute(self, tuning: Tuning) -> Floats:
-        """One GPU's step, or, where the anchor has several GPUs, the compute that makes the model give the
-        anchor's step; at each row's batch."""
+        An anchor with several GPUs ran under the same stack, so only the difference between row and anchor counts.
+        """
+        compute = self._compute_seconds(tuning)
+        table = self._build_table(self.machines, compute, tuning, self.accumulate)
+        log_seconds = np.log(step_seconds_by_stack(table))
+        if not np.any(self.anchor_machines.gpus > 1):
+            return log_seconds
+        anchor_compute = compute * self.anchor_batch / self.batch
+        table = self._build_table(
+            self.anchor_machines, anchor_compute, tuning, self.anchor_accumulate
+        )
+        usual = np.log(compute_step_parts(table).step_seconds)
+        anchor_difference = np.log(step_seconds_by_stack(table)) - usual
+        return log_seconds - np.where(self.anchor_machines.gpus > 1, anchor_difference, 0)
+
+    def _compute_seconds(self, tuning: Tuning) -> Floats:
+        """Return one GPU's step at each row's batch.
+
+        If the anchor has several GPUs, it is the compute time for which the model gives the anchor's step.
+        """
         compute = self.anchor_seconds
-        if np.any(self.anchor_spots.gpus > 1):
-            for _ in range(_ANCHOR_ROUNDS):
-                table = self._table(self.anchor_spots, compute, tuning, self.anchor_accumulate)
-                compute = compute * self.anchor_seconds / step_parts(table).step_seconds
-        fixed = np.minimum(self.fixed_seconds, MOST_FIXED * compute)
+        if np.any(self.anchor_machines.gpus > 1):
+            for _ in range(_ANCHOR_ITERATIONS):
+                table = self._build_table(
+                    self.anchor_machines, compute, tuning, self.anchor_accumulate
+                )
+                compute = compute * self.anchor_seconds / compute_step_parts(table).step_seconds
+        fixed = np.minimum(self.fixed_seconds, MAX_FIXED * compute)
         return fixed + (compute - fixed) * self.batch / self.anchor_batch
 
     def no_overlap_seconds(self, tuning: Tuning) -> Floats:
-        """The formula p·Tcomp/(Tcomm+Tcomp): the anchor's step and all of the exchange after it."""
+        """Apply the formula p·Tcomp/(Tcomm+Tcomp): the anchor's step followed by the whole exchange."""
         compute = self.perfect_seconds
-        parts = step_parts(self._table(self.spots, compute, tuning, self.accumulate))
+        parts = compute_step_parts(
+            self._build_table(self.machines, compute, tuning, self.accumulate)
+        )
         return compute + parts.communication_seconds / self.accumulate
 
     @property
     def perfect_seconds(self) -> Floats:
         return self.anchor_seconds * self.batch / self.anchor_batch
 
-    def _table(
-        self, spots: _Spots, compute: Floats, tuning: Tuning, accumulate: Floats
+    def _build_table(
+        self, machines: _Machines, compute: Floats, tuning: Tuning, accumulate: Floats
     ) -> StepTable:
-        tuning = replace(tuning, **self.says_more)
-        nothing = np.zeros_like(compute)
-        fleet = spots.fleet(self.networks, tuning)
+        tuning = replace(tuning, **self.tuning_overrides)
+        zero = np.zeros_like(compute)
+        fleet = machines.create_fleet(self.networks, tuning)
         scenario = Scenario(
             self.workload,
             self.profile,
             fleet,
-            ComputeLines(compute, nothing),
+            ComputeLines(compute, zero),
             self.strategy,
             self.exchange,
             variation=c.variation(
@@ -140,19 +164,19 @@ class Cases:
             ),
             tuning=tuning,
         )
-        table = scenario.table(fleet.rows(np.arange(len(compute)), nothing))
+        table = scenario.build_table(fleet.select_rows(np.arange(len(compute)), zero))
         return replace(table, accumulate=accumulate)
 
 
-def compiled(rows: Sequence[PublishedRow]) -> list[Cases]:
-    """Rows that share a model, a strategy and a width of gradients become one table."""
-    alike: dict[tuple[str, PublishedStrategy, int], list[PublishedRow]] = {}
+def compile_cases(rows: Sequence[PublishedRow]) -> list[Cases]:
+    """Group rows with the same model, strategy, and gradient format into tables."""
+    groups: dict[tuple[str, PublishedStrategy, int], list[PublishedRow]] = {}
     for row in rows:
-        alike.setdefault((row.model, row.strategy, row.gradient_bits), []).append(row)
-    return [_cases(*key, tuple(members)) for key, members in alike.items()]
+        groups.setdefault((row.model, row.strategy, row.gradient_bits), []).append(row)
+    return [_compile_group(*key, tuple(members)) for key, members in groups.items()]
 
 
-def _cases(
+def _compile_group(
     model: str, published: PublishedStrategy, bits: int, rows: tuple[PublishedRow, ...]
 ) -> Cases:
     def column(read: Callable[[PublishedRow], float]) -> Floats:
@@ -170,12 +194,14 @@ def _cases(
         rows=rows,
         workload=Workload(name=model, model=model),
         profile=published_profile(model),
-        strategy=STRATEGIES["ddp" if published in _SAYS_MORE else published],
+        strategy=STRATEGIES["ddp" if published in _TUNING_OVERRIDES else published],
         exchange=ExchangeOptions(compress=None if bits == 32 else f"fp{bits}"),
-        says_more=_SAYS_MORE.get(published, {}),
+        tuning_overrides=_TUNING_OVERRIDES.get(published, {}),
         variable_inputs=model in VARIABLE_INPUTS,
-        spots=_spots([(row, row.nodes, row.gpus) for row in rows]),
-        anchor_spots=_spots([(row, row.anchor.nodes, row.anchor.gpus) for row in rows]),
+        machines=_compile_machines([(row, row.nodes, row.gpus) for row in rows]),
+        anchor_machines=_compile_machines(
+            [(row, row.anchor.nodes, row.anchor.gpus) for row in rows]
+        ),
         networks=Networks(
             column(wire),
             column(flow),
@@ -194,14 +220,14 @@ def _cases(
     )
 
 
-def _spots(found: Sequence[tuple[PublishedRow, int, int]]) -> _Spots:
+def _compile_machines(rows: Sequence[tuple[PublishedRow, int, int]]) -> _Machines:
     rings = [
         _ring(row.machines.gpu, row.machines.topology, row.machines.peer_to_peer, -(-gpus // nodes))
-        for row, nodes, gpus in found
+        for row, nodes, gpus in rows
     ]
-    return _Spots(
-        nodes=np.array([nodes for _, nodes, _ in found], dtype=float),
-        gpus=np.array([gpus for _, _, gpus in found], dtype=float),
+    return _Machines(
+        nodes=np.array([nodes for _, nodes, _ in rows], dtype=float),
+        gpus=np.array([gpus for _, _, gpus in rows], dtype=float),
         link_bytes_per_second=np.array([ring[0] for ring in rings]),
         hop_seconds=np.array([ring[1] for ring in rings]),
         staged=np.array([ring[2] for ring in rings]),
@@ -211,16 +237,16 @@ def _spots(found: Sequence[tuple[PublishedRow, int, int]]) -> _Spots:
 
 @lru_cache(maxsize=1024)
 def _ring(gpu: str, topology: Topology, peers: bool, count: int) -> tuple[float, float, bool, bool]:
-    """Rate and hop of a ring through the first GPUs, whether it is staged, and across sockets."""
+    """Return the rate and hop latency of a ring through the first GPUs, and if it is staged or crosses sockets."""
     if count == 1:
         return np.inf, 0.0, False, False
-    fact = gpus().get(gpu)
-    if (
-        not peers
-    ):  # then NVLink carries nothing either, and what is left is the PCIe of a usual host
-        fact = fact.model_copy(update={"pcie_peer_to_peer": False})
+    entry = gpus().get(gpu)
+    if not peers:  # NVLink is unused too, and only the PCIe of a usual host remains
+        entry = entry.model_copy(update={"pcie_peer_to_peer": False})
         topology = "workstation" if count <= 4 else "dual-socket"
-    ring = all_reduce(build_preset(topology, fact, count), [f"GPU{i}" for i in range(count)])
+    ring = estimate_all_reduce(
+        build_preset(topology, entry, count), [f"GPU{i}" for i in range(count)]
+    )
     return ring.bytes_per_second, ring.latency_seconds, ring.staged, ring.kind == "socket"
 
 

@@ -1,4 +1,4 @@
-"""Timed all-reduces against the same formula that a step's buckets are exchanged by."""
+"""Validation of the all-reduce formula of a step's buckets against timed all-reduces."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,30 +8,30 @@ import numpy as np
 from gpuyard.catalog import gpus
 from gpuyard.catalog.published import all_reduce_rows
 from gpuyard.catalog.published_rows import AllReduceRow
-from gpuyard.hardware import all_reduce, machine_graph
-from gpuyard.predict.constants import Tuning, fitted
+from gpuyard.hardware import estimate_all_reduce, get_preset
+from gpuyard.predict.constants import Tuning, load_tuning
 from gpuyard.predict.strategies.ddp import all_reduce as all_reduce_by_size
 from gpuyard.predict.table import Floats, Paths
 from gpuyard.predict.transport import between_hop, between_rate
-from gpuyard.predict.validation.score import Score, score_of
+from gpuyard.predict.validation.score import Score, score_errors
 from gpuyard.specs import Topology
 
-_LEAST_BYTES = 2**20
+_MIN_BYTES = 2**20
 _TOPOLOGY: dict[str, Topology] = {"v100-sxm2-16gb": "nvlink-hybrid-cube-mesh"}
-# 8 ports of 400 Gbit/s a machine; its source names InfiniBand and EFA of that rate
+# 8 ports of 400 Gbit/s per machine; its source names InfiniBand and EFA of that rate
 _B200_WIRE = 8 * 400e9 / 8
 
 
 def _reason_to_skip(row: AllReduceRow) -> str | None:
     if row.gpu is None:
         return "CPU ranks over MPI: neither the network nor the MPI of the cluster is stated"
-    if row.size_bytes < _LEAST_BYTES:
+    if row.size_bytes < _MIN_BYTES:
         return "below 1 MiB: no bucket of gradients is that small"
     return None
 
 
 def timed_all_reduces() -> tuple[AllReduceRow, ...]:
-    """Those whose hardware is known, of sizes that gradients have."""
+    """Return the rows with known hardware and sizes that gradients have."""
     return tuple(row for row in all_reduce_rows() if _reason_to_skip(row) is None)
 
 
@@ -59,15 +59,15 @@ def predicted_seconds(rows: Sequence[AllReduceRow], tuning: Tuning) -> Floats:
 
 
 def score_all_reduces() -> dict[str, Score]:
-    """By series; the error is that of the bandwidth, with constants fitted without this table."""
+    """Score the bandwidth of each series with constants fitted without this table."""
     rows = timed_all_reduces()
-    predicted = predicted_seconds(rows, fitted("allreduce"))
+    predicted = predicted_seconds(rows, load_tuning("allreduce"))
     errors = np.array([row.seconds for row in rows]) / predicted - 1
     series = list(dict.fromkeys(row.series for row in rows))
-    return {name: score_of(errors[[row.series == name for row in rows]]) for name in series}
+    return {name: score_errors(errors[[row.series == name for row in rows]]) for name in series}
 
 
 def _ring(gpu: str, count: int) -> tuple[float, float]:
-    graph = machine_graph(_TOPOLOGY.get(gpu, "nvswitch"), gpus().get(gpu), max(count, 8))
-    ring = all_reduce(graph, [f"GPU{i}" for i in range(count)])
+    graph = get_preset(_TOPOLOGY.get(gpu, "nvswitch"), gpus().get(gpu), max(count, 8))
+    ring = estimate_all_reduce(graph, [f"GPU{i}" for i in range(count)])
     return ring.bytes_per_second, ring.latency_seconds

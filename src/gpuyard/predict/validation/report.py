@@ -1,17 +1,17 @@
-"""Everything that `gpuyard validate` knows, as one value and as JSON."""
+"""The complete result of `gpuyard validate`, as a value and as JSON."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gpuyard.catalog.published import (
-    JUDGE_TABLES,
+    HELD_OUT_TABLES,
     LAB_TABLE,
     SIZING_TABLES,
     TRAINING_TABLES,
     published_sources,
 )
-from gpuyard.predict.constants import fitted
+from gpuyard.predict.constants import load_tuning
 from gpuyard.predict.validation.collectives import score_all_reduces, skipped_all_reduces
 from gpuyard.predict.validation.points import PointsScore, score_points
 from gpuyard.predict.validation.score import (
@@ -25,24 +25,23 @@ from gpuyard.predict.validation.score import (
 from gpuyard.predict.validation.single import score_single_gpu
 
 METHOD = (
-    "Every row is predicted from the one-GPU figure of its own series (the smallest system, where no "
-    "smaller one was published) with constants that were fitted without its table, and its interval was sized "
-    "without its source (one publisher's machines under one software stack). 'no overlap' is "
-    "p·Tcomp/(Tcomm+Tcomp) with our own Tcomm. One GPU's estimate uses constants fitted without "
-    "that GPU."
+    "Every row is predicted from the single-GPU figure of its series, or from the smallest published system. The "
+    "constants were fitted without its table. Its interval was sized without its source (one publisher's machines "
+    "under one software stack). 'no overlap' is p·Tcomp/(Tcomm+Tcomp) with gpuyard's Tcomm. The estimate for one GPU "
+    "uses constants fitted without that GPU."
 )
 
 
 @dataclass(frozen=True)
 class Report:
-    """Training tables, and what stands beside them: one GPU, bare all-reduces, and our own lab."""
+    """Scores of the training tables, single GPUs, bare all-reduces, and gpuyard's own lab."""
 
     training: Validation
     single_gpu: dict[str, Score]
     all_reduces: dict[str, Score]
     lab: TableScore | None = None
     points: dict[str, list[PointsScore]] = field(default_factory=dict)
-    judges: Validation | None = None  # tables that had no part in any fit
+    judges: Validation | None = None  # tables that are not part of any fit
     judge_points: dict[str, list[PointsScore]] = field(default_factory=dict)
     method: str = METHOD
 
@@ -51,8 +50,8 @@ class Report:
             "method": self.method,
             "overall": asdict(self.training.overall),
             "tables": {name: _table(t) for name, t in self.training.tables.items()},
-            "sizing_tables": {name: _table(t) for name, t in self.training.beside.items()},
-            "sources": {name: _source(one) for name, one in self.training.sources.items()},
+            "sizing_tables": {name: _table(t) for name, t in self.training.sizing_tables.items()},
+            "sources": {name: _source(score) for name, score in self.training.sources.items()},
             "coverage": {
                 "average": self.training.by_source.inside_interval,
                 "median_interval_width": self.training.by_source.median_interval_width,
@@ -75,16 +74,20 @@ class Report:
                 "skipped": _skipped(skipped_all_reduces()),
             }
         if self.points:
-            document["points"] = {n: [asdict(s) for s in found] for n, found in self.points.items()}
+            document["points"] = {
+                n: [asdict(s) for s in scores] for n, scores in self.points.items()
+            }
         if self.judges is not None:
             document["judges"] = {
                 "tables": {name: _table(t) for name, t in self.judges.tables.items()},
-                "sources": {name: _source(one) for name, one in self.judges.sources.items()},
+                "sources": {name: _source(score) for name, score in self.judges.sources.items()},
                 "coverage": self.judges.by_source.inside_interval,
                 "median_interval_width": self.judges.by_source.median_interval_width,
                 "worst_source": self.judges.worst_source.source,
                 "worst": self.judges.worst_source.score.inside_interval,
-                "points": {n: [asdict(s) for s in of] for n, of in self.judge_points.items()},
+                "points": {
+                    n: [asdict(s) for s in scores] for n, scores in self.judge_points.items()
+                },
             }
         if self.lab is not None:
             document["lab"] = _table(self.lab)
@@ -92,20 +95,22 @@ class Report:
 
 
 def report(table: str | None = None, points: Sequence[int] = ()) -> Report:
-    """All tables, or one; what stands beside the training tables is left out with one. With `points`, also
-    what so many measured figures of several GPUs are worth, by source."""
+    """Validate one table, or all tables together with single GPUs, all-reduces, and the lab.
+
+    With `points`, the report also scores predictions that use these numbers of multi-GPU figures, by source.
+    """
     if table is not None:
         training = validate((table,))
         return Report(training, {}, {}, points=score_points(points, (table,)) if points else {})
-    lab = score_table(LAB_TABLE, fitted())
+    lab = score_table(LAB_TABLE, load_tuning())
     return Report(
         validate(TRAINING_TABLES, SIZING_TABLES),
         score_single_gpu(),
         score_all_reduces(),
         lab,
         score_points(points) if points else {},
-        judges=validate(JUDGE_TABLES),
-        judge_points=score_points(points, JUDGE_TABLES) if points else {},
+        judges=validate(HELD_OUT_TABLES),
+        judge_points=score_points(points, HELD_OUT_TABLES) if points else {},
     )
 
 
@@ -115,7 +120,7 @@ def _table(scored: TableScore) -> dict[str, Any]:
         **asdict(scored.score),
         "constants": f"fitted without {source.table}"
         if source.table in TRAINING_TABLES
-        else "those that ship; none is fitted to it",
+        else "the default ones; none is fitted to it",
         "anchors": scored.anchors,
         "baselines": {
             "perfect_scaling": _plain(scored.perfect_scaling),

@@ -1,30 +1,32 @@
-"""How far predictions lie from what was published, by table, by source and in all, beside two simple
-formulas."""
+"""Errors of predictions against published results, by table, by source, and overall.
+
+Two simple formulas serve as baselines.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpuyard.catalog.published import TRAINING_TABLES, published
+from gpuyard.catalog.published import TRAINING_TABLES, published_table
 from gpuyard.catalog.published_rows import PublishedRow, PublishedSource
 from gpuyard.predict import constants as c
 from gpuyard.predict.constants import (
     Spread,
     Tuning,
-    fitted,
-    nested_spreads,
+    list_spread_sources,
+    load_nested_spreads,
+    load_tuning,
     spread,
-    spread_sources,
 )
-from gpuyard.predict.interval import Distance, Reach
+from gpuyard.predict.interval import Distance, PredictionInterval
 from gpuyard.predict.table import Floats, StepParts
-from gpuyard.predict.validation.cases import Cases, compiled
+from gpuyard.predict.validation.cases import Cases, compile_cases
 
 
 @dataclass(frozen=True)
 class Score:
-    """Errors of throughput: predicted over published, less one."""
+    """Statistics of throughput errors: predicted over published, minus one."""
 
     rows: int
     mean_abs_error: float
@@ -33,12 +35,12 @@ class Score:
     worst_abs_error: float
     bias: float
     inside_interval: float | None = None  # None: a formula without an interval
-    median_interval_width: float | None = None  # half of it, as a share of the prediction
+    median_interval_width: float | None = None  # half the interval as a share of the prediction
 
 
 @dataclass(frozen=True)
 class PredictedRow:
-    """One published row and what was predicted for it."""
+    """One published row with its prediction."""
 
     row: PublishedRow
     samples_per_second: float
@@ -52,7 +54,7 @@ class PredictedRow:
 
 @dataclass(frozen=True)
 class TableScore:
-    """One table: ours, the two formulas on the same rows, and what was left out."""
+    """The scores of one table, of the two baselines on the same rows, and the rows left out."""
 
     source: PublishedSource
     score: Score
@@ -65,95 +67,107 @@ class TableScore:
 
 @dataclass(frozen=True)
 class SourceScore:
-    """One publisher's machines under one software stack: how far off, and how much of it the interval holds
-    that was sized without it."""
+    """The score of one publisher's machines under one software stack.
+
+    The interval was sized without this source.
+    """
 
     source: str
     table: str
     frameworks: tuple[str, ...]
     score: Score
-    median_low: float  # ends of the interval, as shares of the prediction less one
+    median_low: float  # ends of the interval as shares of the prediction, minus one
     median_high: float
-    input_workers: tuple[int, ...] = ()  # for each GPU, where the table says them
+    input_workers: tuple[int, ...] = ()  # per GPU, if the table states them
 
 
 @dataclass(frozen=True)
 class Validation:
-    """All tables, and their average, in which a large table counts as much as a small one; and all sources,
-    of which the same is true."""
+    """Scores of all tables and sources with their averages, in which all tables and sources weigh the same."""
 
     tables: dict[str, TableScore]
     overall: Score
     perfect_scaling: Score
     no_overlap: Score
-    beside: dict[str, TableScore]  # in no average over tables; their sources count
+    sizing_tables: dict[str, TableScore]  # not in the averages over tables; their sources count
     sources: dict[str, SourceScore]
-    by_source: Score  # their average
-    # what is inside of sources of the fit where they had no say in how far intervals are stretched either
+    by_source: Score  # average over sources
+    # share of rows inside the interval for sources of the fit, excluded even from stretching the intervals
     nested: dict[str, float]
 
     @property
     def nested_average(self) -> float:
-        """Over all sources."""
-        inside = {name: one.score.inside_interval or 0.0 for name, one in self.sources.items()}
+        """The mean share inside the interval over all sources, nested if available."""
+        inside = {
+            name: source.score.inside_interval or 0.0 for name, source in self.sources.items()
+        }
         return float(np.mean(list((inside | self.nested).values())))
 
     @property
     def worst_source(self) -> SourceScore:
-        """Of which the interval holds least."""
-        return min(self.sources.values(), key=lambda one: one.score.inside_interval or 0.0)
+        """The source with the smallest share of rows inside the interval."""
+        return min(self.sources.values(), key=lambda source: source.score.inside_interval or 0.0)
 
 
-def validate(tables: Sequence[str] = TRAINING_TABLES, beside: Sequence[str] = ()) -> Validation:
-    """Predict every row with constants that were fitted without its table and an interval that was sized
-    without its source. Tables `beside` count by their sources alone."""
-    for name in (*tables, *beside):
-        published(name)  # raises where there is no such table
-    # no constant is fitted to the others, so that what ships is blind to them
-    left_out = {name: name if name in TRAINING_TABLES else None for name in (*tables, *beside)}
-    scored = {name: score_table(name, fitted(out)) for name, out in left_out.items()}
-    every = [scored[name] for name in tables]
-    sources = _by_source([row for table in scored.values() for row in table.rows])
+def validate(
+    tables: Sequence[str] = TRAINING_TABLES, sizing_tables: Sequence[str] = ()
+) -> Validation:
+    """Predict every row with constants fitted without its table and an interval sized without its source.
+
+    Tables in `sizing_tables` count only through their sources.
+    """
+    for name in (*tables, *sizing_tables):
+        published_table(name)  # raises an error if the table does not exist
+    # No constant is fitted to the other tables, so the default constants are blind to them.
+    left_out = {
+        name: name if name in TRAINING_TABLES else None for name in (*tables, *sizing_tables)
+    }
+    scores = {name: score_table(name, load_tuning(out)) for name, out in left_out.items()}
+    averaged = [scores[name] for name in tables]
+    sources = _score_sources([row for table in scores.values() for row in table.rows])
     return Validation(
-        {name: scored[name] for name in tables},
-        average([t.score for t in every]),
-        average([t.perfect_scaling for t in every]),
-        average([t.no_overlap for t in every]),
-        {name: scored[name] for name in beside},
+        {name: scores[name] for name in tables},
+        average([t.score for t in averaged]),
+        average([t.perfect_scaling for t in averaged]),
+        average([t.no_overlap for t in averaged]),
+        {name: scores[name] for name in sizing_tables},
         sources,
-        average([one.score for one in sources.values()]),
-        _nested(sources, left_out),
+        average([source.score for source in sources.values()]),
+        _score_nested(sources, left_out),
     )
 
 
-def _nested(sources: dict[str, SourceScore], left_out: dict[str, str | None]) -> dict[str, float]:
-    """Each with an interval that had no part of it, not even in its stretch."""
-    off = nested_spreads()
-    known = {name: one.table for name, one in sources.items() if name in off}
-    found: dict[str, list[PredictedRow]] = {name: [] for name in known}
-    for table in dict.fromkeys(known.values()):
-        for predicted in score_table(table, fitted(left_out[table]), off.__getitem__).rows:
-            found[predicted.row.source].append(predicted)
-    return {name: _held(rows)[0] for name, rows in found.items()}
+def _score_nested(
+    sources: dict[str, SourceScore], left_out: dict[str, str | None]
+) -> dict[str, float]:
+    """Score each source with an interval that was neither sized nor stretched with it."""
+    spreads = load_nested_spreads()
+    tables = {name: source.table for name, source in sources.items() if name in spreads}
+    rows: dict[str, list[PredictedRow]] = {name: [] for name in tables}
+    for table in dict.fromkeys(tables.values()):
+        tuning = load_tuning(left_out[table])
+        for predicted in score_table(table, tuning, spreads.__getitem__).rows:
+            rows[predicted.row.source].append(predicted)
+    return {name: _score_coverage(members)[0] for name, members in rows.items()}
 
 
 def spread_without(source: str) -> Spread:
-    return spread(source if source in spread_sources() else None)
+    return spread(source if source in list_spread_sources() else None)
 
 
 def score_table(
-    name: str, tuning: Tuning, off: Callable[[str], Spread] = spread_without
+    name: str, tuning: Tuning, find_spread: Callable[[str], Spread] = spread_without
 ) -> TableScore:
-    """One table with the constants given, and for each source its interval."""
-    table = published(name)
+    """Score one table with the given constants; `find_spread` returns the spread of each source."""
+    table = published_table(name)
     rows: list[PredictedRow] = []
     ours: list[Floats] = []
     perfect: list[Floats] = []
     plain: list[Floats] = []
-    for cases in compiled(table.rows):
-        parts = cases.predicted(tuning)
+    for cases in compile_cases(table.rows):
+        parts = cases.predict(tuning)
         rate = np.array([row.gpus * row.batch_per_gpu for row in cases.rows]) / parts.step_seconds
-        low, high = _ends(cases, parts, rate, off)
+        low, high = _find_bounds(cases, parts, rate, find_spread)
         rows += [
             PredictedRow(row, float(r), float(slow), float(fast))
             for row, r, slow, fast in zip(cases.rows, rate, low, high, strict=True)
@@ -163,64 +177,65 @@ def score_table(
         plain.append(cases.measured_seconds / cases.no_overlap_seconds(tuning) - 1)
     return TableScore(
         table.source,
-        score_of(np.concatenate(ours), *_held(rows)),
-        score_of(np.concatenate(perfect)),
-        score_of(np.concatenate(plain)),
+        score_errors(np.concatenate(ours), *_score_coverage(rows)),
+        score_errors(np.concatenate(perfect)),
+        score_errors(np.concatenate(plain)),
         table.anchors,
         table.skipped,
         tuple(rows),
     )
 
 
-def _ends(
-    cases: Cases, parts: StepParts, rate: Floats, off: Callable[[str], Spread]
+def _find_bounds(
+    cases: Cases, parts: StepParts, rate: Floats, find_spread: Callable[[str], Spread]
 ) -> tuple[Floats, Floats]:
-    far = distance(cases, parts)
+    distance = measure_distance(cases, parts)
     source = np.array([row.source for row in cases.rows])
     slow, fast = np.empty_like(rate), np.empty_like(rate)
     for name in dict.fromkeys(source.tolist()):
         here = source == name
-        reach = Reach.of(far.take(here), off(name)).and_sigma(c.UNCERTAINTY["measured"])
-        slow[here], fast[here] = reach.slow, reach.fast
-    return Reach(slow, fast).ends(rate)
+        interval = PredictionInterval.from_spread(distance.select(here), find_spread(name))
+        interval = interval.add_sigma(c.UNCERTAINTY["measured"])
+        slow[here], fast[here] = interval.slow, interval.fast
+    return PredictionInterval(slow, fast).bounds(rate)
 
 
-def _held(rows: Sequence[PredictedRow]) -> tuple[float, float]:
-    """The share of rows inside their interval, and half the median interval."""
+def _score_coverage(rows: Sequence[PredictedRow]) -> tuple[float, float]:
+    """Return the share of rows inside their interval, and half the median interval."""
     inside = np.mean([p.low <= p.row.samples_per_second <= p.high for p in rows])
     width = np.median([(p.high - p.low) / 2 / p.samples_per_second for p in rows])
     return float(inside), float(width)
 
 
-def _by_source(rows: Sequence[PredictedRow]) -> dict[str, SourceScore]:
-    found: dict[str, list[PredictedRow]] = {}
+def _score_sources(rows: Sequence[PredictedRow]) -> dict[str, SourceScore]:
+    by_source: dict[str, list[PredictedRow]] = {}
     for predicted in rows:
-        found.setdefault(predicted.row.source, []).append(predicted)
+        by_source.setdefault(predicted.row.source, []).append(predicted)
     return {
         name: SourceScore(
             name,
             members[0].row.table,
             tuple(sorted({p.row.framework for p in members})),
-            score_of(np.array([p.error for p in members]), *_held(members)),
+            score_errors(np.array([p.error for p in members]), *_score_coverage(members)),
             float(np.median([p.low / p.samples_per_second - 1 for p in members])),
             float(np.median([p.high / p.samples_per_second - 1 for p in members])),
             tuple(sorted({p.row.input_workers for p in members if p.row.input_workers})),
         )
-        for name, members in found.items()
+        for name, members in by_source.items()
     }
 
 
-def distance(cases: Cases, parts: StepParts) -> Distance:
-    """Of each row from the figure that it stands on."""
-    from_one = Distance.of(parts, cases.spots.gpus, cases.accumulate)
+def measure_distance(cases: Cases, parts: StepParts) -> Distance:
+    """Return the distance of each row from its anchor."""
+    from_single_gpu = Distance.from_parts(parts, cases.machines.gpus, cases.accumulate)
     return replace(
-        from_one,
-        doublings=np.log2(cases.spots.gpus / cases.anchor_spots.gpus),
+        from_single_gpu,
+        doublings=np.log2(cases.machines.gpus / cases.anchor_machines.gpus),
         batch=np.abs(np.log(cases.batch / cases.anchor_batch)),
     )
 
 
-def score_of(errors: Floats, inside: float | None = None, width: float | None = None) -> Score:
+def score_errors(errors: Floats, inside: float | None = None, width: float | None = None) -> Score:
     distance = np.abs(errors)
     return Score(
         rows=len(errors),
@@ -235,7 +250,7 @@ def score_of(errors: Floats, inside: float | None = None, width: float | None = 
 
 
 def average(scores: Sequence[Score]) -> Score:
-    """Over tables; rows are counted, and the worst is the worst."""
+    """Average scores over tables; the rows are summed, and the worst error is the maximum."""
 
     def mean(name: str) -> float | None:
         values = [getattr(score, name) for score in scores]

@@ -1,4 +1,4 @@
-"""One GPU's throughput without a measurement, and scaled from another GPU's, against published figures."""
+"""Validation of single-GPU throughput, from datasheets or scaled from another GPU, against published figures."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -8,17 +8,17 @@ import numpy as np
 from gpuyard.catalog import gpus, models
 from gpuyard.catalog.published import single_gpu_rows
 from gpuyard.catalog.published_rows import SingleGpuRow
-from gpuyard.predict.compute import MOST_FIXED, roofline
-from gpuyard.predict.constants import RooflineFit, fitted_roofline
+from gpuyard.predict.compute import MAX_FIXED, roofline
+from gpuyard.predict.constants import RooflineFit, load_roofline_fit
 from gpuyard.predict.table import Floats
-from gpuyard.predict.validation.score import Score, score_of
+from gpuyard.predict.validation.score import Score, score_errors
 
 TABLE = "lambda"
 Pair = tuple[SingleGpuRow, SingleGpuRow]
 
 
-def one_gpu_rows() -> tuple[SingleGpuRow, ...]:
-    """Lambda's: one program for each model on every GPU. A GPU must offer the precision."""
+def load_single_gpu_rows() -> tuple[SingleGpuRow, ...]:
+    """Return Lambda's rows of GPUs that support the precision: the same program per model on every GPU."""
     return tuple(
         row
         for row in single_gpu_rows()
@@ -39,7 +39,7 @@ def measured_seconds(rows: Sequence[SingleGpuRow]) -> Floats:
 
 
 def batch_pairs() -> tuple[Pair, ...]:
-    """The same model on the same GPU in the same series at a batch and at the next larger one."""
+    """Return pairs of rows that differ only in the batch: one and the next larger one."""
     series: dict[tuple[str, ...], list[SingleGpuRow]] = {}
     for row in single_gpu_rows():
         if row.model in models():
@@ -55,29 +55,32 @@ def batch_pairs() -> tuple[Pair, ...]:
 
 
 def smaller_batch_seconds(pairs: Sequence[Pair], fit: RooflineFit) -> Floats:
-    """Of the smaller batch, from the larger one's figure and the estimate of what no batch changes."""
-    seconds = measured_seconds([large for _, large in pairs])
-    made = []
-    for (small, large), known in zip(pairs, seconds, strict=True):
+    """Predict the smaller batch from the larger one's figure and the estimated fixed part."""
+    predicted = []
+    for (small, large), seconds in zip(
+        pairs, measured_seconds([large for _, large in pairs]), strict=True
+    ):
         line = roofline(models().get(large.model), gpus().get(large.gpu), large.precision, fit)
-        fixed = min(line.fixed_seconds, MOST_FIXED * known)
-        made.append(fixed + (known - fixed) * small.batch_per_gpu / large.batch_per_gpu)
-    return np.array(made)
+        fixed = min(line.fixed_seconds, MAX_FIXED * seconds)
+        predicted.append(fixed + (seconds - fixed) * small.batch_per_gpu / large.batch_per_gpu)
+    return np.array(predicted)
 
 
 def score_single_gpu() -> dict[str, Score]:
-    """`smaller batch`: from the same GPU's figure at the next larger batch; the others as below."""
-    ratios = slower_by(fitted_roofline)
+    """Score estimates by basis; `smaller batch` uses the same GPU's figure at the next larger batch."""
+    ratios = measured_to_predicted(load_roofline_fit)
     return {
-        **{name: score_of(ratio - 1) for name, ratio in ratios.items()},
-        "smaller batch": score_of(_smaller_batch_errors()),
+        **{name: score_errors(ratio - 1) for name, ratio in ratios.items()},
+        "smaller batch": score_errors(_smaller_batch_errors()),
     }
 
 
-def slower_by(without: Callable[[str], RooflineFit]) -> dict[str, Floats]:
-    """Measured over predicted seconds of one GPU, by constants that were fitted without it. `roofline`:
-    from the datasheet alone; `scaled`: from the same model's figure on each other GPU of the same set."""
-    rows = one_gpu_rows()
+def measured_to_predicted(without: Callable[[str], RooflineFit]) -> dict[str, Floats]:
+    """Return measured over predicted seconds of one GPU, with constants fitted without it.
+
+    `roofline` predicts from the datasheet alone; `scaled` from the same model's figure on each other GPU of the set.
+    """
+    rows = load_single_gpu_rows()
     measured = measured_seconds(rows)
     ids = list(dict.fromkeys(row.gpu for row in rows))
     by_gpu = {gpu: estimated_seconds(rows, without(gpu)) for gpu in ids}
@@ -94,7 +97,7 @@ def slower_by(without: Callable[[str], RooflineFit]) -> dict[str, Floats]:
 def _smaller_batch_errors() -> Floats:
     errors = []
     for pair in batch_pairs():
-        fit = fitted_roofline(pair[0].gpu)
+        fit = load_roofline_fit(pair[0].gpu)
         errors.append(measured_seconds(pair[:1]) / smaller_batch_seconds([pair], fit) - 1)
     return np.concatenate(errors)
 

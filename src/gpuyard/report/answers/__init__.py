@@ -1,1 +1,1 @@
-"""From results to answers: one file for each thing that is asked. The page and the terminal show the same."""
+"""Turn results into answers, with one file per command; the page and the terminal show the same answer."""

@@ -1,17 +1,17 @@
-"""What `gpuyard deploy bench` says: the runs that it would make, and each beside its prediction."""
+"""Answers of `gpuyard deploy bench`: the planned runs, and each measured run next to its prediction."""
 
 from collections.abc import Collection, Sequence
 from statistics import median
 from typing import Any
 
-from gpuyard.deploy.bench.compared import Compared
+from gpuyard.deploy.bench.comparison import BenchComparison
 from gpuyard.deploy.bench.plan import DeploymentBench
 from gpuyard.measure.training.matrix import MatrixResult
 from gpuyard.report.answer import Answer, Chart, Charts, Column, Part, Sentence, Table
-from gpuyard.report.figures.deploy_bench import efficiency_option, performance_option
+from gpuyard.report.figures.deploy_bench import build_efficiency_chart, build_performance_chart
 from gpuyard.units import format_bit_rate, format_duration, format_per_second, format_share
 
-_SHORT = {
+_SERIES_NAMES = {
     "one GPU of each machine": "1 GPU each",
     "one machine": "one machine",
     "all GPUs of each machine": "all GPUs",
@@ -24,71 +24,79 @@ def bench_plan_answer(bench: DeploymentBench, stored: Collection[str]) -> Answer
         place = sweep.place.record(1)
         workers = ", ".join(str(count) for count in sorted({p.workers for p in sweep.points}))
         batches = ", ".join(str(b) for b in sorted({p.batch_per_worker for p in sweep.points}))
-        left = sum(point.key not in stored for point in sweep.points)
-        rows.append((series, _link(place.link_bytes_per_second), workers, batches, str(left)))
-    columns = ("GPUs of", "link", "how many", "batch", "runs")
-    left = sum(p.key not in stored for sweep in bench.matrix.sweeps for p in sweep.points)
-    share = left / max(1, bench.matrix.points)
+        pending = sum(point.key not in stored for point in sweep.points)
+        rows.append(
+            (series, _format_link(place.link_bytes_per_second), workers, batches, str(pending))
+        )
+    columns = ("layout", "link", "GPUs", "batch", "runs")
+    pending = sum(p.key not in stored for sweep in bench.matrix.sweeps for p in sweep.points)
+    share = pending / max(1, bench.matrix.points)
     sweep = bench.matrix.sweeps[0]
     parts: list[Part] = [
-        Table(f"{bench.matrix.name}: {sweep.workload.name}, would be measured", columns, rows),
-        Sentence(f"{left} runs, about {format_duration(bench.seconds * share)}."),
-        Sentence(_data_words(bench, sweep.gpu), "quiet"),
+        Table(f"{bench.matrix.name}: planned runs of {sweep.workload.name}", columns, rows),
+        Sentence(f"{pending} runs, about {format_duration(bench.seconds * share)}."),
+        Sentence(_describe_data(bench, sweep.gpu), "quiet"),
     ]
     document = {
         **bench.matrix.describe(stored),
         "series": list(bench.series),
         "expected_seconds": bench.seconds * share,
-        "makes": bench.makes,
+        "images_folder": bench.images_folder,
     }
     return Answer(parts, document, verb="deploy bench")
 
 
-def _data_words(bench: DeploymentBench, gpu: str | None) -> str:
+def _describe_data(bench: DeploymentBench, gpu: str | None) -> str:
     source = bench.workload.dataset.source if bench.workload.dataset else "synthetic"
-    read = source != "synthetic"
-    made = ", which are made there if they are missing" if bench.makes else ""
+    reads_images = source != "synthetic"
+    created = ", which gpuyard creates there if they are missing" if bench.images_folder else ""
     if gpu is None:
-        return f"Samples: {f'images in {source}{made}' if read else 'made in memory'}."
-    reads = f"read the images in {source}{made}, without decoding them" if read else "read nothing"
-    return f"GPUs are synthetic ({gpu}): they take as long as real ones, and {reads}."
+        return f"Samples: {f'images in {source}{created}' if reads_images else 'synthetic, in memory'}."
+    reads = (
+        f"read the images in {source}{created}, without decoding them"
+        if reads_images
+        else "read nothing"
+    )
+    return f"GPUs are synthetic ({gpu}): they take as long as real GPUs, and {reads}."
 
 
-def bench_answer(bench: DeploymentBench, rows: Sequence[Compared], result: MatrixResult) -> Answer:
-    """Measured and predicted, as a table, JSON, and charts on a page."""
+def bench_answer(
+    bench: DeploymentBench, rows: Sequence[BenchComparison], result: MatrixResult
+) -> Answer:
+    """Compare measured and predicted throughput in a table, JSON, and charts on a page."""
     columns = (
-        "GPUs of", Column("link", 2), "GPUs", "batch", "samples/s", "efficiency",
+        "layout", Column("link", 2), "GPUs", "batch", "samples/s", "efficiency",
         Column("predicted", 3), Column("of predicted", 1), Column("predicted efficiency", 4),
     )  # fmt: skip
     cells = [
         (
-            _SHORT[one.series],
-            "" if one.nodes == 1 else _link(one.link_bytes_per_second),
-            str(one.measurement.workers),
-            str(one.measurement.batch_per_worker),
-            format_per_second(one.measurement.samples_per_second),
-            "" if one.efficiency is None else format_share(one.efficiency),
-            format_per_second(one.predicted.samples_per_second),
-            format_share(one.ratio),
-            format_share(one.predicted.scaling_efficiency),
+            _SERIES_NAMES[row.series],
+            "" if row.nodes == 1 else _format_link(row.link_bytes_per_second),
+            str(row.measurement.workers),
+            str(row.measurement.batch_per_worker),
+            format_per_second(row.measurement.samples_per_second),
+            "" if row.efficiency is None else format_share(row.efficiency),
+            format_per_second(row.predicted.samples_per_second),
+            format_share(row.ratio),
+            format_share(row.predicted.scaling_efficiency),
         )
-        for one in rows
+        for row in rows
     ]
-    parts: list[Part] = [Table(bench.matrix.name, columns, cells), *_words(rows)]
+    parts: list[Part] = [Table(bench.matrix.name, columns, cells), *_summarize(rows)]
     if rows:
-        parts.append(_charts(rows))
+        parts.append(_build_charts(rows))
     parts += [
         Sentence(
-            f"No credible run of {sweep.point_label(point)}: {why}; run it again when the machines are quiet.",
+            f"No valid run of {sweep.point_label(point)}: {reason}. Run it again when the machines are idle.",
             "bad",
         )
-        for sweep, point, why in result.rejected
+        for sweep, point, reason in result.rejected
     ]
     document = {
         "deployment": bench.matrix.name,
         "workload": bench.workload.name,
-        "runs": [_document(one) for one in rows],
-        "measured": _measured(rows),
+        "runs": [_describe_run(row) for row in rows],
+        "measured": _list_measured(rows),
         "rejected": len(result.rejected),
     }
     return Answer(
@@ -96,58 +104,64 @@ def bench_answer(bench: DeploymentBench, rows: Sequence[Compared], result: Matri
     )
 
 
-def _words(rows: Sequence[Compared]) -> list[Sentence]:
+def _summarize(rows: Sequence[BenchComparison]) -> list[Sentence]:
     if not rows:
         return []
-    off = median(abs(one.ratio - 1) for one in rows)
-    said = [Sentence(f"Half of the runs are within {format_share(off)} of their prediction.")]
-    together = {(o.measurement.workers, o.measurement.batch_per_worker): o for o in rows if o.series == "one machine"}  # fmt: skip
+    error = median(abs(row.ratio - 1) for row in rows)
+    sentences = [
+        Sentence(f"Half of the runs are within {format_share(error)} of their prediction.")
+    ]
+    on_one_machine = {
+        (row.measurement.workers, row.measurement.batch_per_worker): row
+        for row in rows
+        if row.series == "one machine"
+    }
     pairs = [
-        (one, together[key])
-        for one in rows
-        if one.series == "one GPU of each machine"
-        and (key := (one.measurement.workers, one.measurement.batch_per_worker)) in together
+        (row, on_one_machine[key])
+        for row in rows
+        if row.series == "one GPU of each machine"
+        and (key := (row.measurement.workers, row.measurement.batch_per_worker)) in on_one_machine
     ]
     if pairs:
-        apart, joined = max(pairs, key=lambda pair: pair[0].measurement.workers)
-        gpus, batch = apart.measurement.workers, apart.measurement.batch_per_worker
-        link = apart.link_bytes_per_second
+        spread, together = max(pairs, key=lambda pair: pair[0].measurement.workers)
+        gpus, batch = spread.measurement.workers, spread.measurement.batch_per_worker
+        link = spread.link_bytes_per_second
         over = "" if link is None else f" over {format_bit_rate(link)}"
-        share = apart.measurement.samples_per_second / joined.measurement.samples_per_second
-        said.append(
+        share = spread.measurement.samples_per_second / together.measurement.samples_per_second
+        sentences.append(
             Sentence(
-                f"{gpus} machines with one GPU each{over} train at {format_share(share)} of the speed of one with "
+                f"{gpus} machines with one GPU each{over} reach {format_share(share)} of the speed of one machine with "
                 f"{gpus} GPUs (batch {batch}).",
                 "strong",
             )
         )
-    said.append(Sentence(_learnt(rows), "quiet"))
-    return said
+    sentences.append(Sentence(_describe_use(rows), "quiet"))
+    return sentences
 
 
-def _learnt(rows: Sequence[Compared]) -> str:
-    if not _measured(rows):
+def _describe_use(rows: Sequence[BenchComparison]) -> str:
+    if not _list_measured(rows):
         return "No prediction starts from these runs, because no real GPU was measured."
     return (
-        "`gpuyard predict`, `plan` and `study` start from those of several GPUs, `gpuyard calibrate` takes those of one "
-        "machine."
+        "`gpuyard predict`, `plan`, and `study` start from the runs on several GPUs; `gpuyard calibrate` uses the runs "
+        "on one machine."
     )
 
 
-def _charts(rows: Sequence[Compared]) -> Charts:
-    batches = sorted({one.measurement.batch_per_worker for one in rows})
+def _build_charts(rows: Sequence[BenchComparison]) -> Charts:
+    batches = sorted({row.measurement.batch_per_worker for row in rows})
     shown = str(batches[-1])
     charts = [
         Chart(
             "chart-performance",
             "Dots are measured, dashed lines are predicted.",
-            {str(batch): performance_option(rows, batch) for batch in batches},
+            {str(batch): build_performance_chart(rows, batch) for batch in batches},
             shown,
         ),
         Chart(
             "chart-efficiency",
-            "Throughput as a share of what as many single GPUs would do; dashed lines are predicted.",
-            {str(batch): efficiency_option(rows, batch) for batch in batches},
+            "Throughput as a share of the same number of single GPUs; dashed lines are predicted.",
+            {str(batch): build_efficiency_chart(rows, batch) for batch in batches},
             shown,
         ),
     ]
@@ -156,40 +170,40 @@ def _charts(rows: Sequence[Compared]) -> Charts:
     )
 
 
-def _measured(rows: Sequence[Compared]) -> list[dict[str, Any]]:
-    """As a workload's `measured` takes them; what was emulated is no figure of a GPU."""
+def _list_measured(rows: Sequence[BenchComparison]) -> list[dict[str, Any]]:
+    """Return the runs on real GPUs in the form of a workload's `measured` key."""
     return [
         {
-            "gpus": one.measurement.workers,
-            "nodes": one.nodes,
-            "batch_per_gpu": one.measurement.batch_per_worker,
-            "samples_per_second": one.measurement.samples_per_second,
+            "gpus": row.measurement.workers,
+            "nodes": row.nodes,
+            "batch_per_gpu": row.measurement.batch_per_worker,
+            "samples_per_second": row.measurement.samples_per_second,
         }
-        for one in rows
-        if one.measurement.synthetic is None and one.measurement.device == "cuda"
+        for row in rows
+        if row.measurement.synthetic is None and row.measurement.device == "cuda"
     ]
 
 
-def _document(one: Compared) -> dict[str, Any]:
-    run = one.measurement
+def _describe_run(row: BenchComparison) -> dict[str, Any]:
+    run = row.measurement
     return {
-        "series": one.series,
-        "link_bytes_per_second": one.link_bytes_per_second,
-        "nodes": one.nodes,
+        "series": row.series,
+        "link_bytes_per_second": row.link_bytes_per_second,
+        "nodes": row.nodes,
         "gpus": run.workers,
         "batch_per_gpu": run.batch_per_worker,
         "samples_per_second": run.samples_per_second,
         "low": run.low,
         "high": run.high,
-        "scaling_efficiency": one.efficiency,
-        "predicted_samples_per_second": one.predicted.samples_per_second,
-        "predicted_low": one.predicted.low,
-        "predicted_high": one.predicted.high,
-        "predicted_scaling_efficiency": one.predicted.scaling_efficiency,
+        "scaling_efficiency": row.efficiency,
+        "predicted_samples_per_second": row.predicted.samples_per_second,
+        "predicted_low": row.predicted.low,
+        "predicted_high": row.predicted.high,
+        "predicted_scaling_efficiency": row.predicted.scaling_efficiency,
         "synthetic_gpu": run.synthetic.gpu if run.synthetic else None,
         "id": run.id,
     }
 
 
-def _link(rate: float | None) -> str:
+def _format_link(rate: float | None) -> str:
     return "" if rate is None else format_bit_rate(rate)

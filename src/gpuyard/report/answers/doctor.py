@@ -1,16 +1,16 @@
-"""What this machine is, and which parts of gpuyard can work on it."""
+"""The answer of `gpuyard doctor`: this machine's hardware, and which parts of gpuyard work on it."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from gpuyard.hardware.host import ThisHost
-from gpuyard.measure.checkup import Diagnosis
+from gpuyard.hardware.host import HostInfo
+from gpuyard.measure.doctor import Diagnosis
 from gpuyard.report.answer import Answer, Bullets, DefinitionList, Section, Text
 from gpuyard.units import format_bit_rate
 
 
-def doctor_answer(host: ThisHost, diagnoses: Sequence[Diagnosis]) -> Answer:
-    """The machine's parts, then one line for each part of gpuyard."""
+def doctor_answer(host: HostInfo, diagnoses: Sequence[Diagnosis]) -> Answer:
+    """List the machine's hardware, then one line for each part of gpuyard."""
     gpus = [
         f"{g.name} ({g.memory_bytes / 1e9:.0f} GB)" if g.memory_bytes else g.name for g in host.gpus
     ]
@@ -29,14 +29,14 @@ def doctor_answer(host: ThisHost, diagnoses: Sequence[Diagnosis]) -> Answer:
     return Answer(
         [
             Section("This machine", [DefinitionList(machine)]),
-            Section("What works here", [Bullets([_line(one) for one in diagnoses])]),
+            Section("What works here", [Bullets([_format_line(d) for d in diagnoses])]),
         ],
-        {"host": asdict(host), "parts": [asdict(one) for one in diagnoses]},
+        {"host": asdict(host), "parts": [asdict(diagnosis) for diagnosis in diagnoses]},
         verb="doctor",
     )
 
 
-def _line(diagnosis: Diagnosis) -> Text:
+def _format_line(diagnosis: Diagnosis) -> Text:
     fix = f"; fix: {diagnosis.fix}" if diagnosis.fix else ""
-    said = f"{diagnosis.part}: {diagnosis.why}{fix}"
-    return Text(f"yes: {said}", "good") if diagnosis.works else Text(f"no: {said}", "caution")
+    line = f"{diagnosis.part}: {diagnosis.why}{fix}"
+    return Text(f"yes: {line}", "good") if diagnosis.works else Text(f"no: {line}", "caution")

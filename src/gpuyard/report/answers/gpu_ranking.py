@@ -1,12 +1,12 @@
-"""GPUs ranked for a workload, and what others published of them."""
+"""Ranks GPUs for a workload, and lists published figures for its model."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from gpuyard.catalog.hardware import end_of_life, ends_of
+from gpuyard.catalog.hardware import find_end_of_life, find_ends_of_life
 from gpuyard.catalog.published_rows import PublishedFigure
 from gpuyard.planner.gpu_ranking import SORTS, RankedGpu
-from gpuyard.predict.compute import computed_in
+from gpuyard.predict.compute import resolve_compute_precision
 from gpuyard.report.answer import (
     ALL_BATCHES,
     Answer,
@@ -15,20 +15,20 @@ from gpuyard.report.answer import (
     Column,
     Part,
     Sentence,
+    StyledText,
     Table,
     Text,
-    Words,
 )
-from gpuyard.report.figures.gpu_ranking import ranking_option
+from gpuyard.report.figures.gpu_ranking import build_ranking_chart
 from gpuyard.specs import Workload
 from gpuyard.table import ALWAYS
 
-_MOST_PUBLISHED = 40
+_MAX_PUBLISHED = 40
 _TITLES = {
     "speed": "fastest first",
-    "speed-per-dollar": "most speed for the price first",
-    "speed-per-rent": "most samples for a rented dollar first",
-    "speed-per-watt": "most speed for the watt first",
+    "speed-per-dollar": "most speed per dollar first",
+    "speed-per-rent": "most samples per dollar of rent first",
+    "speed-per-watt": "most speed per watt first",
     "memory": "most memory first",
 }
 
@@ -48,49 +48,52 @@ def gpu_ranking_answer(
     *,
     sort: str,
 ) -> Answer:
-    """A table, charts for a page, and the published rows."""
-    there = sorted({one.precision for one in ranked})
-    precision = workload.precision or " or ".join(there) or "fp32"
-    asked = f"{workload.name}, {precision}, batch {workload.batch_per_gpu} per GPU"
+    """Show a table, charts for a page, and the published rows; `without` are GPUs that cannot be ranked."""
+    precisions = sorted({gpu.precision for gpu in ranked})
+    precision = workload.precision or " or ".join(precisions) or "fp32"
+    job = f"{workload.name}, {precision}, batch {workload.batch_per_gpu} per GPU"
     parts: list[Part] = [
-        Charts(_charts(ranked, precision)),
-        _table(ranked, f"One GPU with {asked}: {_TITLES[sort]}", _SORTED_BY.get(sort)),
-        *_notes(ranked),
+        Charts(_build_charts(ranked, precision)),
+        _build_table(ranked, f"One GPU with {job}: {_TITLES[sort]}", _SORTED_BY.get(sort)),
+        *_list_notes(ranked),
     ]
     if workload.precision is None:
         parts.append(
             Sentence(
-                "Precision: PyTorch's default, tf32 for convolutions and RNNs on NVIDIA GPUs that have it, else fp32 "
-                "(--precision).",
+                "Precision: PyTorch's default, which is tf32 for convolutions and RNNs on NVIDIA GPUs that support it, "
+                "and fp32 otherwise. Change it with --precision.",
                 "quiet",
             )
         )
-    slow = [one.gpu.id for one in ranked if computed_in(one.precision, one.gpu) != one.precision]
+    slow = [
+        gpu.gpu.id
+        for gpu in ranked
+        if resolve_compute_precision(gpu.precision, gpu.gpu) != gpu.precision
+    ]
     if slow:
         parts.append(
             Sentence(
-                f"Compute {precision} at the speed of fp32 or slower, so that it saves memory and no time: "
-                f"{', '.join(slow)}.",
+                f"GPUs that compute {precision} no faster than fp32, so that it saves only memory: {', '.join(slow)}.",
                 "quiet",
             )
         )
     if without:
         parts.append(
             Sentence(
-                f"Left out, because the catalog has neither their {precision} rate nor one that stands in: "
+                f"Left out, because the catalog has no {precision} rate for them and no substitute: "
                 f"{', '.join(without)}.",
                 "quiet",
             )
         )
     if published:
-        parts.append(_published(published, workload.model))
+        parts.append(_build_published_table(published, workload.model))
     document = {
         "workload": workload.name,
         "model": workload.model,
-        "precision": workload.precision or (there[0] if len(there) == 1 else None),
+        "precision": workload.precision or (precisions[0] if len(precisions) == 1 else None),
         "batch_per_gpu": workload.batch_per_gpu,
         "sort": sort,
-        "gpus": [_document(one) for one in ranked],
+        "gpus": [_describe_gpu(gpu) for gpu in ranked],
         "left_out": list(without),
         "published": [figure.model_dump(mode="json") for figure in published],
     }
@@ -99,89 +102,87 @@ def gpu_ranking_answer(
     )
 
 
-def _table(ranked: Sequence[RankedGpu], title: str, sorted_by: str | None) -> Table:
-    """What it is sorted by is shown, however narrow the terminal."""
+def _build_table(ranked: Sequence[RankedGpu], title: str, sorted_by: str | None) -> Table:
+    """Build the table; the column that it is sorted by is never dropped."""
     columns = (
         Column("GPU"),
         Column("samples/s"),
-        Column("speed is", 3),
+        Column("basis", 3),
         Column("precision", 10),
         Column("GB", 6),
-        Column("bought $", 5),
+        Column("price $", 5),
         Column("samples/s per $1,000", 1),
-        Column("rented $/h", 4),
+        Column("rent $/h", 4),
         Column("samples per rented $", 2),
         Column("samples/s per W", 7),
-        Column("cheapest at", 9),
+        Column("cheapest instance", 9),
         Column("CUDA", 8),
     )
-    kept = [Column(c.name, ALWAYS) if c.name == sorted_by else c for c in columns]
-    return Table(title, kept, [_row(one) for one in ranked])
+    with_kept_column = [Column(c.name, ALWAYS) if c.name == sorted_by else c for c in columns]
+    return Table(title, with_kept_column, [_format_row(gpu) for gpu in ranked])
 
 
-def _row(one: RankedGpu) -> list[Words]:
-    end = end_of_life(one.gpu)
-    rate = (
-        f"{one.samples_per_second:,.0f}"
-        if one.samples_per_second >= 10
-        else f"{one.samples_per_second:.2f}"
-    )
+def _format_row(ranked: RankedGpu) -> list[StyledText]:
+    end = find_end_of_life(ranked.gpu)
+    rate, rented_samples = ranked.samples_per_second, ranked.samples_per_rented_usd
     return [
-        one.gpu.id if one.fits else Text(f"{one.gpu.id} (does not fit)", "bad"),
-        rate,
-        one.basis,
-        one.precision,
-        f"{one.gpu.memory_gb:g}",
-        "" if one.usd is None else f"{one.usd:,.0f}",
-        _figure(one.per_thousand_usd),
-        "" if one.usd_per_hour is None else f"{one.usd_per_hour:.2f}",
-        "" if one.samples_per_rented_usd is None else f"{one.samples_per_rented_usd:,.0f}",
-        _figure(one.per_watt),
-        one.rented.id if one.rented else "",
-        Text(end.words, "caution") if end else "",
+        ranked.gpu.id if ranked.fits else Text(f"{ranked.gpu.id} (does not fit)", "bad"),
+        f"{rate:,.0f}" if rate >= 10 else f"{rate:.2f}",
+        ranked.basis,
+        ranked.precision,
+        f"{ranked.gpu.memory_gb:g}",
+        "" if ranked.usd is None else f"{ranked.usd:,.0f}",
+        _format_figure(ranked.per_thousand_usd),
+        "" if ranked.usd_per_hour is None else f"{ranked.usd_per_hour:.2f}",
+        "" if rented_samples is None else f"{rented_samples:,.0f}",
+        _format_figure(ranked.per_watt),
+        ranked.rented.id if ranked.rented else "",
+        Text(end.cuda_range, "caution") if end else "",
     ]
 
 
-def _figure(value: float | None) -> str:
+def _format_figure(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _notes(ranked: Sequence[RankedGpu]) -> list[Part]:
-    said: list[Part] = [
+def _list_notes(ranked: Sequence[RankedGpu]) -> list[Part]:
+    notes: list[Part] = [
         Sentence(
-            "Measured: by you. Published: figures of others (below), carried to this batch. Predicted: by the "
-            "roofline. Prices of GPUs are without a machine around them, of launch or street; rents are the "
-            "cheapest on demand, by the GPU of an instance, whatever its size.",
+            "Measured speeds are your own. Published speeds are the figures below, converted to this batch size. "
+            "Predicted speeds come from the roofline. GPU prices are launch or street prices without a machine. Rents "
+            "are per GPU of the cheapest on-demand instance of any size.",
             "quiet",
         )
     ]
-    dates = sorted({str(one.rented.date) for one in ranked if one.rented})
-    bought = sorted({str(one.bought.date) for one in ranked if one.bought})
-    if dates:
-        said.append(Sentence(f"Rents date from {dates[0]} to {dates[-1]}.", "quiet"))
-    if bought:
-        said.append(Sentence(f"Prices of GPUs date from {bought[0]} to {bought[-1]}.", "quiet"))
-    said += [Sentence(end.sentence, "caution") for end in ends_of(one.gpu for one in ranked)]
-    return said
+    rent_dates = sorted({str(gpu.rented.date) for gpu in ranked if gpu.rented})
+    price_dates = sorted({str(gpu.bought.date) for gpu in ranked if gpu.bought})
+    if rent_dates:
+        notes.append(Sentence(f"Rents date from {rent_dates[0]} to {rent_dates[-1]}.", "quiet"))
+    if price_dates:
+        notes.append(
+            Sentence(f"GPU prices date from {price_dates[0]} to {price_dates[-1]}.", "quiet")
+        )
+    ends = find_ends_of_life(gpu.gpu for gpu in ranked)
+    return notes + [Sentence(end.sentence, "caution") for end in ends]
 
 
-def _charts(ranked: Sequence[RankedGpu], precision: str) -> list[Chart]:
+def _build_charts(ranked: Sequence[RankedGpu], precision: str) -> list[Chart]:
     captions = {
-        "speed": "Samples a second of one GPU.",
-        "speed-per-dollar": "Samples a second for each $1,000 that the GPU costs, without a machine around it.",
-        "speed-per-rent": "Samples for each dollar of rent, at the cheapest instance on demand.",
-        "speed-per-watt": "Samples a second for each watt of the board.",
+        "speed": "Samples per second of one GPU.",
+        "speed-per-dollar": "Samples per second for each $1,000 of the GPU's price, without a machine.",
+        "speed-per-rent": "Samples per dollar of rent, at the cheapest on-demand instance.",
+        "speed-per-watt": "Samples per second for each watt of board power.",
     }
     return [
         Chart(f"chart-{sort}", f"{caption} Trained in {precision}.", {ALL_BATCHES: option})
         for sort, caption in captions.items()
-        if (option := ranking_option(ranked, sort, SORTS[sort])) is not None
+        if (option := build_ranking_chart(ranked, sort, SORTS[sort])) is not None
     ]
 
 
-def _published(figures: Sequence[PublishedFigure], model: str) -> Table:
+def _build_published_table(figures: Sequence[PublishedFigure], model: str) -> Table:
     rows = [
         [
             figure.gpu or "",
@@ -191,9 +192,9 @@ def _published(figures: Sequence[PublishedFigure], model: str) -> Table:
             str(figure.gpus),
             f"{figure.batch_per_gpu:g}",
             f"{figure.samples_per_second:,.0f}",
-            _figure(figure.per_gpu),
+            _format_figure(figure.per_gpu),
         ]
-        for figure in figures[:_MOST_PUBLISHED]
+        for figure in figures[:_MAX_PUBLISHED]
     ]
     columns = (
         "GPU",
@@ -210,29 +211,29 @@ def _published(figures: Sequence[PublishedFigure], model: str) -> Table:
     return Table(f"Published: {model}", columns, rows, note=note, folded=True)
 
 
-def _document(one: RankedGpu) -> dict[str, Any]:
-    end = end_of_life(one.gpu)
+def _describe_gpu(ranked: RankedGpu) -> dict[str, Any]:
+    end = find_end_of_life(ranked.gpu)
     return {
-        "gpu": one.gpu.id,
-        "samples_per_second": one.samples_per_second,
-        "low": one.low,
-        "high": one.high,
-        "batch_per_gpu": one.batch_per_gpu,
-        "speed_basis": one.basis,
-        "speed_source": one.source,
-        "precision": one.precision,
-        "precision_note": one.precision_note,
-        "fits": one.fits,
-        "memory_gb": one.gpu.memory_gb,
-        "board_watts": one.gpu.board_watts,
-        "usd": one.usd,
-        "usd_basis": one.bought.basis if one.bought else None,
-        "usd_date": one.bought.date.isoformat() if one.bought else None,
-        "usd_per_gpu_hour": one.usd_per_hour,
-        "rented_as": one.rented.id if one.rented else None,
-        "rent_date": one.rented.date.isoformat() if one.rented else None,
-        "samples_per_second_per_1000_usd": one.per_thousand_usd,
-        "samples_per_rented_usd": one.samples_per_rented_usd,
-        "samples_per_second_per_watt": one.per_watt,
+        "gpu": ranked.gpu.id,
+        "samples_per_second": ranked.samples_per_second,
+        "low": ranked.low,
+        "high": ranked.high,
+        "batch_per_gpu": ranked.batch_per_gpu,
+        "speed_basis": ranked.basis,
+        "speed_source": ranked.source,
+        "precision": ranked.precision,
+        "precision_note": ranked.precision_note,
+        "fits": ranked.fits,
+        "memory_gb": ranked.gpu.memory_gb,
+        "board_watts": ranked.gpu.board_watts,
+        "usd": ranked.usd,
+        "usd_basis": ranked.bought.basis if ranked.bought else None,
+        "usd_date": ranked.bought.date.isoformat() if ranked.bought else None,
+        "usd_per_gpu_hour": ranked.usd_per_hour,
+        "rented_as": ranked.rented.id if ranked.rented else None,
+        "rent_date": ranked.rented.date.isoformat() if ranked.rented else None,
+        "samples_per_second_per_1000_usd": ranked.per_thousand_usd,
+        "samples_per_rented_usd": ranked.samples_per_rented_usd,
+        "samples_per_second_per_watt": ranked.per_watt,
         "end_of_life": end.sentence if end else None,
     }

@@ -1,16 +1,15 @@
-"""How a team of a size should run its GPUs, where, and what comes next."""
+"""The answer of `gpuyard playbook`: a team's stage, where to run, software, and the next step."""
 
 from gpuyard import units
-from gpuyard.planner.playbook import Advice
-from gpuyard.planner.playbook.advice import StageMachines
+from gpuyard.planner.playbook import Advice, StageMachines
 from gpuyard.report.answer import Answer, Bullets, Column, Drawing, Part, Sentence, Table
 
-_UNDECIDED = ("None of your answers favours either side.",)
+_UNDECIDED = ("None of your answers favors either side.",)
 
 
 def playbook_answer(advice: Advice) -> Answer:
-    """The stage, the side, the software, the next step, and commands to go on with."""
-    team, coming = advice.team, advice.next
+    """Show the stage, the location, the software, the next step, and commands to continue with."""
+    team, next_step = advice.team, advice.next
     people = f"{team.researchers} researcher{'s' if team.researchers > 1 else ''}"
     gpus = f"{team.gpus} GPU{'s' if team.gpus != 1 else ''} ({advice.gpus_from})"
     parts: list[Part] = [
@@ -26,23 +25,23 @@ def playbook_answer(advice: Advice) -> Answer:
             ("name", "for", Column("page", 1)),
             [[tool.name, tool.purpose, tool.url] for tool in advice.tools],
         ),
-        Sentence(_machines(advice.machines)),
+        Sentence(_describe_machines(advice.machines)),
     ]
-    if coming is not None:
-        months = coming.months
+    if next_step is not None:
+        months = next_step.months
         when = f"; at this growth in {units.format_months(months)}" if months else ""
-        parts.append(Sentence(f"Next: {coming.stage}, when {coming.trigger}{when}", "strong"))
-    # people copy them, so none is broken into lines
+        parts.append(Sentence(f"Next: {next_step.stage}, when {next_step.trigger}{when}", "strong"))
+    # people copy commands, so lines are not wrapped
     commands = Drawing(lines=lambda _: [f"  {command}" for command in advice.commands])
     parts += [Sentence("Commands:", "strong"), commands]
     if advice.prices_from:
-        parts.append(Sentence(f"Prices in them: {advice.prices_from}"))
+        parts.append(Sentence(f"Prices in these commands: {advice.prices_from}"))
     return Answer(parts, advice.as_json(), title=advice.stage_name, verb="playbook")
 
 
-def _machines(machines: StageMachines) -> str:
-    least, most = (units.format_about_usd(usd) for usd in (machines.least_usd, machines.most_usd))
+def _describe_machines(machines: StageMachines) -> str:
+    low, high = (units.format_rough_usd(usd) for usd in (machines.min_usd, machines.max_usd))
     return (
-        f"A {machines.tier} costs about {least} to {most} (`gpuyard catalog tiers`; the oldest price in it is of "
+        f"A {machines.tier} costs about {low} to {high} (`gpuyard catalog tiers`; the oldest price is from "
         f"{machines.oldest_price})."
     )

@@ -1,4 +1,4 @@
-"""How a workload would scale: a table of predictions, and why one of them is as it is."""
+"""The answer to `gpuyard predict`: a table of predictions, and the explanation of one of them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard import units
 from gpuyard.catalog import Gpu
-from gpuyard.catalog.hardware import end_of_life
+from gpuyard.catalog.hardware import find_end_of_life
 from gpuyard.errors import UserMistake
 from gpuyard.predict import Calibration, ClusterPrediction, Prediction, Remedy
 from gpuyard.predict.calibration.applied import CALIBRATED
@@ -17,22 +17,22 @@ from gpuyard.report.answer import (
     Part,
     Section,
     Sentence,
+    StyledText,
     Table,
     Text,
     Tone,
-    Words,
 )
 
 if TYPE_CHECKING:
+    from gpuyard.predict.explain.next_run import NextRun
     from gpuyard.predict.explain.why import Why
-    from gpuyard.predict.stacks.next_run import NextRun
 
 _COLUMNS = (
     "GPUs",
     Column("nodes", 4),
     Column("batch/GPU", 2),
     "samples/s",
-    Column("90 % interval", 1),
+    Column("90% interval", 1),
     "efficiency",
     Column("compute", 6),
     Column("exposed comm.", 5),
@@ -58,27 +58,34 @@ def predict_answer(
     why: "Why | None" = None,
     notes: Sequence[str] = (),
     gpu: Gpu | None = None,
+    advice: str = "",
     next_run: "NextRun | None" = None,
 ) -> Answer:
-    """`how` is what the prediction was asked with: strategy, options of the exchange, other jobs; `notes` are
-    about how its machines are wired, `gpu` is what is in them; `next_run` would tell most."""
+    """Build the answer.
+
+    `how` lists the strategy, exchange options, and other jobs; `notes` describe the wiring of the machines. `advice`
+    is one sentence for an answer without `why`; `next_run` is shown with `why` only.
+    """
     title = f"{result.workload} on {result.cluster} ({', '.join([result.precision, *how])})"
     more = [_BEFORE] if any(p.before for p in result.predictions) else []
     columns: list[Column | str] = [*_COLUMNS[:5], *more, *_COLUMNS[5:]]
-    table = Table(title, columns, [_row(p) for p in result.predictions])
+    table = Table(title, columns, [_format_row(p) for p in result.predictions])
     sentences = [result.precision_note] if result.precision_note else []
-    sentences += [f"Single-GPU speed: {result.single_gpu_speed}.", *_measured(result, calibration)]
+    sentences += [
+        f"Single-GPU speed: {result.single_gpu_speed}.",
+        *_describe_constants(result, calibration),
+    ]
     if result.framework_note:
         before = more and not result.points
         any_stack = " 'before' is the interval of any stack." if before else ""
         sentences.append(result.framework_note + any_stack)
     sentences += [note for note in (result.gradient_note, result.peer_note) if note]
     if result.points:
-        one = result.points == 1
-        many = "1 measured figure" if one else f"{result.points} measured figures"
+        single = result.points == 1
+        figures = "1 measured figure" if single else f"{result.points} measured figures"
         sentences.append(
-            f"Several GPUs: predicted with {many} of several GPUs; 'before' is the interval without "
-            f"{'it' if one else 'them'}."
+            f"Several GPUs: predicted with {figures} of several GPUs; 'before' is the interval without "
+            f"{'it' if single else 'them'}."
         )
         if result.point_sources != ("the workload",):
             sentences.append(f"Measured: {'; '.join(result.point_sources)}.")
@@ -86,68 +93,68 @@ def predict_answer(
         sentences.append(next_run.sentence)
     batches = {p.batch_per_gpu for p in result.predictions}
     if len(batches) > 1:
-        sentences.append(_saturated(result, batches))
+        sentences.append(_describe_saturation(result, batches))
+    if advice:
+        sentences.append(advice)
     wiring = [f"Wiring: {note}." for note in notes]
     parts: list[Part] = [table, *map(Sentence, [*sentences, *wiring])]
-    told = "" if why is not None and not why.fits else result.memory_note
-    parts += [
-        Sentence(note, "caution") for note in (told, result.base_note, result.points_note) if note
-    ]
-    parts += _moved(result)
-    old = end_of_life(gpu) if gpu else None
-    if old is not None:
-        parts.append(Sentence(old.sentence, "caution"))
-    if why is not None:
-        parts.append(_explained(why, title))
+    memory_note = "" if why is not None and not why.fits else result.memory_note
+    cautions = (memory_note, result.base_note, result.points_note)
+    parts += [Sentence(note, "caution") for note in cautions if note]
+    parts += _build_moves(result)
+    unsupported = find_end_of_life(gpu) if gpu else None
+    if unsupported is not None:
+        parts.append(Sentence(unsupported.sentence, "caution"))
     document = result.as_json() | {
-        "calibration": _calibrated(result, calibration),
-        "next_run": asdict(next_run) if next_run else None,
-        "end_of_life": old.model_dump(mode="json") if old else None,
+        "calibration": _calibration_json(result, calibration),
+        "end_of_life": unsupported.model_dump(mode="json") if unsupported else None,
     }
-    return Answer(
-        parts,
-        document | ({"why": why.as_json()} if why else {}),
-        title=title,
-        verb="predict",
-    )
+    if why is not None:
+        parts.append(_build_explanation(why, title))
+        document |= {"next_run": asdict(next_run) if next_run else None, "why": why.as_json()}
+    return Answer(parts, document, title=title, verb="predict")
 
 
-def choke_cell(p: Prediction) -> Words:
-    """What more GPUs would not help against stands out."""
+def choke_cell(p: Prediction) -> StyledText:
+    """Return the choke, highlighted if more GPUs would not help."""
     return p.choke if p.choke in ("gpu", "none") else Text(p.choke, "caution")
 
 
-def choke_if_it_fits(p: Prediction) -> Words:
-    """The same, or that memory is too small for it."""
+def choke_if_it_fits(p: Prediction) -> StyledText:
+    """Return the choke, marked if the configuration does not fit into memory."""
     return choke_cell(p) if p.fits is not False else Text(f"{p.choke} (does not fit)", "bad")
 
 
 def why_svg(why: "Why", title: str) -> str:
-    """The time line of the explained step as a picture."""
-    from gpuyard.draw.timeline import timeline_svg
+    """Draw the timeline of the explained step."""
+    from gpuyard.draw.timeline import draw_timeline_svg
 
-    many = f"{why.gpus} × a batch of {why.batch_per_gpu}"
-    return timeline_svg(why.timeline, f"One step of {title}, {many}")
+    configuration = f"{why.gpus} × a batch of {why.batch_per_gpu}"
+    return draw_timeline_svg(why.timeline, f"One step of {title}, {configuration}")
 
 
-def _saturated(result: ClusterPrediction, batches: set[int]) -> str:
-    least = result.saturating_batch or 1
-    asked = [batch for batch in sorted(batches) if batch >= least]
-    seen = f"of these, from {asked[0]} on" if asked else "none of these is that large"
-    return f"A GPU is saturated (90 % of its fastest) from a batch of {least:,} per GPU on: {seen}."
+def _describe_saturation(result: ClusterPrediction, batches: set[int]) -> str:
+    smallest = result.saturating_batch or 1
+    saturating = [batch for batch in sorted(batches) if batch >= smallest]
+    shown = f"here, from {saturating[0]} up" if saturating else "no batch here is that large"
+    return (
+        f"A GPU is saturated (90% of its maximum rate) at a batch of {smallest:,} or more: {shown}."
+    )
 
 
 _LARGE_MOVES = ("parameters out", "gradients back")
 
 
-def _moved(result: ClusterPrediction) -> list[Part]:
-    """What crosses the first GPU's link when, where one process serves all GPUs, and for a sweep over batches what
-    an epoch moves against how long it takes."""
-    found = [p for p in result.predictions if len(p.moves) > 1]
-    if not found:
+def _build_moves(result: ClusterPrediction) -> list[Part]:
+    """Show the transfers over the first GPU's link if one process serves all GPUs.
+
+    For a sweep over batches, a drawing compares the bytes and the time of an epoch.
+    """
+    predictions = [p for p in result.predictions if len(p.moves) > 1]
+    if not predictions:
         return []
-    names = [move.what for move in found[0].moves]
-    rows: list[list[Words]] = [
+    names = [move.name for move in predictions[0].moves]
+    rows: list[list[StyledText]] = [
         [
             str(p.gpus),
             str(p.batch_per_gpu),
@@ -155,25 +162,23 @@ def _moved(result: ClusterPrediction) -> list[Part]:
             units.format_bytes(sum(move.size_bytes for move in p.moves)),
             units.format_bytes(p.epoch_bytes) if p.epoch_bytes else "",
         ]
-        for p in found
+        for p in predictions
     ]
     columns: list[Column | str] = [
         "GPUs",
         "batch/GPU",
         *(Column(name, 2 if name in _LARGE_MOVES else 3) for name in names),
-        "a step",
-        "an epoch",
+        "per step",
+        "per epoch",
     ]
-    parts: list[Part] = [
-        Table("What moves over the first GPU's link, in this order", columns, rows)
-    ]
-    sweep = swept(result)
+    parts: list[Part] = [Table("Transfers over the first GPU's link, in this order", columns, rows)]
+    sweep = select_sweep(result)
     if sweep:
-        from gpuyard.draw.bytes_moved import bytes_moved_lines
+        from gpuyard.draw.bytes_moved import draw_bytes_moved_lines
 
         drawing = Drawing(
             sweep_svg(result),
-            lambda width: [Text(line) for line in bytes_moved_lines(sweep, width)],
+            lambda width: [Text(line) for line in draw_bytes_moved_lines(sweep, width)],
             "An epoch by its total batch: bytes moved, and time.",
         )
         parts.append(drawing)
@@ -181,115 +186,120 @@ def _moved(result: ClusterPrediction) -> list[Part]:
 
 
 def sweep_svg(result: ClusterPrediction) -> str:
-    """Time of an epoch against the bytes that it moves, one dot a batch."""
-    from gpuyard.draw.bytes_moved import bytes_moved_svg
+    """Draw the time of an epoch against the bytes that it moves, with one dot per batch."""
+    from gpuyard.draw.bytes_moved import draw_bytes_moved_svg
 
-    sweep = swept(result)
+    sweep = select_sweep(result)
     if not sweep:
         raise UserMistake(
-            "--svg draws what --why explains, or a sweep over several --batch of a workload with a dataset: add --why"
+            "--svg draws the explanation of --why, or a sweep over several --batch values of a workload with a "
+            "dataset: add --why"
         )
     title = f"{result.workload} on {result.cluster}: an epoch by its total batch"
-    return bytes_moved_svg(sweep, title)
+    return draw_bytes_moved_svg(sweep, title)
 
 
-def swept(result: ClusterPrediction) -> list[Prediction]:
-    """The predictions of the most GPUs, if they are of several batches and their epochs are known."""
-    most = max(p.gpus for p in result.predictions)
-    found = [p for p in result.predictions if p.gpus == most and p.epoch_bytes and p.epoch_seconds]
-    return found if len(found) > 1 else []
+def select_sweep(result: ClusterPrediction) -> list[Prediction]:
+    """Select the predictions with the most GPUs if they cover several batches with known epochs."""
+    gpus = max(p.gpus for p in result.predictions)
+    sweep = [p for p in result.predictions if p.gpus == gpus and p.epoch_bytes and p.epoch_seconds]
+    return sweep if len(sweep) > 1 else []
 
 
-def _row(p: Prediction) -> list[Words]:
+def _format_row(p: Prediction) -> list[StyledText]:
     seconds = (
         p.step.compute_seconds,
         p.step.exposed_communication_seconds,
         p.step.input_seconds,
         p.step.straggler_seconds,
     )
-    was = p.before
+    before = p.before
     return [
         str(p.gpus),
         str(p.nodes),
         str(p.batch_per_gpu),
         Text(units.format_per_second(p.samples_per_second), "strong"),
         units.format_interval(p.low, p.high),
-        *([units.format_interval(was.low, was.high)] if was else []),
+        *([units.format_interval(before.low, before.high)] if before else []),
         units.format_share(p.scaling_efficiency),
         *(units.format_seconds(part) if part else "0" for part in seconds),
         choke_if_it_fits(p),
     ]
 
 
-def _explained(why: "Why", title: str) -> Section:
-    from gpuyard.draw.timeline import timeline_lines
+def _build_explanation(why: "Why", title: str) -> Section:
+    from gpuyard.draw.timeline import draw_timeline_lines
 
     drawing = Drawing(
         why_svg(why, title),
         lambda width: [
-            Text(text, _LANES[lane]) for text, lane in timeline_lines(why.timeline, width)
+            Text(text, _LANES[lane]) for text, lane in draw_timeline_lines(why.timeline, width)
         ],
         why.timeline.note or "",
     )
-    helpful: Part = Table(
+    remedies: Part = Table(
         "What would help",
         ("change", "samples/s", "gain", Column("caveat", 1)),
         [
-            [r.what, units.format_per_second(r.samples_per_second), _gain(r), _caveat(r)]
+            [
+                r.change,
+                units.format_per_second(r.samples_per_second),
+                _format_gain(r),
+                _format_caveat(r),
+            ]
             for r in why.remedies
         ],
     )
     if not why.remedies:
-        helpful = Sentence(
-            "Nothing that was tried would gain 3 %."
+        remedies = Sentence(
+            "No change that was tried would gain 3%."
             if why.fits
-            else "Nothing that was tried makes it fit."
+            else "No change that was tried makes it fit."
         )
     return Section(
         f"Why, with {why.gpus} × a batch of {why.batch_per_gpu}",
-        [*map(Sentence, why.sentences), drawing, helpful],
+        [*map(Sentence, why.sentences), drawing, remedies],
         anchor="why",
     )
 
 
-def _gain(remedy: Remedy) -> str:
-    return remedy.brings if remedy.makes_fit else f"{100 * (remedy.gain - 1):.0f} %"
+def _format_gain(remedy: Remedy) -> str:
+    return remedy.brings if remedy.makes_fit else f"{100 * (remedy.gain - 1):.0f}%"
 
 
-def _caveat(remedy: Remedy) -> str:
+def _format_caveat(remedy: Remedy) -> str:
     if remedy.memory_bytes is None:
         return remedy.caveat
     needs = f"needs {units.format_bytes(remedy.memory_bytes)} per GPU"
     return f"{needs}; {remedy.caveat}" if remedy.caveat else needs
 
 
-def _measured(result: ClusterPrediction, calibration: Calibration | None) -> list[str]:
-    """Which constants are not defaults: brought by a calibration, or measured on another machine."""
-    said = []
+def _describe_constants(result: ClusterPrediction, calibration: Calibration | None) -> list[str]:
+    """Describe the constants that are not defaults: calibrated, or measured on another machine."""
+    sentences = []
     constants = list(dict.fromkeys(result.constants))
-    own = [x for x in constants if x.basis == "measured"]
-    if calibration is not None and own:
-        listed = "; ".join(f"{x.name} {x.value:.3g} {x.unit}" for x in own)
-        said.append(f"Measured: {listed} ({own[0].source}).")
-    elif calibration is not None and not _applies(result):
-        known = "; ".join(entry.hardware.label for entry in calibration.hardware)
-        said.append(f"The calibration does not cover this hardware: it is for {known}.")
+    measured = [x for x in constants if x.basis == "measured"]
+    if calibration is not None and measured:
+        listed = "; ".join(f"{x.name} {x.value:.3g} {x.unit}" for x in measured)
+        sentences.append(f"Measured: {listed} ({measured[0].source}).")
+    elif calibration is not None and not _uses_calibration(result):
+        covered = "; ".join(entry.hardware.label for entry in calibration.hardware)
+        sentences.append(f"The calibration does not cover this hardware: it is for {covered}.")
     elsewhere = sorted(
         {f"{x.name} {x.value:g} {x.unit}" for x in constants if x.basis == "elsewhere"}
     )
     if elsewhere:
-        said.append(f"Measured on another machine: {'; '.join(elsewhere)}.")
-    return said
+        sentences.append(f"Measured on another machine: {'; '.join(elsewhere)}.")
+    return sentences
 
 
-def _applies(result: ClusterPrediction) -> bool:
-    """Whether anything of a calibration entered a prediction."""
+def _uses_calibration(result: ClusterPrediction) -> bool:
     return any(
         CALIBRATED in s for s in (result.compute_basis, *(x.source for x in result.constants))
     )
 
 
-def _calibrated(result: ClusterPrediction, calibration: Calibration | None) -> Any:
-    if calibration is None or not _applies(result):
+def _calibration_json(result: ClusterPrediction, calibration: Calibration | None) -> Any:
+    if calibration is None or not _uses_calibration(result):
         return None
     return {"created_at": calibration.created_at}

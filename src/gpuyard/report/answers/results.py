@@ -1,18 +1,19 @@
-"""What was measured, or would be: the tables and sentences of a bench as an answer."""
+"""The answers of benches and `gpuyard results`: measured records, or plans of a dry run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gpuyard.measure.bench import BenchPlan
-from gpuyard.measure.kind import AnyRecord, ResultKind, Shown
+from gpuyard.measure.kind import AnyRecord, Content, ResultKind
 from gpuyard.measure.record import Record
 from gpuyard.measure.registry import RESULT_KINDS
 from gpuyard.report.answer import Answer, Bullets, DefinitionList, Part, Sentence
-from gpuyard.table import Column, Table, Text, Tone, Words
+from gpuyard.table import Column, StyledText, Table, Text, Tone
 
 _DOUBT = "doubt"
-_TONES: dict[str, dict[str, Tone]] = {  # of a column's words; the empty one stands for all others
+# the tones of cells by column and text; the empty text stands for all others
+_TONES: dict[str, dict[str, Tone]] = {
     _DOUBT: {"": "caution"},
     "verdict": {
         "slow": "bad",
@@ -26,46 +27,46 @@ _TONES: dict[str, dict[str, Tone]] = {  # of a column's words; the empty one sta
 
 
 def plan_answer(plan: BenchPlan) -> Answer:
-    """What a bench would do."""
-    return shown_answer([plan.listing()], plan.describe())
+    """Show the runs that a benchmark would measure."""
+    return content_answer([plan.build_table()], plan.describe())
 
 
 def record_answer(record: Record) -> Answer:
-    """One record with everything that it says."""
-    shown = RESULT_KINDS[record.kind].show(record)
+    """Show one record with all its details."""
+    details = RESULT_KINDS[record.kind].build_details(record)
     doubt = [] if record.doubt is None else [Sentence(f"Doubtful: {record.doubt}.", "caution")]
-    return Answer([*map(_part, shown), *doubt], record.as_json())
+    return Answer([*map(_build_part, details), *doubt], record.as_json())
 
 
 def records_answer(kind: ResultKind[AnyRecord], records: Sequence[AnyRecord]) -> Answer:
-    """All records of a kind, one a row, with what speaks against them."""
-    listed = kind.listing(records)
+    """List all records of a kind, one per row, with the reasons to doubt them."""
+    table = kind.build_table(records)
     if any(record.doubt for record in records):
-        rows = [[*row, r.doubt or ""] for row, r in zip(listed.rows, records, strict=True)]
-        listed = Table(listed.title, [*listed.columns, _DOUBT], rows)
+        rows = [[*row, r.doubt or ""] for row, r in zip(table.rows, records, strict=True)]
+        table = Table(table.title, [*table.columns, _DOUBT], rows)
     document = [record.as_json() for record in records]
-    return shown_answer([listed] if records else [], document)
+    return content_answer([table] if records else [], document)
 
 
-def shown_answer(shown: Shown, document: Any) -> Answer:
-    """A room below this one says in plain values what is shown."""
-    return Answer([_part(part) for part in shown], document)
+def content_answer(content: Content, document: Any) -> Answer:
+    """Turn the tables and sentences of a measurement into an answer."""
+    return Answer([_build_part(part) for part in content], document)
 
 
-def _part(shown: Table | str) -> Part:
-    if isinstance(shown, str):
-        return Bullets([shown[2:]]) if shown.startswith("- ") else Sentence(shown)
-    if not any(shown.columns):
-        return DefinitionList([(str(name), value) for name, value in shown.rows], shown.title)
-    tones = [_TONES.get(c.name if isinstance(c, Column) else c, {}) for c in shown.columns]
+def _build_part(part: Table | str) -> Part:
+    if isinstance(part, str):
+        return Bullets([part[2:]]) if part.startswith("- ") else Sentence(part)
+    if not any(part.columns):
+        return DefinitionList([(str(name), value) for name, value in part.rows], part.title)
+    tones = [_TONES.get(c.name if isinstance(c, Column) else c, {}) for c in part.columns]
     rows = [
-        [_toned(cell, tone) for cell, tone in zip(row, tones, strict=True)] for row in shown.rows
+        [_add_tone(cell, tone) for cell, tone in zip(row, tones, strict=True)] for row in part.rows
     ]
-    return replace(shown, rows=rows)
+    return replace(part, rows=rows)
 
 
-def _toned(cell: Words, tones: Mapping[str, Tone]) -> Words:
-    """What a cell means by what it says, where its column has such words."""
+def _add_tone(cell: StyledText, tones: Mapping[str, Tone]) -> StyledText:
+    """Give a cell the tone of its text, if its column has tones."""
     if not (tones and cell and isinstance(cell, str)):
         return cell
     return Text(cell, tones.get(cell, tones.get("", "plain")))

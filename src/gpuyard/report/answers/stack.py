@@ -1,4 +1,4 @@
-"""What `gpuyard stack` says: which versions belong together, what differs from them here, and what was installed."""
+"""Answers of the `gpuyard stack` commands: the locked versions, the installation, and the status of this machine."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -33,9 +33,9 @@ def lock_answer(lock: Lock) -> Answer:
         for name, framework in lock.frameworks.items()
     ]
     parts: list[Part] = [
-        Table(f"Lock {lock.name}", ("part", "version", "why", Column("looked up", drop=1)), rows),
+        Table(f"Lock {lock.name}", ("part", "version", "reason", Column("date", drop=1)), rows),
         Table(
-            "Frameworks, each in an environment of its own",
+            "Frameworks, each in its own environment",
             (
                 "framework",
                 "version",
@@ -52,26 +52,26 @@ def lock_answer(lock: Lock) -> Answer:
             for name, framework in lock.frameworks.items()
             if framework.note
         ),
-        Sentence("--json says where each is from, and everything that pip installs.", "quiet"),
+        Sentence(
+            "Use --json to see the source of each part and all packages that pip installs.", "quiet"
+        ),
     ]
     return Answer(parts, lock.model_dump(mode="json"), verb="stack lock")
 
 
-def install_answer(outcome: PlayRecap, undo: Sequence[str], *, dry_run: bool) -> Answer:
-    changed = list(dict.fromkeys(outcome.tasks))
+def install_answer(recap: PlayRecap, undo: Sequence[str], *, dry_run: bool) -> Answer:
+    changed = list(dict.fromkeys(recap.tasks))
     parts: list[Part] = []
     if changed:
-        head = "What would be changed" if dry_run else "What was changed"
-        parts.append(Section(head, [Bullets(changed)]))
+        title = "Changes that would be made" if dry_run else "Changes made"
+        parts.append(Section(title, [Bullets(changed)]))
     else:
-        parts.append(
-            Sentence("Nothing has to be changed: this machine is as the lock says.", "good")
-        )
-    notes = [note.removeprefix("this machine: ") for note in dict.fromkeys(outcome.notes)]
+        parts.append(Sentence("No change is needed: this machine matches the lock.", "good"))
+    notes = [note.removeprefix("this machine: ") for note in dict.fromkeys(recap.notes)]
     if notes:
-        parts.append(Section("To know", [Bullets(notes)]))
+        parts.append(Section("Notes", [Bullets(notes)]))
     if undo and not dry_run:
-        parts.append(Section("To take it away again, as root", [Bullets(undo)]))
+        parts.append(Section("To undo the installation, run as root", [Bullets(undo)]))
     document = {
         "dry_run": dry_run,
         "changed_tasks": changed,
@@ -86,26 +86,26 @@ def status_answer(lock: Lock, findings: Sequence[StackFinding], undo: Sequence[s
         (
             Text(finding.state, "good" if finding.ok else "bad"),
             finding.part,
-            finding.wanted,
-            finding.found,
+            finding.expected,
+            finding.actual,
         )
         for finding in findings
     ]
-    wrong = [finding for finding in findings if not finding.ok]
+    mismatches = [finding for finding in findings if not finding.ok]
     parts: list[Part] = [Table(f"Lock {lock.name}", ("", "part", "lock", "here"), rows)]
-    if wrong:
-        said = [
+    if mismatches:
+        reasons = [
             f"{finding.part}: {finding.why}{f' (fix: {finding.fix})' if finding.fix else ''}"
-            for finding in wrong
+            for finding in mismatches
         ]
-        parts.append(Section("Why it matters", [Bullets(said)]))
+        parts.append(Section("Why it matters", [Bullets(reasons)]))
     else:
-        parts.append(Sentence("This machine is as the lock says.", "good"))
+        parts.append(Sentence("This machine matches the lock.", "good"))
     if undo:
-        parts.append(Section("To take away what was installed here, as root", [Bullets(undo)]))
+        parts.append(Section("To undo the installation, run as root", [Bullets(undo)]))
     document = {
         "lock": lock.name,
-        "ok": not wrong,
+        "ok": not mismatches,
         "findings": [asdict(finding) for finding in findings],
         "undo": list(undo),
     }

@@ -1,14 +1,17 @@
-"""What `gpuyard topo` says: how the GPUs of a machine are connected, what that costs in bandwidth, what topologies cost a
-workload, and whether CPUs have the PCIe lanes for a machine's cards."""
+"""Answers of `gpuyard topo`: a machine's topology and bandwidth, a comparison of topologies, and PCIe lane budgets."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gpuyard.draw.topology import topology_svg, topology_terminal
+from gpuyard.draw.topology import draw_topology_svg, draw_topology_text
 from gpuyard.hardware import AllReduce, MachineGraph
 from gpuyard.hardware.lanes import LaneBudget
-from gpuyard.hardware.pairs import bandwidth_matrix, class_matrix, latency_matrix
+from gpuyard.hardware.pairs import (
+    compute_bandwidth_matrix,
+    compute_class_matrix,
+    compute_latency_matrix,
+)
 from gpuyard.predict.topology import GpuChoice, LayoutPrediction, TopologySummary, name_gpus
 from gpuyard.report.answer import Answer, Bullets, Column, Drawing, Part, Sentence, Table, Text
 from gpuyard.report.answers.predict import choke_cell
@@ -16,8 +19,10 @@ from gpuyard.units import format_byte_rate, format_per_second, format_share
 
 
 def topology_answer(graph: MachineGraph, summary: TopologySummary) -> Answer:
-    """A drawing, the bandwidth of an all-reduce, and which GPUs to take for it."""
-    parts: list[Part] = [Drawing(topology_svg(graph), drawn=lambda: topology_terminal(graph))]
+    """Show a drawing of the machine, its all-reduce bandwidth, and the best GPUs for a job."""
+    parts: list[Part] = [
+        Drawing(draw_topology_svg(graph), renderable=lambda: draw_topology_text(graph))
+    ]
     if summary.all_reduces:
         rows = [
             [str(len(r.gpus)), format_byte_rate(r.bytes_per_second), name_gpus(r.gpus)]
@@ -26,7 +31,8 @@ def topology_answer(graph: MachineGraph, summary: TopologySummary) -> Answer:
         parts.append(Table("All-reduce", ("GPUs", "bus bandwidth", "best GPUs"), rows))
     if summary.choices:
         heads = ("GPUs", "best", "bandwidth", "worst", "bandwidth", "best / worst")
-        parts.append(Table("Which GPUs to choose", heads, [_row(c) for c in summary.choices]))
+        rows = [_format_choice(choice) for choice in summary.choices]
+        parts.append(Table("Which GPUs to choose", heads, rows))
     parts.append(Sentence(summary.verdict))
     parts += [Sentence(f"Note: {note}") for note in graph.notes]
     return Answer(parts, _document(graph, summary), title=graph.name, verb="topo")
@@ -39,7 +45,7 @@ def comparison_answer(
     compared: Sequence[LayoutPrediction],
     precision_note: str = "",
 ) -> Answer:
-    """What each topology makes of a workload, the fastest first; the note is about the precision."""
+    """Compare topologies by a workload's throughput, the fastest first."""
     columns = (
         "topology",
         "GPUs",
@@ -76,7 +82,7 @@ def comparison_answer(
     return Answer(parts, document, title=title, verb="topo compare")
 
 
-def _row(choice: GpuChoice) -> list[str]:
+def _format_choice(choice: GpuChoice) -> list[str]:
     return [
         str(choice.count),
         name_gpus(choice.best.gpus),
@@ -93,11 +99,11 @@ def _document(graph: MachineGraph, summary: TopologySummary) -> dict[str, Any]:
         "gpus": list(graph.gpus),
         "devices": [asdict(device) for device in graph.devices],
         "links": [asdict(wire) for wire in graph.wires],
-        "classes": class_matrix(graph),
-        "bytes_per_second": bandwidth_matrix(graph),
-        "latency_seconds": latency_matrix(graph),
+        "classes": compute_class_matrix(graph),
+        "bytes_per_second": compute_bandwidth_matrix(graph),
+        "latency_seconds": compute_latency_matrix(graph),
         "peer_to_peer": [
-            [a == b or graph.offers_peer_to_peer(a, b) for b in graph.gpus] for a in graph.gpus
+            [a == b or graph.has_peer_access(a, b) for b in graph.gpus] for a in graph.gpus
         ],
         "all_reduce": [_all_reduce_document(r) for r in summary.all_reduces],
         "choices": [
@@ -125,33 +131,19 @@ def _all_reduce_document(reduce: AllReduce) -> dict[str, Any]:
     }
 
 
-def lanes_answer(budgets: Sequence[LaneBudget], *, one: bool) -> Answer:
-    """One CPU card by card, with what would help; or all of them, those that suffice first."""
-    if one:
-        (budget,) = budgets
-        return Answer(
-            _lanes_of_one(budget), _lanes_document(budget), title="PCIe lanes", verb="topo lanes"
-        )
-    ordered = sorted(budgets, key=lambda b: (not b.fits, abs(b.left), b.cpu.date))
-    return Answer(
-        _lanes_of_all(ordered),
-        {"cpus": [_lanes_document(budget) for budget in ordered]},
-        title="PCIe lanes",
-        verb="topo lanes",
-    )
-
-
-def _lanes_of_one(budget: LaneBudget) -> list[Part]:
+def cpu_lanes_answer(budget: LaneBudget) -> Answer:
+    """Show the lane budget of one CPU, card by card, with remedies if lanes are missing."""
     rows = [
-        [cards.what, str(cards.count), f"x{cards.lanes_each}", str(cards.lanes)]
+        [cards.name, str(cards.count), f"x{cards.lanes_each}", str(cards.lanes)]
         for cards in budget.cards
     ]
-    rows.append(["wanted", "", "", str(budget.wanted)])
-    rows.append([f"on {_cpus(budget)}", "", "", str(budget.there)])
+    cpus = _name_cpus(budget)
+    rows.append(["needed", "", "", str(budget.required_lanes)])
+    rows.append([f"on {cpus}", "", "", str(budget.available_lanes)])
     parts: list[Part] = [
         Table(
-            f"PCIe lanes of {_cpus(budget)}, PCIe {budget.cpu.pcie_generation}.0",
-            ("what", "cards", "each", "lanes"),
+            f"PCIe lanes of {cpus}, PCIe {budget.cpu.pcie_generation}.0",
+            ("card", "count", "each", "lanes"),
             rows,
         ),
         _lanes_verdict(budget),
@@ -159,61 +151,70 @@ def _lanes_of_one(budget: LaneBudget) -> list[Part]:
     if budget.slot.generation < budget.gpu.pcie_generation:
         parts.append(
             Sentence(
-                f"The CPU has PCIe {budget.cpu.pcie_generation}.0, the GPU could do "
+                f"The CPU has PCIe {budget.cpu.pcie_generation}.0, and the GPU supports "
                 f"{budget.gpu.pcie_generation}.0: its slot runs as {budget.slot}.",
                 "caution",
             )
         )
     remedies = budget.remedies()
     if remedies:
-        parts += [Sentence("What would feed them:"), Bullets(remedies)]
+        parts += [Sentence("Ways to connect all cards:"), Bullets(remedies)]
     if budget.cpu.note:
         parts.append(Sentence(f"{budget.cpu.name}: {budget.cpu.note}", "quiet"))
-    return parts
+    return Answer(parts, _lanes_document(budget), title="PCIe lanes", verb="topo lanes")
 
 
 def _lanes_verdict(budget: LaneBudget) -> Sentence:
-    cards = ", ".join(f"{c.count} × {c.what} at x{c.lanes_each}" for c in budget.cards)
+    cards = ", ".join(f"{c.count} × {c.name} at x{c.lanes_each}" for c in budget.cards)
+    cpus = _name_cpus(budget)
     if budget.fits:
         return Sentence(
-            f"Yes: {_cpus(budget)} can feed {cards}; {budget.left} lanes are left.", "good"
+            f"Yes: {cpus} can connect {cards}; {budget.spare_lanes} lanes remain free.", "good"
         )
+    has = "has" if budget.sockets == 1 else "have"
     return Sentence(
-        f"No: {cards} want {budget.wanted} lanes, {budget.there} are on {_cpus(budget)}: "
-        f"{-budget.left} are missing.",
+        f"No: {cards} need {budget.required_lanes} lanes; {cpus} {has} {budget.available_lanes}, "
+        f"{-budget.spare_lanes} too few.",
         "bad",
     )
 
 
-def _lanes_of_all(budgets: Sequence[LaneBudget]) -> list[Part]:
-    wanted = " + ".join(f"{c.count} × x{c.lanes_each}" for c in budgets[0].cards)
+def all_lanes_answer(budgets: Sequence[LaneBudget]) -> Answer:
+    """Compare the lane budgets of several CPUs, those with enough lanes first."""
+    ordered = sorted(budgets, key=lambda b: (not b.fits, abs(b.spare_lanes), b.cpu.date))
     rows: list[list[str | Text]] = [
         [
             budget.cpu.id,
             f"{budget.cpu.pcie_generation}.0",
-            str(budget.there),
-            str(budget.wanted),
-            Text("yes", "good") if budget.fits else Text(f"{-budget.left} missing", "bad"),
+            str(budget.available_lanes),
+            str(budget.required_lanes),
+            Text("yes", "good") if budget.fits else Text(f"{-budget.spare_lanes} missing", "bad"),
             str(budget.slot),
-            f"x{budget.gpu_lanes_left}" if budget.gpu_lanes_left else "none",
+            f"x{budget.max_lanes_per_gpu}" if budget.max_lanes_per_gpu else "none",
         ]
-        for budget in budgets
+        for budget in ordered
     ]
     columns = (
         "CPU",
         Column("PCIe", 1),
         "lanes",
-        Column("wanted", 2),
+        Column("needed", 2),
         "enough",
-        Column("a GPU's slot", 3),
+        Column("slot per GPU", 3),
         "widest for all GPUs",
     )
-    sockets = budgets[0].sockets
+    cards = " + ".join(f"{c.count} × x{c.lanes_each}" for c in ordered[0].cards)
+    sockets = ordered[0].sockets
     machine = "one CPU" if sockets == 1 else f"{sockets} CPUs"
-    return [Table(f"Which {machine} can feed {wanted}", columns, rows)]
+    return Answer(
+        [Table(f"PCIe lanes of {machine} for {cards}", columns, rows)],
+        {"cpus": [_lanes_document(budget) for budget in ordered]},
+        title="PCIe lanes",
+        verb="topo lanes",
+    )
 
 
-def _cpus(budget: LaneBudget) -> str:
+def _name_cpus(budget: LaneBudget) -> str:
     name = budget.cpu.name
     return f"one {name}" if budget.sockets == 1 else f"{budget.sockets} × {name}"
 
@@ -224,14 +225,14 @@ def _lanes_document(budget: LaneBudget) -> dict[str, Any]:
         "sockets": budget.sockets,
         "gpu": budget.gpu.id,
         "pcie_generation": budget.cpu.pcie_generation,
-        "lanes": budget.there,
-        "wanted": budget.wanted,
-        "left": budget.left,
+        "lanes": budget.available_lanes,
+        "required_lanes": budget.required_lanes,
+        "spare_lanes": budget.spare_lanes,
         "fits": budget.fits,
         "gpu_slot": str(budget.slot),
-        "gpu_lanes_left": budget.gpu_lanes_left,
+        "max_lanes_per_gpu": budget.max_lanes_per_gpu,
         "cards": [
-            {"what": c.what, "count": c.count, "lanes_each": c.lanes_each, "lanes": c.lanes}
+            {"name": c.name, "count": c.count, "lanes_each": c.lanes_each, "lanes": c.lanes}
             for c in budget.cards
         ],
         "remedies": list(budget.remedies()),

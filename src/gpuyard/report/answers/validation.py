@@ -1,9 +1,9 @@
-"""Predicted against published: the errors of every table, and the same as Markdown for the docs."""
+"""Shows the errors of predictions against every published table, as an answer and as Markdown for the docs."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from gpuyard.draw.validation import validation_svg
+from gpuyard.draw.validation import draw_validation_svg
 from gpuyard.predict.validation import (
     PointsScore,
     Report,
@@ -17,8 +17,8 @@ from gpuyard.report.answer import (
     Bullets,
     Column,
     Drawing,
-    Only,
     Part,
+    RendererOnly,
     Section,
     Sentence,
     Table,
@@ -27,93 +27,109 @@ from gpuyard.report.answer import (
 _ERRORS = ("rows", "mean", Column("median", 2), Column("90th", 3), "worst", Column("bias", 1))
 _INTERVAL = (Column("inside", 4), Column("interval", 5))
 _FORMULAS = (Column("perfect scaling", 7), Column("no overlap", 6))
-_LEAST = 0.75  # of every source should be inside
+_MIN_COVERAGE = 0.75  # share of each source's rows that should be inside their intervals
 
 
-def validation_answer(found: Report) -> Answer:
-    """The errors in words and tables; a page has a picture of each table."""
-    every = found.training
-    errors = [_row(name, scored) for name, scored in every.tables.items()]
-    errors.append(_row("average", every))
-    if found.lab is not None:
-        errors.append(_row("our lab (not in the average)", found.lab))
+def validation_answer(report: Report) -> Answer:
+    """Show the errors in tables and sentences; a page also has a picture of each table."""
+    training = report.training
+    errors = [_format_row(name, scored) for name, scored in training.tables.items()]
+    errors.append(_format_row("average", training))
+    if report.lab is not None:
+        errors.append(_format_row("our lab (not in the average)", report.lab))
     columns = ("table", *_ERRORS, *_INTERVAL, *_FORMULAS)
-    parts: list[Part] = [Table("Errors of predicted throughput", columns, errors)]
-    parts += _coverage(every)
-    parts += _points(found.points)
-    if found.judges is not None:
-        parts += _judged(found.judges)
-        parts += _points(found.judge_points, "sources in no fit")
-    if found.single_gpu:
-        parts.append(_short("One GPU without a measurement of it", "one GPU", found.single_gpu))
-        parts.append(_short("Bandwidth of timed all-reduces", "all-reduce", found.all_reduces))
+    title = "Coverage by source; each interval was sized without its source"
+    parts: list[Part] = [
+        Table("Errors of predicted throughput", columns, errors),
+        _build_source_table(title, training),
+        *map(Sentence, _describe_coverage(training)),
+        *_build_points_parts(report.points),
+    ]
+    if report.judges is not None:
+        parts += _build_held_out_parts(report.judges)
+        parts += _build_points_parts(report.judge_points, "held-out sources")
+    if report.single_gpu:
+        parts.append(
+            _build_error_table("One GPU without its own measurement", "one GPU", report.single_gpu)
+        )
+        parts.append(
+            _build_error_table("Bandwidth of timed all-reduces", "all-reduce", report.all_reduces)
+        )
     skipped = [
         (name, str(rows), reason)
-        for name, scored in every.tables.items()
+        for name, scored in training.tables.items()
         for reason, rows in scored.skipped
     ]
     if skipped:
-        parts.append(Table("Rows left out", ("table", "rows", "why"), skipped, folded=True))
-    parts += [Sentence(found.method), Only("page", [_section(s) for s in every.tables.values()])]
-    return Answer(parts, found.as_json(), title="Predicted against published", verb="validate")
-
-
-def _judged(judges: Validation) -> list[Part]:
-    """What had no part in any fit at all."""
-    average, worst = judges.by_source, judges.worst_source
-    words = (
-        f"No constant, interval or stack is fitted to these {len(judges.sources)} sources: they are only ever predicted. "
-        f"90 % intervals hold {100 * (average.inside_interval or 0):.0f} % of their rows on average, and least of "
-        f"{_held(worst)}."
-    )
-    return [_by_source("Sources that are in no fit", judges), Sentence(words)]
-
-
-def _held(of: SourceScore) -> str:
-    inside = of.score.inside_interval or 0.0
-    return f"{of.source}: {100 * inside:.0f} % ({of.score.rows * inside:.0f} of {of.score.rows:,} rows)"
-
-
-def _coverage(every: Validation) -> list[Part]:
-    title = "Coverage by source, each with an interval that was sized without it"
-    return [_by_source(title, every), *map(Sentence, _covered_words(every))]
-
-
-def _covered_words(every: Validation) -> list[str]:
-    held, worst = every.by_source.inside_interval or 0.0, every.worst_source
-    if len(every.sources) == 1:
-        words = f"90 % intervals hold {100 * held:.0f} % of the rows of {worst.source}, which had no part in sizing them"
-        if every.nested:
-            words += f"; {100 * every.nested_average:.0f} % if it had no say in how far they are stretched either"
-        return [f"{words}."]
-    said = [
-        f"90 % intervals hold {100 * held:.0f} % of the rows of a source that had no "
-        f"part in sizing them, on average over {len(every.sources)} sources, and least of {_held(worst)}."
+        parts.append(Table("Rows left out", ("table", "rows", "reason"), skipped, folded=True))
+    parts += [
+        Sentence(report.method),
+        RendererOnly("page", [_build_section(s) for s in training.tables.values()]),
     ]
-    if every.nested:
-        low = sorted((held, name) for name, held in every.nested.items() if held < _LEAST)
-        few = " and ".join(f"{100 * held:.0f} % of {name}" for held, name in low)
-        said.append(
-            "Intervals are stretched by the least that makes the aims hold on all sources of the fit. With a stretch "
-            "that was chosen without the source too, as for software that nobody has seen, they hold "
-            f"{100 * every.nested_average:.0f} % on average, "
-            + (f"but only {few}." if low else f"and of none less than {100 * _LEAST:.0f} %.")
+    return Answer(parts, report.as_json(), title="Predicted against published", verb="validate")
+
+
+def _build_held_out_parts(held_out: Validation) -> list[Part]:
+    """Show the sources that are not part of any fit."""
+    coverage = 100 * (held_out.by_source.inside_interval or 0)
+    sentence = (
+        f"No constant, interval, or stack is fitted to these {len(held_out.sources)} sources; they only test predictions. "
+        f"90% intervals contain {coverage:.0f}% of their rows on average. The lowest share is "
+        f"{_format_coverage(held_out.worst_source)}."
+    )
+    return [_build_source_table("Held-out sources", held_out), Sentence(sentence)]
+
+
+def _format_coverage(source: SourceScore) -> str:
+    inside, rows = source.score.inside_interval or 0.0, source.score.rows
+    return f"{100 * inside:.0f}% for {source.source} ({rows * inside:.0f} of {rows:,} rows)"
+
+
+def _describe_coverage(training: Validation) -> list[str]:
+    coverage, worst = training.by_source.inside_interval or 0.0, training.worst_source
+    if len(training.sources) == 1:
+        sentences = [
+            f"90% intervals that were sized without {worst.source} contain {100 * coverage:.0f}% of its rows."
+        ]
+        if training.nested:
+            sentences.append(
+                f"If the stretch of the intervals is also chosen without it, they contain {100 * training.nested_average:.0f}%."
+            )
+        return sentences
+    sentences = [
+        f"90% intervals that were sized without a source contain {100 * coverage:.0f}% of its rows, on average over "
+        f"{len(training.sources)} sources. The lowest share is {_format_coverage(worst)}."
+    ]
+    if training.nested:
+        low = sorted(
+            (share, name) for name, share in training.nested.items() if share < _MIN_COVERAGE
         )
-    return said
+        exceptions = " and ".join(f"{100 * share:.0f}% of {name}" for share, name in low)
+        sentences += [
+            "Intervals are stretched by the smallest factor that meets the aims on all sources of the fit.",
+            "If the stretch is also chosen without the source, as for unknown software, intervals contain "
+            f"{100 * training.nested_average:.0f}% of its rows on average, "
+            + (
+                f"but only {exceptions}."
+                if low
+                else f"and at least {100 * _MIN_COVERAGE:.0f}% for each source."
+            ),
+        ]
+    return sentences
 
 
-def _by_source(title: str, every: Validation) -> Table:
-    """The least covered first."""
-    found = sorted(every.sources.values(), key=lambda one: one.score.inside_interval or 0.0)
+def _build_source_table(title: str, validation: Validation) -> Table:
+    """List the sources, those with the lowest coverage first."""
+    sources = sorted(validation.sources.values(), key=lambda s: s.score.inside_interval or 0.0)
     rows = [
-        [one.source, f"{one.score.rows:,}", _percent(one.score.median_abs_error),
-         f"{100 * one.score.bias:+.1f} %".replace("-", "−"), *_interval(one.score), _reach(one)]
-        for one in found
+        [s.source, f"{s.score.rows:,}", _format_percent(s.score.median_abs_error),
+         f"{100 * s.score.bias:+.1f}%".replace("-", "−"), *_format_interval(s.score), _format_range(s)]
+        for s in sources
     ]  # fmt: skip
-    average = every.by_source
+    average = validation.by_source
     rows.append(
-        ["average over sources", f"{average.rows:,}", _percent(average.median_abs_error),
-         f"{100 * average.bias:+.1f} %".replace("-", "−"), *_interval(average), ""]
+        ["average over sources", f"{average.rows:,}", _format_percent(average.median_abs_error),
+         f"{100 * average.bias:+.1f}%".replace("-", "−"), *_format_interval(average), ""]
     )  # fmt: skip
     columns = (
         "source",
@@ -122,63 +138,63 @@ def _by_source(title: str, every: Validation) -> Table:
         Column("bias", 1),
         "inside",
         "interval",
-        Column("reaches", 3),
+        Column("range", 3),
     )
     return Table(title, columns, rows)
 
 
-def _points(found: Mapping[str, Sequence[PointsScore]], of_what: str = "") -> list[Part]:
-    """What so many measured figures of several GPUs are worth to each source."""
-    if not found:
+def _build_points_parts(
+    scores: Mapping[str, Sequence[PointsScore]], sources: str = ""
+) -> list[Part]:
+    """Show how the intervals of each source shrink with the number of measured multi-GPU points."""
+    if not scores:
         return []
-    counts = [one.points for one in next(iter(found.values()))]
-    scores = list(found.values())
-    rows = [[name, *map(_worth, of)] for name, of in found.items()]
+    counts = [score.points for score in next(iter(scores.values()))]
+    rows = [
+        [name, *(_format_width(s.median_interval_width, s.inside_interval) for s in by_count)]
+        for name, by_count in scores.items()
+    ]
     average = [
-        _width(
-            fmean(of[i].median_interval_width for of in scores),
-            fmean(of[i].inside_interval for of in scores),
+        _format_width(
+            fmean(by_count[i].median_interval_width for by_count in scores.values()),
+            fmean(by_count[i].inside_interval for by_count in scores.values()),
         )
         for i in range(len(counts))
     ]
     rows.append(["average over sources", *average])
-    heads = [f"{count} point{'' if count == 1 else 's'}" for count in counts]
-    title = "Interval (and rows inside) by number of measured multi-GPU figures"
-    if of_what:
-        return [Table(f"{title}: {of_what}", ("source", *heads), rows)]
-    words = (
-        "Each row of a source is predicted with other rows of it known: the same training on most GPUs of one "
-        "machine, then on the fewest machines. How likely stacks are is by all other sources."
+    headers = [f"{count} point{'' if count == 1 else 's'}" for count in counts]
+    title = "Interval (and rows inside) by number of measured multi-GPU points"
+    if sources:
+        return [Table(f"{title}: {sources}", ("source", *headers), rows)]
+    sentence = (
+        "Each row is predicted from other rows of its source: the same training on the most GPUs of one machine, then "
+        "on the fewest machines. All other sources determine the likelihood of software stacks."
     )
-    return [Table(title, ("source", *heads), rows), Sentence(words)]
+    return [Table(title, ("source", *headers), rows), Sentence(sentence)]
 
 
-def _worth(score: PointsScore) -> str:
-    return _width(score.median_interval_width, score.inside_interval)
+def _format_width(width: float, inside: float) -> str:
+    return f"±{100 * width:.1f}% ({100 * inside:.0f}%)"
 
 
-def _width(width: float, inside: float) -> str:
-    return f"±{100 * width:.1f} % ({100 * inside:.0f} %)"
-
-
-def _interval(score: Score) -> tuple[str, str]:
+def _format_interval(score: Score) -> tuple[str, str]:
     inside, width = score.inside_interval, score.median_interval_width
     return (
-        "" if inside is None else f"{100 * inside:.0f} %",
-        "" if width is None else f"±{100 * width:.1f} %",
+        "" if inside is None else f"{100 * inside:.0f}%",
+        "" if width is None else f"±{100 * width:.1f}%",
     )
 
 
-def _reach(scored: SourceScore) -> str:
+def _format_range(scored: SourceScore) -> str:
     low, high = 100 * scored.median_low, 100 * scored.median_high
-    return f"{low:+.0f} to {high:+.0f} %".replace("-", "−")
+    return f"{low:+.0f} to {high:+.0f}%".replace("-", "−")
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+def _format_percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
 
 
-def _section(scored: TableScore) -> Section:
+def _build_section(scored: TableScore) -> Section:
     source = scored.source
     formulas = {
         "gpuyard": scored.score,
@@ -187,47 +203,51 @@ def _section(scored: TableScore) -> Section:
     }
     facts = [
         f"{source.source}, {source.date.isoformat()}. {source.added}",
-        f"Not known: {source.unknown}",
+        f"Unknown: {source.unknown}",
     ]
     return Section(
         source.title,
-        [_short("", "predicted by", formulas), Drawing(validation_svg(scored)), Bullets(facts)],
+        [
+            _build_error_table("", "predicted by", formulas),
+            Drawing(draw_validation_svg(scored)),
+            Bullets(facts),
+        ],
     )
 
 
-def _row(name: str, scored: TableScore | Validation) -> list[str]:
+def _format_row(name: str, scored: TableScore | Validation) -> list[str]:
     score = scored.score if isinstance(scored, TableScore) else scored.overall
     formulas = (scored.perfect_scaling, scored.no_overlap)
     return [
         name,
-        *_cells(score),
-        *_interval(score),
-        *(_percent(formula.mean_abs_error) for formula in formulas),
+        *_format_errors(score),
+        *_format_interval(score),
+        *(_format_percent(formula.mean_abs_error) for formula in formulas),
     ]
 
 
-def _short(title: str, what: str, scores: Mapping[str, Score]) -> Table:
-    rows = [[name, *_cells(score)] for name, score in scores.items()]
-    return Table(title, (what, *_ERRORS), rows)
+def _build_error_table(title: str, header: str, scores: Mapping[str, Score]) -> Table:
+    rows = [[name, *_format_errors(score)] for name, score in scores.items()]
+    return Table(title, (header, *_ERRORS), rows)
 
 
-def _cells(score: Score) -> list[str]:
+def _format_errors(score: Score) -> list[str]:
     errors = (score.mean_abs_error, score.median_abs_error, score.p90_abs_error,
               score.worst_abs_error)  # fmt: skip
     return [
         f"{score.rows:,}",
-        *(_percent(error) for error in errors),
-        f"{100 * score.bias:+.1f} %".replace("-", "−"),
+        *(_format_percent(error) for error in errors),
+        f"{100 * score.bias:+.1f}%".replace("-", "−"),
     ]
 
 
-def markdown(found: Report) -> str:
-    """The tables of the answer for the docs, so that they can't drift from the command."""
-    tables = [part for part in validation_answer(found).parts if isinstance(part, Table)]
-    return "\n\n".join(_markdown(table) for table in tables if not table.folded) + "\n"
+def format_markdown(report: Report) -> str:
+    """Format the tables of the answer for the docs, so that both always agree."""
+    tables = [part for part in validation_answer(report).parts if isinstance(part, Table)]
+    return "\n\n".join(_format_table(table) for table in tables if not table.folded) + "\n"
 
 
-def _markdown(table: Table) -> str:
-    heads = [column.name if isinstance(column, Column) else column for column in table.columns]
-    lines: list[Sequence[str]] = [heads, ["---"] * len(heads), *table.rows]  # type: ignore[list-item]
+def _format_table(table: Table) -> str:
+    headers = [column.name if isinstance(column, Column) else column for column in table.columns]
+    lines: list[Sequence[str]] = [headers, ["---"] * len(headers), *table.rows]  # type: ignore[list-item]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

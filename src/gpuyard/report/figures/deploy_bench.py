@@ -1,72 +1,84 @@
-"""Processing performance and scaling efficiency of a deployment against its GPUs, measured beside predicted."""
+"""Builds charts of a deployment's throughput and scaling efficiency over its GPUs, measured and predicted."""
 
 from collections.abc import Callable, Sequence
 
-from gpuyard.deploy.bench.compared import Compared
-from gpuyard.draw.palette import COLOURS
-from gpuyard.report.figures.frame import Option, category_axis, finite, frame, value_axis
-from gpuyard.report.figures.marks import SYMBOLS, Look, dashed, dots
+from gpuyard.deploy.bench.comparison import BenchComparison
+from gpuyard.draw.palette import COLORS
+from gpuyard.report.figures.frame import (
+    ChartOptions,
+    build_category_axis,
+    build_frame,
+    build_value_axis,
+    finite_or_none,
+)
+from gpuyard.report.figures.marks import SYMBOLS, SeriesStyle, build_dashed_line, build_dots
 from gpuyard.units import format_bit_rate, format_number
 
-_Value = Callable[[Compared], float | None]
+_Value = Callable[[BenchComparison], float | None]
 
 
-def line_name(one: Compared) -> str:
-    """What tells a line from the others."""
-    rate = one.link_bytes_per_second
-    if rate is None or one.series == "one machine":
-        return one.series
-    return f"{one.series}, {format_bit_rate(rate)}"
+def format_line_name(row: BenchComparison) -> str:
+    rate = row.link_bytes_per_second
+    if rate is None or row.series == "one machine":
+        return row.series
+    return f"{row.series}, {format_bit_rate(rate)}"
 
 
-def performance_option(rows: Sequence[Compared], batch: int) -> Option:
-    """Samples a second at one batch size."""
-    option = _option(
+def build_performance_chart(rows: Sequence[BenchComparison], batch: int) -> ChartOptions:
+    """Build the chart of samples per second at one batch size."""
+    option = _build_chart(
         rows,
         batch,
-        "Processing performance",
-        lambda one: one.measurement.samples_per_second,
-        lambda one: one.predicted.samples_per_second,
+        "Throughput",
+        lambda row: row.measurement.samples_per_second,
+        lambda row: row.predicted.samples_per_second,
     )
-    option["yAxis"] = value_axis("samples/s")
+    option["yAxis"] = build_value_axis("samples/s")
     return option
 
 
-def efficiency_option(rows: Sequence[Compared], batch: int) -> Option:
-    """In percent of as many single GPUs."""
-    option = _option(
+def build_efficiency_chart(rows: Sequence[BenchComparison], batch: int) -> ChartOptions:
+    """Build the chart of scaling efficiency at one batch size, in percent of ideal."""
+    option = _build_chart(
         rows,
         batch,
         "Scaling efficiency",
-        lambda one: None if one.efficiency is None else round(one.efficiency * 100, 2),
-        lambda one: round(one.predicted.scaling_efficiency * 100, 2),
+        lambda row: None if row.efficiency is None else round(row.efficiency * 100, 2),
+        lambda row: round(row.predicted.scaling_efficiency * 100, 2),
     )
-    most = max((one.efficiency or 0.0 for one in rows), default=1.0)
-    option["yAxis"] = value_axis("% of ideal", min=0, max=100 if most <= 1.005 else None)
+    highest = max((row.efficiency or 0.0 for row in rows), default=1.0)
+    option["yAxis"] = build_value_axis("% of ideal", min=0, max=100 if highest <= 1.005 else None)
     return option
 
 
-def _option(
-    rows: Sequence[Compared], batch: int, title: str, measured: _Value, predicted: _Value
-) -> Option:
-    here = [one for one in rows if one.measurement.batch_per_worker == batch]
-    names = list(dict.fromkeys(line_name(one) for one in rows))  # the same look at every batch
-    axis = sorted({one.measurement.workers for one in here})
-    series: list[Option] = []
+def _build_chart(
+    rows: Sequence[BenchComparison], batch: int, title: str, measured: _Value, predicted: _Value
+) -> ChartOptions:
+    selected = [row for row in rows if row.measurement.batch_per_worker == batch]
+    # names of all rows, so that a line looks the same at every batch size
+    names = list(dict.fromkeys(format_line_name(row) for row in rows))
+    axis = sorted({row.measurement.workers for row in selected})
+    series: list[ChartOptions] = []
     for index, name in enumerate(names):
-        look = Look(COLOURS[index % len(COLOURS)], SYMBOLS[index % len(SYMBOLS)])
-        own = {one.measurement.workers: one for one in here if line_name(one) == name}
-        at = [(str(gpus), finite(measured(one))) for gpus, one in sorted(own.items())]
-        series.append(dots(f"{name}, measured", look, at))
-        along = [finite(predicted(own[gpus])) if gpus in own else None for gpus in axis]
-        series.append(dashed(f"{name}, predicted", look, along))
-    words = " ".join(
-        f"{line_name(one)} with {one.measurement.workers} GPUs: {format_number(value)} measured."
-        for one in here
-        if (value := measured(one)) is not None
+        style = SeriesStyle(COLORS[index % len(COLORS)], SYMBOLS[index % len(SYMBOLS)])
+        by_gpus = {
+            row.measurement.workers: row for row in selected if format_line_name(row) == name
+        }
+        points = [
+            (str(gpus), finite_or_none(measured(row))) for gpus, row in sorted(by_gpus.items())
+        ]
+        series.append(build_dots(f"{name}, measured", style, points))
+        values = [
+            finite_or_none(predicted(by_gpus[gpus])) if gpus in by_gpus else None for gpus in axis
+        ]
+        series.append(build_dashed_line(f"{name}, predicted", style, values))
+    sentences = " ".join(
+        f"{format_line_name(row)} with {row.measurement.workers} GPUs: {format_number(value)} measured."
+        for row in selected
+        if (value := measured(row)) is not None
     )
-    subtitle = f"batch of {batch:,} per GPU"
-    option = frame(title, subtitle, f"{title} at a {subtitle}. {words}", series)
-    option["xAxis"] = category_axis("GPUs", map(str, axis))
+    subtitle = f"batch {batch:,} per GPU"
+    option = build_frame(title, subtitle, f"{title} at {subtitle}. {sentences}", series)
+    option["xAxis"] = build_category_axis("GPUs", map(str, axis))
     option["series"] = series
     return option

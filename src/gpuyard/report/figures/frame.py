@@ -1,29 +1,32 @@
-"""What all charts have in common: title, description for screen readers, tooltip, toolbox, grid.
+"""The parts that all charts share: title, description for screen readers, tooltip, toolbox, grid, and axes.
 
-Neutral colours (text, axes, background) are left to the page's light and dark themes.
+The page's light and dark themes set the neutral colors of text, axes, and background.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-Option = dict[str, Any]  # what ECharts calls an option: plain JSON
+ChartOptions = dict[str, Any]
+"""The options of an ECharts chart, axis, or series, as plain JSON."""
 TEXT_SIZE = 12
-_LINE_SIGNS = {
+_LINE_ICONS = {
     "solid": "path://M0,4h26v2h-26z",
     "dashed": "path://M0,4h7v2h-7z M10,4h7v2h-7z M20,4h6v2h-6z",
     "dotted": "path://M0,4h2v2h-2z M6,4h2v2h-2z M12,4h2v2h-2z M18,4h2v2h-2z M24,4h2v2h-2z",
 }
-# as paths they keep their shape; ECharts stretches its own to the width of a line
-_POINT_SIGNS = {
+# paths keep their shape, but ECharts stretches its built-in symbols to the width of a line
+_POINT_ICONS = {
     "triangle": "path://M0,10L5,0L10,10z",
     "diamond": "path://M5,0L10,5L5,10L0,5z",
     "rect": "path://M0,0h10v10h-10z",
 }
 
 
-def frame(title: str, subtitle: str, description: str, legend: Sequence[Option]) -> Option:
-    """A chart without axes and series."""
+def build_frame(
+    title: str, subtitle: str, description: str, legend: Sequence[ChartOptions]
+) -> ChartOptions:
+    """Build a chart without axes and series."""
     return {
         "title": {
             "text": title,
@@ -36,7 +39,7 @@ def frame(title: str, subtitle: str, description: str, legend: Sequence[Option])
             "subtextStyle": {"fontSize": TEXT_SIZE, "lineHeight": 16},
         },
         "aria": {"enabled": True, "label": {"enabled": True, "description": description}},
-        "animation": False,  # a page that is printed at once must be drawn at once
+        "animation": False,  # the page may be printed immediately
         "textStyle": {"fontSize": TEXT_SIZE},
         "tooltip": {"trigger": "axis", "confine": True},
         "toolbox": {
@@ -47,7 +50,7 @@ def frame(title: str, subtitle: str, description: str, legend: Sequence[Option])
             "feature": {"saveAsImage": {"title": "Save as image", "name": title}},
         },
         "legend": {
-            "data": _legend(legend),
+            "data": _build_legend(legend),
             "left": 0,
             "bottom": 4,
             "padding": 0,
@@ -66,24 +69,24 @@ def frame(title: str, subtitle: str, description: str, legend: Sequence[Option])
     }
 
 
-def _legend(series: Sequence[Option]) -> list[Option]:
-    """Each name once; lines without points get a plain line as their sign, points without a line their shape."""
-    entries: dict[str, Option] = {}
-    for one in series:
-        if one["name"] in entries:
+def _build_legend(series: Sequence[ChartOptions]) -> list[ChartOptions]:
+    """List each name once. The icon of a line without points is a line; the icon of a scatter is its shape."""
+    entries: dict[str, ChartOptions] = {}
+    for item in series:
+        if item["name"] in entries:
             continue
-        entry: Option = {"name": one["name"]}
-        if one.get("symbol") == "none":
-            entry["icon"] = _LINE_SIGNS[one["lineStyle"]["type"]]
-        elif one.get("type") == "scatter" and one.get("symbol") in _POINT_SIGNS:
-            entry["icon"] = _POINT_SIGNS[one["symbol"]]
-        entries[one["name"]] = entry
+        entry: ChartOptions = {"name": item["name"]}
+        if item.get("symbol") == "none":
+            entry["icon"] = _LINE_ICONS[item["lineStyle"]["type"]]
+        elif item.get("type") == "scatter" and item.get("symbol") in _POINT_ICONS:
+            entry["icon"] = _POINT_ICONS[item["symbol"]]
+        entries[item["name"]] = entry
     return list(entries.values())
 
 
-def category_axis(name: str, categories: Iterable[str]) -> Option:
-    """An x axis of equal steps."""
-    return x_axis(
+def build_category_axis(name: str, categories: Iterable[str]) -> ChartOptions:
+    """Build an x axis of categories at equal distances."""
+    return build_x_axis(
         name,
         type="category",
         data=list(categories),
@@ -92,8 +95,8 @@ def category_axis(name: str, categories: Iterable[str]) -> Option:
     )
 
 
-def x_axis(name: str, **more: Any) -> Option:
-    """An x axis with its name in the middle below it."""
+def build_x_axis(name: str, **more: Any) -> ChartOptions:
+    """Build an x axis with its name centered below it."""
     return {
         "type": "value",
         "name": name,
@@ -104,8 +107,8 @@ def x_axis(name: str, **more: Any) -> Option:
     }
 
 
-def months_axis(months: int) -> Option:
-    return x_axis(
+def build_months_axis(months: int) -> ChartOptions:
+    return build_x_axis(
         "months",
         min=0,
         max=months,
@@ -113,9 +116,9 @@ def months_axis(months: int) -> Option:
     )
 
 
-def hours_axis(name: str) -> Option:
-    """All hours of a year."""
-    return x_axis(
+def build_hours_axis(name: str) -> ChartOptions:
+    """Build an x axis over all hours of a year."""
+    return build_x_axis(
         name,
         min=0,
         max=8766,
@@ -124,8 +127,8 @@ def hours_axis(name: str) -> Option:
     )
 
 
-def bar_axis(labels: Iterable[str]) -> Option:
-    """A y axis with a bar for each label, the first on top."""
+def build_bar_axis(labels: Iterable[str]) -> ChartOptions:
+    """Build a y axis with a bar for each label, the first on top."""
     return {
         "type": "category",
         "inverse": True,
@@ -141,8 +144,8 @@ def bar_axis(labels: Iterable[str]) -> Option:
     }
 
 
-def value_axis(name: str, **more: Any) -> Option:
-    """A y axis with its name above it, where it takes no width."""
+def build_value_axis(name: str, **more: Any) -> ChartOptions:
+    """Build a y axis with its name above it, where it needs no width."""
     return {
         "type": "value",
         "name": name,
@@ -155,8 +158,8 @@ def value_axis(name: str, **more: Any) -> Option:
     }
 
 
-def log_ticks(values: Iterable[float]) -> list[float]:
-    """Round numbers (1, 2, 5, 10, 20, …) from below the smallest to above the largest value."""
+def choose_log_ticks(values: Iterable[float]) -> list[float]:
+    """Return round numbers (1, 2, 5, 10, 20, …) from below the smallest to above the largest value."""
     positive = [v for v in values if math.isfinite(v) and v > 0]
     if not positive:
         return []
@@ -168,19 +171,19 @@ def log_ticks(values: Iterable[float]) -> list[float]:
     return ticks[first : max(last, first + 1) + 1]
 
 
-def log_axis(values: Sequence[float], *, tight: bool = False) -> Option:
-    """The part of an axis that makes it logarithmic with legible ticks; tight ends at the values."""
-    ticks = log_ticks(values)
-    wide = [tick for tick in ticks if f"{tick:e}"[0] == "1"] if len(ticks) > 8 else ticks
+def build_log_axis(values: Sequence[float], *, tight: bool = False) -> ChartOptions:
+    """Build the options that make an axis logarithmic with legible ticks; `tight` ends the axis at the values."""
+    ticks = choose_log_ticks(values)
+    labeled = [tick for tick in ticks if f"{tick:e}"[0] == "1"] if len(ticks) > 8 else ticks
     return {
         "type": "log",
         "min": min(values) if tight else ticks[0],
         "max": max(values) if tight else ticks[-1],
-        "axisLabel": {"fontSize": TEXT_SIZE, "customValues": wide},
+        "axisLabel": {"fontSize": TEXT_SIZE, "customValues": labeled},
         "axisTick": {"customValues": ticks},
     }
 
 
-def finite(value: float | None) -> float | None:
-    """The number, or None where there is none to draw."""
+def finite_or_none(value: float | None) -> float | None:
+    """Return the number, or None if it cannot be drawn."""
     return value if value is not None and math.isfinite(value) else None

@@ -1,28 +1,28 @@
-"""GPUs as bars, by one figure of theirs."""
+"""Builds bar charts that rank GPUs by one of their figures."""
 
 from collections.abc import Callable, Sequence
 
-from gpuyard.draw.palette import COLOURS
+from gpuyard.draw.palette import COLORS
 from gpuyard.planner.gpu_ranking import RankedGpu
-from gpuyard.report.figures.frame import TEXT_SIZE, Option, frame
+from gpuyard.report.figures.frame import TEXT_SIZE, ChartOptions, build_frame
 
-_MOST_BARS = 10  # more are too tall to stand two by two
-_BY_BASIS = {"measured": COLOURS[2], "published": COLOURS[0], "predicted": COLOURS[1]}
+_MAX_BARS = 10  # with more bars, charts are too tall to fit side by side
+_BY_BASIS = {"measured": COLORS[2], "published": COLORS[0], "predicted": COLORS[1]}
 _NAMES = {
     "speed": ("Speed", "samples/s of one GPU"),
-    "speed-per-dollar": ("Speed for the price", "samples/s per $1,000"),
-    "speed-per-rent": ("Samples for the rent", "1,000 samples per rented dollar"),
-    "speed-per-watt": ("Speed for the watt", "samples/s per watt"),
+    "speed-per-dollar": ("Speed per dollar", "samples/s per $1,000"),
+    "speed-per-rent": ("Samples per dollar of rent", "1,000 samples per rented dollar"),
+    "speed-per-watt": ("Speed per watt", "samples/s per watt"),
 }
 
 
-def ranking_option(
+def build_ranking_chart(
     ranked: Sequence[RankedGpu], sort: str, figure: Callable[[RankedGpu], float | None]
-) -> Option | None:
-    """The best at the top; None where no GPU has the figure."""
+) -> ChartOptions | None:
+    """Build a chart with the best GPU on top, or None if no GPU has the figure."""
     scale = 1e-3 if sort == "speed-per-rent" else 1.0
-    known = [(one, value * scale) for one in ranked if (value := figure(one)) is not None]
-    best = sorted(known, key=lambda pair: -pair[1])[:_MOST_BARS]
+    figures = [(gpu, value * scale) for gpu in ranked if (value := figure(gpu)) is not None]
+    best = sorted(figures, key=lambda pair: -pair[1])[:_MAX_BARS]
     if not best:
         return None
     title, unit = _NAMES[sort]
@@ -32,19 +32,21 @@ def ranking_option(
             "type": "bar",
             "stack": "gpus",
             "barMaxWidth": 18,
-            "itemStyle": {"color": colour},
-            "data": [float(f"{v:.4g}") if one.basis == basis else None for one, v in best],
+            "itemStyle": {"color": color},
+            "data": [float(f"{v:.4g}") if gpu.basis == basis else None for gpu, v in best],
         }
-        for basis, colour in _BY_BASIS.items()
-        if any(one.basis == basis for one, _ in best)
+        for basis, color in _BY_BASIS.items()
+        if any(gpu.basis == basis for gpu, _ in best)
     ]
     first, value = best[0]
-    described = f"{title}: {len(best)} GPUs as bars, {first.gpu.id} first with {value:.4g} {unit}."
-    precision = " or ".join(sorted({one.precision for one, _ in best}))
+    description = (
+        f"{title}: {len(best)} GPUs as bars. {first.gpu.id} is first with {value:.4g} {unit}."
+    )
+    precision = " or ".join(sorted({gpu.precision for gpu, _ in best}))
     subtitle = f"{unit} in {precision}"
-    if len(known) > len(best):
-        subtitle += f", the best {len(best)}"
-    option = frame(title, subtitle, described, series)
+    if len(figures) > len(best):
+        subtitle += f", top {len(best)}"
+    option = build_frame(title, subtitle, description, series)
     option["xAxis"] = {
         "type": "value",
         "name": unit,
@@ -56,7 +58,7 @@ def ranking_option(
     option["yAxis"] = {
         "type": "category",
         "inverse": True,
-        "data": [one.gpu.id for one, _ in best],
+        "data": [gpu.gpu.id for gpu, _ in best],
         "axisLabel": {"fontSize": TEXT_SIZE},
     }
     option["series"] = series

@@ -1,98 +1,124 @@
-"""Samples a second and scaling efficiency against the number of GPUs, measured and predicted."""
+"""Builds charts of throughput and scaling efficiency against the number of GPUs, measured and predicted."""
 
 from collections.abc import Callable
 
 from gpuyard.draw.palette import NEUTRAL
 from gpuyard.predict import Prediction
-from gpuyard.report.figures.frame import Option, category_axis, finite, frame, log_axis, value_axis
-from gpuyard.report.figures.marks import Looks, band, dashed, dots, dotted, whiskers
-from gpuyard.report.figures.points import Points, one_gpu_rate, points_at
+from gpuyard.report.figures.frame import (
+    ChartOptions,
+    build_category_axis,
+    build_frame,
+    build_log_axis,
+    build_value_axis,
+    finite_or_none,
+)
+from gpuyard.report.figures.marks import (
+    SeriesStyles,
+    build_band,
+    build_dashed_line,
+    build_dots,
+    build_dotted_line,
+    build_whiskers,
+)
+from gpuyard.report.figures.points import Points, get_single_gpu_rate, select_points
 from gpuyard.study.result import MeasuredPoint, WorkloadResult
 from gpuyard.units import format_number
 
 IDEAL = "ideal scaling"
-# on a linear axis, what is this much smaller than the largest lies on the ground
-_LARGEST_LINEAR_RATIO = 100
+# beyond this ratio of the largest to the smallest value, the axis is logarithmic
+_MAX_LINEAR_RATIO = 100
 
 
-def throughput_option(workload: WorkloadResult, batch: int, looks: Looks) -> Option:
-    """The chart for one workload at one per-GPU batch size."""
-    points = points_at(workload, batch)
-    described = _described(points, lambda p: format_number(p.samples_per_second))
-    series = _throughputs(points, looks)
-    option = frame(
+def build_throughput_chart(
+    workload: WorkloadResult, batch: int, styles: SeriesStyles
+) -> ChartOptions:
+    """Build the chart of one workload at one batch size per GPU."""
+    points = select_points(workload, batch)
+    description = _describe(points, lambda p: format_number(p.samples_per_second))
+    series = _build_throughput_series(points, styles)
+    option = build_frame(
         "Throughput",
-        f"{workload.name} in {workload.precision}, {batch:,} samples per GPU and step",
+        f"{workload.name} in {workload.precision}, batch {batch:,} per GPU",
         f"Samples per second of {workload.name} against the number of GPUs at a batch of {batch} per "
-        f"GPU. {described}",
+        f"GPU. {description}",
         series,
     )
-    option["xAxis"] = category_axis(points.axis_name, map(str, points.gpus))
-    option["yAxis"] = value_axis("samples/s")
+    option["xAxis"] = build_category_axis(points.axis_name, map(str, points.gpus))
+    option["yAxis"] = build_value_axis("samples/s")
     rates = [p.samples_per_second for p in points.measured.values()]
     rates += [p.samples_per_second for curve in points.curves for p in curve.by_gpus.values()]
-    positive = [rate for rate in rates if finite(rate) is not None and rate > 0]
-    if positive and max(positive) > _LARGEST_LINEAR_RATIO * min(positive):
-        # ends of intervals, too: a band that is cut off looks as if it reached the axis
+    positive = [rate for rate in rates if finite_or_none(rate) is not None and rate > 0]
+    if positive and max(positive) > _MAX_LINEAR_RATIO * min(positive):
+        # the axis includes the ends of intervals, because a band that is cut off seems to extend to the axis
         ends = [end for p in points.measured.values() for end in (p.low, p.high)]
         ends += [end for c in points.curves for p in c.by_gpus.values() for end in (p.low, p.high)]
-        drawn = [
+        values = [
             *positive,
-            *(end for end in ends if finite(end) is not None and end > 0),
-            *(v for one in series if one["name"] == IDEAL for v in one["data"] if v),
+            *(end for end in ends if finite_or_none(end) is not None and end > 0),
+            *(v for line in series if line["name"] == IDEAL for v in line["data"] if v),
         ]
-        option["yAxis"] |= {**log_axis(drawn), "name": "samples/s (log)"}
+        option["yAxis"] |= {**build_log_axis(values), "name": "samples/s (log)"}
     option["series"] = series
     return option
 
 
-def _throughputs(points: Points, looks: Looks) -> list[Option]:
+def _build_throughput_series(points: Points, styles: SeriesStyles) -> list[ChartOptions]:
     axis = points.gpus
-    series: list[Option] = []
-    ideals: list[Option] = []
+    series: list[ChartOptions] = []
+    ideals: list[ChartOptions] = []
     if points.measured:
-        look = looks[points.here]
+        style = styles[points.here]
         name = f"{points.here}, measured"
-        at = [(str(gpus), finite(p.samples_per_second)) for gpus, p in points.measured.items()]
+        at = [
+            (str(gpus), finite_or_none(p.samples_per_second)) for gpus, p in points.measured.items()
+        ]
         intervals = {str(gpus): (p.low, p.high) for gpus, p in points.measured.items()}
-        drawn = dots(name, look, at, points.doubtful)
-        series.append(drawn | {"markLine": whiskers(look, intervals)})
+        drawn = build_dots(name, style, at, points.doubtful)
+        series.append(drawn | {"markLine": build_whiskers(style, intervals)})
     for curve in points.curves:
-        look = looks[curve.platform]
+        style = styles[curve.platform]
         name = f"{curve.label}, predicted"
-        series.append(dashed(name, look, curve.along(axis, lambda p: p.samples_per_second)))
+        series.append(
+            build_dashed_line(name, style, curve.sample(axis, lambda p: p.samples_per_second))
+        )
         intervals = {str(gpus): (p.low, p.high) for gpus, p in curve.by_gpus.items()}
-        series += band(name, look, intervals)
-        rate = one_gpu_rate((g, p.samples_per_second) for g, p in curve.by_gpus.items())
-        ideals.append(_ideal(rate, axis, list(curve.by_gpus), look.colour))
+        series += build_band(name, style, intervals)
+        rate = get_single_gpu_rate((g, p.samples_per_second) for g, p in curve.by_gpus.items())
+        ideals.append(_build_ideal(rate, axis, list(curve.by_gpus), style.color))
     if points.measured and not any(curve.here for curve in points.curves):
-        rate = one_gpu_rate((g, p.samples_per_second) for g, p in points.measured.items())
-        ideals.append(_ideal(rate, axis, list(points.measured), looks[points.here].colour))
+        rate = get_single_gpu_rate((g, p.samples_per_second) for g, p in points.measured.items())
+        ideals.append(_build_ideal(rate, axis, list(points.measured), styles[points.here].color))
     return series + ideals
 
 
-def _ideal(rate: float | None, axis: list[int], covered: list[int], colour: str) -> Option:
+def _build_ideal(
+    rate: float | None, axis: list[int], covered: list[int], color: str
+) -> ChartOptions:
     data = [
-        None if rate is None or not min(covered) <= gpus <= max(covered) else finite(rate * gpus)
+        None
+        if rate is None or not min(covered) <= gpus <= max(covered)
+        else finite_or_none(rate * gpus)
         for gpus in axis
     ]
-    return dotted(IDEAL, data, colour)
+    return build_dotted_line(IDEAL, data, color)
 
 
-def efficiency_option(workload: WorkloadResult, batch: int, looks: Looks) -> Option:
-    """The chart for one workload at one per-GPU batch size."""
-    points = points_at(workload, batch)
-    described = _described(points, lambda p: f"{p.scaling_efficiency:.0%}")
-    series = _efficiencies(points, looks)
-    option = frame(
+def build_efficiency_chart(
+    workload: WorkloadResult, batch: int, styles: SeriesStyles
+) -> ChartOptions:
+    """Build the chart of one workload at one batch size per GPU."""
+    points = select_points(workload, batch)
+    description = _describe(points, lambda p: f"{p.scaling_efficiency:.0%}")
+    series = _build_efficiency_series(points, styles)
+    option = build_frame(
         "Scaling efficiency",
-        f"{workload.name} in {workload.precision}, {batch:,} samples per GPU and step",
+        f"{workload.name} in {workload.precision}, batch {batch:,} per GPU",
         f"Scaling efficiency of {workload.name} in percent of ideal against the number of GPUs, at a "
-        f"batch of {batch} per GPU. {described}",
+        f"batch of {batch} per GPU. {description}",
         series,
     )
-    option["xAxis"] = category_axis(points.axis_name, map(str, points.gpus))
-    option["yAxis"] = value_axis("% of ideal", max=_top(points))
+    option["xAxis"] = build_category_axis(points.axis_name, map(str, points.gpus))
+    option["yAxis"] = build_value_axis("% of ideal", max=_choose_top(points))
     if series:
         series[0]["markLine"] = {
             "silent": True,
@@ -105,31 +131,33 @@ def efficiency_option(workload: WorkloadResult, batch: int, looks: Looks) -> Opt
     return option
 
 
-def _efficiencies(points: Points, looks: Looks) -> list[Option]:
-    series: list[Option] = []
+def _build_efficiency_series(points: Points, styles: SeriesStyles) -> list[ChartOptions]:
+    series: list[ChartOptions] = []
     at = [
-        (str(gpus), finite(round(p.scaling_efficiency * 100, 2)))
+        (str(gpus), finite_or_none(round(p.scaling_efficiency * 100, 2)))
         for gpus, p in points.measured.items()
         if p.scaling_efficiency is not None
     ]
     if at:
-        series.append(dots(f"{points.here}, measured", looks[points.here], at, points.doubtful))
+        series.append(
+            build_dots(f"{points.here}, measured", styles[points.here], at, points.doubtful)
+        )
     for curve in points.curves:
-        data = curve.along(points.gpus, lambda p: round(p.scaling_efficiency * 100, 2))
-        series.append(dashed(f"{curve.label}, predicted", looks[curve.platform], data))
+        data = curve.sample(points.gpus, lambda p: round(p.scaling_efficiency * 100, 2))
+        series.append(build_dashed_line(f"{curve.label}, predicted", styles[curve.platform], data))
     return series
 
 
-def _top(points: Points) -> int:
-    """100 %, or more where something scales better than ideal (caches, noise)."""
+def _choose_top(points: Points) -> int:
+    """Return 100%, or more if something scales better than ideal because of caches or noise."""
     measured = [p.scaling_efficiency or 0.0 for p in points.measured.values()]
     predicted = [p.scaling_efficiency for c in points.curves for p in c.by_gpus.values()]
-    largest = max((e for e in measured + predicted if finite(e) is not None), default=1.0)
+    largest = max((e for e in measured + predicted if finite_or_none(e) is not None), default=1.0)
     return 100 if largest <= 1.005 else int(-(-largest * 100 // 20) * 20)
 
 
-def _described(points: Points, value: Callable[[MeasuredPoint | Prediction], str]) -> str:
-    """What is measured, and the largest that is predicted; without one worker there is no efficiency."""
+def _describe(points: Points, value: Callable[[MeasuredPoint | Prediction], str]) -> str:
+    """Describe all measured points that have an efficiency, and each curve at its largest GPU count."""
     sentences = [
         f"{points.here} with {gpus}: {value(p)} measured."
         for gpus, p in points.measured.items()

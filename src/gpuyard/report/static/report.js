@@ -1,5 +1,5 @@
-// Draws the charts of the report: fits legend and title to the width, follows light and dark,
-// and makes the page ready for paper.
+// Draws the charts of the report: fits legends and titles to the width, follows the light or dark color
+// scheme, and prepares the page for printing.
 (() => {
   "use strict";
   const PRINT_WIDTH = 660;
@@ -34,27 +34,27 @@
   };
   const LIGHT = theme("#16191d", "#565d67", "#d9dde3", "#ffffff", false);
   const DARK = theme("#e8eaed", "#a5adb8", "#363c45", "#14171b", true);
-  const themeNow = () => (dark.matches ? DARK : LIGHT);
+  const currentTheme = () => (dark.matches ? DARK : LIGHT);
 
-  const number = (value) => {
+  const formatNumber = (value) => {
     if (typeof value !== "number") return "–";
     const digits = value >= 100 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 3 };
     return value.toLocaleString("en", digits);
   };
 
-  const SIGN_WIDTH = 26 + 5;
+  const ICON_WIDTH = 26 + 5;
   const LEGEND_GAP = 14;
-  const namesWidths = (option) => {
+  const measureNames = (option) => {
     pen.font = `12px ${FONT}`;
     return option.legend.data.map((entry) => pen.measureText(entry.name).width);
   };
 
-  // how many rows the legend takes at this width, as ECharts wraps it
-  const legendRows = (widths, width) => {
+  // counts the rows of the legend at this width, the way ECharts wraps it
+  const countLegendRows = (widths, width) => {
     let rows = 1;
     let used = 0;
     for (const name of widths) {
-      const item = Math.min(name, width - 60) + SIGN_WIDTH + LEGEND_GAP;
+      const item = Math.min(name, width - 60) + ICON_WIDTH + LEGEND_GAP;
       if (used > 0 && used + item > width) {
         rows += 1;
         used = 0;
@@ -64,24 +64,24 @@
     return rows;
   };
 
-  const fitted = (option, height, width) => {
-    const names = namesWidths(option);
-    const legend = legendRows(names, width) * LEGEND_ROW;
-    const cut = { width: width - 60, overflow: "truncate" };
+  const fitToWidth = (option, height, width) => {
+    const names = measureNames(option);
+    const legend = countLegendRows(names, width) * LEGEND_ROW;
+    const truncated = { width: width - 60, overflow: "truncate" };
     const fit = {
       ...option,
       title: {
         ...option.title,
-        textStyle: { ...option.title.textStyle, ...cut },
-        subtextStyle: { ...option.title.subtextStyle, ...cut },
+        textStyle: { ...option.title.textStyle, ...truncated },
+        subtextStyle: { ...option.title.subtextStyle, ...truncated },
       },
       legend: {
         ...option.legend,
         itemGap: LEGEND_GAP,
-        textStyle: { ...option.legend.textStyle, ...(Math.max(...names) > width - 60 ? cut : {}) },
+        textStyle: { ...option.legend.textStyle, ...(Math.max(...names) > width - 60 ? truncated : {}) },
       },
       grid: { ...option.grid, bottom: legend + 14 },
-      tooltip: { ...option.tooltip, valueFormatter: number },
+      tooltip: { ...option.tooltip, valueFormatter: formatNumber },
     };
     if (option.yAxis.type === "category") {
       const label = { ...option.yAxis.axisLabel, width: width < 420 ? 132 : 245 };
@@ -91,18 +91,18 @@
   };
 
   const draw = (entry, width = entry.element.clientWidth) => {
-    const fit = fitted(entry.options[entry.shown], entry.heights[entry.shown], width);
+    const fit = fitToWidth(entry.options[entry.shown], entry.heights[entry.shown], width);
     entry.element.style.height = `${fit.height}px`;
     entry.chart.resize({ width, height: fit.height, silent: true });
     entry.chart.setOption(fit.option, { notMerge: true });
     entry.width = width;
   };
 
-  const start = (described) => {
-    const element = document.getElementById(described.id);
+  const start = (description) => {
+    const element = document.getElementById(description.id);
     const width = element.clientWidth;
-    const chart = echarts.init(element, themeNow(), { renderer: "svg", width, height: 300 });
-    const entry = { ...described, element, chart };
+    const chart = echarts.init(element, currentTheme(), { renderer: "svg", width, height: 300 });
+    const entry = { ...description, element, chart };
     chart.on("finished", () => {
       element.dataset.drawn = "true";
     });
@@ -135,10 +135,10 @@
   });
   dark.addEventListener("change", () => {
     if (printing) return;
-    for (const entry of drawn) entry.chart.setTheme(themeNow());
+    for (const entry of drawn) entry.chart.setTheme(currentTheme());
   });
 
-  // paper is white and narrow, and nobody can unfold it
+  // paper is white and narrow, and folded sections cannot be opened on it
   const folded = [];
   window.addEventListener("beforeprint", () => {
     printing = true;
@@ -155,7 +155,7 @@
     printing = false;
     for (const details of folded.splice(0)) details.open = false;
     for (const entry of drawn) {
-      entry.chart.setTheme(themeNow());
+      entry.chart.setTheme(currentTheme());
       draw(entry);
     }
   });

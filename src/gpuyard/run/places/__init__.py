@@ -1,9 +1,17 @@
-"""Where the workers of a run are: on this machine, on a lab's nodes, on hosts, in a Slurm allocation."""
+"""Places for the workers of a run: this machine, a lab's nodes, other hosts, or a Slurm allocation."""
 
-from gpuyard.run.places.here import Here
 from gpuyard.run.places.hosts import Hosts, reach_hosts
 from gpuyard.run.places.lab import LabNodes
+from gpuyard.run.places.local_machine import LocalMachine
 from gpuyard.run.places.place import Place
-from gpuyard.run.places.slurm import SlurmAllocation, allocation
+from gpuyard.run.places.slurm import SlurmAllocation, find_allocation
 
-__all__ = ["Here", "Hosts", "LabNodes", "Place", "SlurmAllocation", "allocation", "reach_hosts"]
+__all__ = [
+    "Hosts",
+    "LabNodes",
+    "LocalMachine",
+    "Place",
+    "SlurmAllocation",
+    "find_allocation",
+    "reach_hosts",
+]

@@ -8,17 +8,24 @@ from typing import Any, ClassVar, Self
 from gpuyard import lab
 from gpuyard.errors import UserMistake
 from gpuyard.lab import Lab, LabPlan, NodePlan
-from gpuyard.run.places.here import split_cores
-from gpuyard.run.places.place import Cores, Listening, Meeting, Place, PlaceKind, RunPlace
+from gpuyard.run.places.local_machine import split_cores
+from gpuyard.run.places.place import (
+    Cores,
+    ListenAddress,
+    Place,
+    PlaceKind,
+    RendezvousPoint,
+    RunPlace,
+)
 from gpuyard.run.probe import cuda_gpus
 from gpuyard.run.process import Command
 
-_PORT = 29500  # torchrun's; nothing else listens in a lab's namespaces
+_PORT = 29500  # torchrun's default; nothing else listens in a lab's namespaces.
 
 
 @dataclass(frozen=True)
 class LabNodes(Place):
-    """A lab that is planned, and, once something is to run in it, the lab that is up."""
+    """A planned lab and, once it is up, the lab itself."""
 
     plan: LabPlan
     lab: Lab | None = None
@@ -49,30 +56,32 @@ class LabNodes(Place):
         return tuple(node.address for node in self.plan.nodes)
 
     @property
-    def meeting(self) -> Meeting:
-        return Meeting(self.plan.nodes[0].address, _PORT)
+    def rendezvous_point(self) -> RendezvousPoint:
+        return RendezvousPoint(self.plan.nodes[0].address, _PORT)
 
     def command(
         self, node: int, argv: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> Command:
-        there = self._up().nodes[node]
-        interface = {"GLOO_SOCKET_IFNAME": there.interface, "NCCL_SOCKET_IFNAME": there.interface}
-        return Command(there.name, tuple(there.command(argv)), {**(environment or {}), **interface})
+        lab_node = self._running_lab().nodes[node]
+        interface = lab_node.interface
+        variables = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
+        argv = tuple(lab_node.command(argv))
+        return Command(lab_node.name, argv, {**(environment or {}), **variables})
 
-    def cores_by_worker(self, most_workers: int, *, computing: bool) -> Cores:
-        seats = self.seats(most_workers)
+    def cores_by_worker(self, max_workers: int, *, computing: bool) -> Cores:
+        rank_positions = self.rank_positions(max_workers)
         by_node = [split_cores(node.cores, self.ranks_per_node) for node in self.plan.nodes]
         used = [core for node in by_node for cores in node for core in cores]
         shared = max(used.count(core) for core in set(used))
         if computing and shared > max(1.0, self.dilation):
             raise UserMistake(
-                f"{shared} workers of the lab share a core, so real computing would be slowed down by "
-                f"the others: dilate time by {shared} or more, or give them a synthetic --gpu"
+                f"{shared} workers of the lab share a core, so they would slow each other's computation down; "
+                f"set --dilation to {shared} or more, or use a synthetic --gpu"
             )
-        return tuple(by_node[seat.node][seat.local_rank] for seat in seats)
+        return tuple(by_node[position.node][position.local_rank] for position in rank_positions)
 
     def ring_link_bytes_per_second(self, workers: int) -> float | None:
-        """Where racks are filled one after the other, the ring leaves each once."""
+        """Return the slowest rate; the racks are filled in order, so the ring leaves each rack once."""
         used = self._used(workers)
         if len(used) == 1:
             return None
@@ -91,31 +100,30 @@ class LabNodes(Place):
             "uplink": plan.uplink_bytes_per_second,
             "latency": plan.latency_seconds,
             "dilation": plan.dilation,
-            **self._room_identity(),
+            **self._slots_identity(),
         }
 
     def record(self, workers: int) -> RunPlace:
         slowest = min(node.rate_bytes_per_second for node in self._used(workers))
         return super().record(workers).model_copy(update={"link_bytes_per_second": slowest})
 
-    def listening(self) -> Listening:
-        nodes = self._up().nodes
-        # a lab's host names are addresses
+    def listen_address(self) -> ListenAddress:
+        nodes = self._running_lab().nodes
         addresses = tuple(node.address for node in nodes)
-        return Listening(addresses, addresses[0], nodes[0].interface, nodes[0].enter)
+        return ListenAddress(addresses, addresses[0], nodes[0].interface, nodes[0].enter)
 
     @contextlib.contextmanager
     def up(self) -> Iterator[Self]:
         if self.lab is not None:
             yield self
             return
-        with lab.temporary(self.plan) as made:
-            yield type(self)(made.plan, made, self.ranks_per_node)
+        with lab.temporary(self.plan) as created:
+            yield type(self)(created.plan, created, self.ranks_per_node)
 
     def _used(self, workers: int) -> tuple[NodePlan, ...]:
-        return self.plan.nodes[: self.seats(workers)[-1].node + 1]
+        return self.plan.nodes[: self.rank_positions(workers)[-1].node + 1]
 
-    def _up(self) -> Lab:
+    def _running_lab(self) -> Lab:
         if self.lab is None:
-            raise RuntimeError("the lab is planned and not up")
+            raise RuntimeError("the lab is not up")
         return self.lab

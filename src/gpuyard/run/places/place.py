@@ -1,4 +1,4 @@
-"""What every place has in common: nodes with room for ranks, how a process starts on one, a record."""
+"""The interface of all places: nodes with slots for ranks, and the commands that start processes on them."""
 
 import contextlib
 from abc import ABC, abstractmethod
@@ -16,51 +16,54 @@ PlaceKind = Literal["here", "lab", "hosts", "slurm"]
 
 
 class RunPlace(BaseModel):
-    """Where the workers ran, and the links between them where gpuyard made these."""
+    """The place of a measurement, and the rate of its links if gpuyard emulated them."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer gpuyard may add keys
+    model_config = ConfigDict(frozen=True, extra="ignore")  # A newer gpuyard may add keys.
 
     kind: PlaceKind = "here"
-    nodes: Annotated[tuple[str, ...], Field(description="that had workers, in their order")] = ()
+    nodes: Annotated[tuple[str, ...], Field(description="nodes with workers, in order")] = ()
     ranks_per_node: Annotated[
         int | None,
-        Field(description="on the first node, the last may have fewer; None: one, or all here"),
+        Field(
+            description="ranks on the first node; the last may have fewer; None: one, or all here"
+        ),
     ] = None
     gpus: Annotated[
         tuple[str, ...],
-        Field(description="of the first node, as it said; none: see the provenance"),
+        Field(description="GPUs of the first node; empty: see the provenance"),
     ] = ()
     link_bytes_per_second: Annotated[
         float | None,
-        Field(description="of the slowest node's link, each direction; None: not known"),
+        Field(description="rate of the slowest link, each direction; None: unknown"),
     ] = None
     dilation: Annotated[
         float,
-        Field(description="how many times slower it really ran; all times here are undilated"),
+        Field(description="factor by which it really ran slower; all times here are undilated"),
     ] = 1.0
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """An address of the first node that all others reach, and a port there."""
+class RendezvousPoint:
+    """An address of the first node that all others can reach, and a port."""
 
     address: str
     port: int
 
 
 @dataclass(frozen=True)
-class Listening:
-    """Where this process itself can listen so that ranks reach it, and what they call their nodes."""
+class ListenAddress:
+    """An address at which this process can listen for the ranks, and the addresses of their nodes."""
 
     node_addresses: tuple[str, ...]
     address: str
     interface: str
     enter: Callable[[], None]
+    """Moves the calling thread to the network of that address."""
 
 
 @dataclass(frozen=True)
-class Seat:
-    """Which rank sits on which node. Nodes are filled one after the other."""
+class RankPosition:
+    """The node and the local rank of one rank. Nodes are filled one after the other."""
 
     rank: int
     world_size: int
@@ -68,8 +71,8 @@ class Seat:
     local_rank: int
     local_world_size: int
 
-    def environment(self, meeting: Meeting | None) -> dict[str, str]:
-        """As torchrun sets it, so that a user's code finds it without torchrun, too."""
+    def environment(self, rendezvous_point: RendezvousPoint | None) -> dict[str, str]:
+        """Return the variables that torchrun would set, for user code that runs without torchrun."""
         variables = {
             "RANK": str(self.rank),
             "WORLD_SIZE": str(self.world_size),
@@ -77,136 +80,138 @@ class Seat:
             "LOCAL_RANK": str(self.local_rank),
             "LOCAL_WORLD_SIZE": str(self.local_world_size),
         }
-        if meeting is None:
+        if rendezvous_point is None:
             return variables
-        return {**variables, "MASTER_ADDR": meeting.address, "MASTER_PORT": str(meeting.port)}
+        return {
+            **variables,
+            "MASTER_ADDR": rendezvous_point.address,
+            "MASTER_PORT": str(rendezvous_point.port),
+        }
 
 
 class Place(ABC):
-    """Nodes with room for ranks. No process is started before a run begins."""
+    """Nodes with slots for ranks. No process starts before the run does."""
 
     kind: ClassVar[PlaceKind]
     on_this_machine: ClassVar[bool] = False
-    """Its nodes' cores, memory and GPUs are those of this machine."""
+    """Whether its nodes use the cores, memory, and GPUs of this machine."""
     emulated: ClassVar[bool] = False
-    """Its links are shaped by gpuyard, so their rates are known."""
+    """Whether gpuyard shapes its links, so that their rates are known."""
     why_no_horovod: ClassVar[str | None] = None
-    """A sentence where Horovod's ranks can't be started; they meet where this process listens."""
+    """The reason why Horovod does not work: its ranks must be able to connect to this process."""
 
     @property
     @abstractmethod
     def nodes(self) -> tuple[str, ...]:
-        """Their names; ranks come to them in this order."""
+        """The names of the nodes, in the order in which they get ranks."""
 
     @property
     @abstractmethod
     def ranks_by_node(self) -> tuple[int, ...]:
-        """How many ranks each node has room for."""
+        """The number of rank slots of each node."""
 
     @property
     @abstractmethod
     def gpus_by_node(self) -> tuple[tuple[str, ...], ...]:
-        """The GPUs of each node that torch can use, by name."""
+        """The names of each node's GPUs that torch can use."""
 
     @property
     def dilation(self) -> float:
-        """How many times slower everything runs than it is meant to."""
+        """The factor by which everything runs slower than the emulated system."""
         return 1.0
 
     @property
-    def meeting(self) -> Meeting | None:
-        """Where ranks on several nodes meet; None: all are on this machine, and meet through a file."""
+    def rendezvous_point(self) -> RendezvousPoint | None:
+        """The rendezvous of ranks on several nodes; None: all ranks are on this machine and use a file."""
         return None
 
     @property
     def node_addresses(self) -> tuple[str, ...]:
-        """What the nodes are called on a network; where that is not known, their names."""
+        """The network addresses of the nodes, or their names if the addresses are unknown."""
         return self.nodes
 
     @abstractmethod
     def command(
         self, node: int, argv: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> Command:
-        """What starts `argv` on this node, with this in its environment."""
+        """Return the command that starts `argv` on this node with these variables."""
 
-    def seats(self, workers: int) -> tuple[Seat, ...]:
-        """One for each rank; raises where there is no room for them."""
-        taken: list[tuple[int, int]] = []
-        for node, room in enumerate(self.ranks_by_node):
-            left = workers - sum(ranks for _, ranks in taken)
-            if left > 0:
-                taken.append((node, min(room, left)))
-        local = [(node, i, ranks) for node, ranks in taken for i in range(ranks)]
+    def rank_positions(self, workers: int) -> tuple[RankPosition, ...]:
+        """Assign each rank to a node; raise if there are too few slots."""
+        counts: list[int] = []
+        for slots in self.ranks_by_node:
+            counts.append(min(slots, workers - sum(counts)))
+        local = [(node, i, ranks) for node, ranks in enumerate(counts) for i in range(ranks)]
         if len(local) < workers:
-            raise UserMistake(self._no_room(workers))
-        return tuple(Seat(rank, workers, *where) for rank, where in enumerate(local))
+            nodes = "node" if len(self.nodes) == 1 else "nodes"
+            raise UserMistake(
+                f"{workers} workers do not fit: {len(self.nodes)} {nodes} with up to {max(self.ranks_by_node)} each "
+                f"have {sum(self.ranks_by_node)} slots; add nodes, or set --ranks-per-node"
+            )
+        return tuple(RankPosition(rank, workers, *where) for rank, where in enumerate(local))
 
-    def describe_seats(self, workers: int) -> list[dict[str, Any]]:
-        """For `--dry-run` and programs."""
+    def describe_ranks(self, workers: int) -> list[dict[str, Any]]:
+        """Describe the positions for `--dry-run` and programs."""
         return [
-            {"rank": seat.rank, "node": self.nodes[seat.node], "local_rank": seat.local_rank}
-            for seat in self.seats(workers)
+            {
+                "rank": position.rank,
+                "node": self.nodes[position.node],
+                "local_rank": position.local_rank,
+            }
+            for position in self.rank_positions(workers)
         ]
 
-    def cores_by_worker(self, most_workers: int, *, computing: bool) -> Cores:  # noqa: ARG002
-        """The cores to pin each worker to; none where the node decides. Raises where there is no room.
+    def cores_by_worker(self, max_workers: int, *, computing: bool) -> Cores:  # noqa: ARG002
+        """Return the cores for each worker, empty if the node decides; raise if there are too few.
 
-        Workers that don't compute, because their GPU is synthetic, may share cores.
+        Workers that do not compute, because their GPU is synthetic, may share cores.
         """
-        return tuple(() for _ in self.seats(most_workers))
+        return tuple(() for _ in self.rank_positions(max_workers))
 
     def missing_gpus(self, workers: int) -> str | None:
-        """A sentence where a node has fewer GPUs than ranks of so many workers."""
-        for seat in self.seats(workers):
-            gpus = len(self.gpus_by_node[seat.node])
-            if seat.local_world_size > gpus:
-                where = "this machine" if self.on_this_machine else self.nodes[seat.node]
-                needed = seat.local_world_size
+        """Return an error message if a node has fewer GPUs than ranks."""
+        for position in self.rank_positions(workers):
+            gpus = len(self.gpus_by_node[position.node])
+            if position.local_world_size > gpus:
+                where = "this machine" if self.on_this_machine else self.nodes[position.node]
+                needed = position.local_world_size
                 return f"{needed} workers need {needed} GPUs, {where} has {gpus}"
         return None
 
     def ring_link_bytes_per_second(self, workers: int) -> float | None:  # noqa: ARG002
-        """Of the slowest link that a ring in the order of ranks passes; None: not known."""
+        """Return the rate of the slowest link in a ring of all ranks in order; None if it is unknown."""
         return None
 
     def identity(self) -> Mapping[str, Any] | None:
-        """What makes a measurement here another one than on this machine alone; None: nothing."""
-        return {"kind": self.kind, "hosts": list(self.nodes), **self._room_identity()}
+        """Return the properties that distinguish measurements at this place from those on this machine; None: none."""
+        return {"kind": self.kind, "hosts": list(self.nodes), **self._slots_identity()}
 
     def record(self, workers: int) -> RunPlace:
-        """What is kept of it with the measurement."""
-        seats = self.seats(workers)
+        """Return the description that is stored with a measurement."""
+        rank_positions = self.rank_positions(workers)
         return RunPlace(
             kind=self.kind,
-            nodes=self.nodes[: seats[-1].node + 1],
-            ranks_per_node=seats[0].local_world_size,
+            nodes=self.nodes[: rank_positions[-1].node + 1],
+            ranks_per_node=rank_positions[0].local_world_size,
             gpus=() if self.on_this_machine else self.gpus_by_node[0],
             dilation=self.dilation,
         )
 
-    def listening(self) -> Listening | None:
-        """Where this process can listen for the ranks; None: it is on none of their nodes."""
+    def listen_address(self) -> ListenAddress | None:
+        """Return the address at which this process can listen for the ranks; None if it is on none of their nodes."""
         return None
 
     @contextlib.contextmanager
     def up(self) -> Iterator[Self]:
-        """The place with everything that has to be made before a process can start there."""
+        """Set up everything that processes at this place need."""
         yield self
 
-    def _room_identity(self) -> dict[str, Any]:
-        # only what is new: with one rank a node the keys of measurements are as they always were
-        room = self.ranks_by_node
-        return {} if set(room) == {1} else {"ranks_by_node": list(room)}
-
-    def _no_room(self, workers: int) -> str:
-        most, room = max(self.ranks_by_node), sum(self.ranks_by_node)
-        nodes = "node" if len(self.nodes) == 1 else "nodes"
-        return (
-            f"{workers} workers don't fit: {len(self.nodes)} {nodes} with up to {most} each have room "
-            f"for {room}; add nodes, or set --ranks-per-node"
-        )
+    def _slots_identity(self) -> dict[str, Any]:
+        # With one rank per node, the keys of stored measurements stay the same.
+        slots = self.ranks_by_node
+        return {} if set(slots) == {1} else {"ranks_by_node": list(slots)}
 
 
-def room_for_ranks(gpus_by_node: Sequence[int], ranks_per_node: int | None) -> tuple[int, ...]:
-    """As many ranks on each node as were asked for, else one for each of its GPUs, and at least one."""
+def count_rank_slots(gpus_by_node: Sequence[int], ranks_per_node: int | None) -> tuple[int, ...]:
+    """Return the slots of each node: `ranks_per_node`, or one per GPU and at least one."""
     return tuple(ranks_per_node or max(1, gpus) for gpus in gpus_by_node)

@@ -1,1 +1,1 @@
-"""A user's own Jupyter on a lease: found in their environment, on loopback, and ended when it is idle."""
+"""A user's own Jupyter on a lease: it listens only on loopback, and stops when it is idle."""

@@ -1,4 +1,4 @@
-"""A notebook that goes on when its terminal is closed: in a session of its own, its words in a file."""
+"""Run a notebook in its own session, so that it survives the end of its terminal; its output goes to a log file."""
 
 import contextlib
 import json
@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gpuyard.errors import GpuyardError
-from gpuyard.share.notebook.records import Notebook, all_notebooks
+from gpuyard.share.models import QueueStatus
+from gpuyard.share.notebook.records import Notebook, notebooks_directory
 from gpuyard.share.notebook.run import NotebookCallbacks
-from gpuyard.share.turns.queue import Turn
 
 _LOG = "notebook.log"
 
 
 def run_in_background(
-    run: Callable[[NotebookCallbacks], int], waiting: Callable[[Turn], None]
+    run: Callable[[NotebookCallbacks], int], report: Callable[[QueueStatus], None]
 ) -> tuple[Notebook, Path]:
-    """The notebook once it answers, and where its words are; raises what kept it from answering."""
+    """Wait until a notebook answers, and return it with its log file; raise the error that kept it from starting."""
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(readable)
-        _be_the_notebook(run, waiting, writable)
+        _run_child(run, report, writable)
     os.close(writable)
     try:
         with os.fdopen(readable, "rb") as pipe:
@@ -37,51 +37,51 @@ def run_in_background(
         os.waitpid(child, 0)
         raise
     if "notebook" not in answer:
-        error = GpuyardError(answer.get("error", f"the notebook did not start; see {log_file()}"))
+        error = GpuyardError(answer.get("error", f"the notebook did not start; see {_log_file()}"))
         error.exit_status = answer.get("status", 1)
         raise error
-    notebook = Notebook(**{**answer["notebook"], "gpus": tuple(answer["notebook"]["gpus"])})
-    return notebook, log_file()
+    return Notebook.from_document(answer["notebook"]), _log_file()
 
 
-def log_file() -> Path:
-    """Of all notebooks of this user that run so; the token is in none of their words."""
-    return all_notebooks() / _LOG
+def _log_file() -> Path:
+    """Return the log of all background notebooks of this user. It never contains a token."""
+    return notebooks_directory() / _LOG
 
 
-def _be_the_notebook(
-    run: Callable[[NotebookCallbacks], int], waiting: Callable[[Turn], None], writable: int
+def _run_child(
+    run: Callable[[NotebookCallbacks], int], report: Callable[[QueueStatus], None], writable: int
 ) -> NoReturn:
     status = 1
     pipe = os.fdopen(writable, "wb")
 
     def answer(**values: object) -> None:
-        """Once: whoever started this ends then."""
+        """Answer the parent process once; it exits then."""
         if not pipe.closed:
             pipe.write(json.dumps(values).encode())
             pipe.close()
 
     try:
         os.setsid()
-        terminal = _leave_the_terminal()
-        last = ""
+        terminal = _redirect_output()
+        last_message = ""
 
-        def say(sentence: str) -> None:
-            nonlocal last
-            last = sentence
+        def on_message(sentence: str) -> None:
+            nonlocal last_message
+            last_message = sentence
             sys.stderr.write(f"gpuyard: {sentence}\n")
             sys.stderr.flush()
 
-        def wait(turn: Turn) -> None:
+        def on_waiting(status: QueueStatus) -> None:
             with contextlib.redirect_stderr(terminal):
-                waiting(turn)
+                report(status)
 
-        def ready(notebook: Notebook) -> None:
-            terminal.close()  # else whoever reads it would wait for the notebook's end
+        def on_ready(notebook: Notebook) -> None:
+            terminal.close()  # otherwise a reader of this output would wait for the notebook's end
             answer(notebook=asdict(notebook))
 
-        status = run(NotebookCallbacks(wait, ready, say))
-        answer(error=last or f"Jupyter ended with status {status}; see {log_file()}", status=1)
+        status = run(NotebookCallbacks(on_waiting, on_ready, on_message))
+        error_message = last_message or f"Jupyter exited with status {status}; see {_log_file()}"
+        answer(error=error_message, status=1)
     except GpuyardError as error:
         status = error.exit_status
         answer(error=str(error), status=status)
@@ -94,15 +94,15 @@ def _be_the_notebook(
         os._exit(status)
 
 
-def _leave_the_terminal() -> Any:
-    """All words go to the file from now on; what is returned still writes to the terminal."""
-    path = log_file()
+def _redirect_output() -> Any:
+    """Redirect all output to the log, and return a stream that still writes to the terminal."""
+    path = _log_file()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     terminal = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")
-    nothing = os.open(os.devnull, os.O_RDONLY)
+    null = os.open(os.devnull, os.O_RDONLY)
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-    for source, stream in ((nothing, 0), (log, 1), (log, 2)):
+    for source, stream in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, stream)
-    os.close(nothing)
+    os.close(null)
     os.close(log)
     return terminal

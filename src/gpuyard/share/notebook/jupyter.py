@@ -1,124 +1,168 @@
-"""The Jupyter that a user has: where it is, how it is started, and what it says of itself."""
+"""The user's own Jupyter: find it, start it, and query its server."""
 
+import contextlib
 import http.client
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import MissingRequirement, UserMistake
-from gpuyard.web_client import opener, read_json
+from gpuyard.files import expand_home
+from gpuyard.web_client import call_within, read_json
 
-_MODULES = ("jupyterlab", "jupyter_server")  # the second has no pages, but serves notebooks
-# The directory that a user stands in has no say in what is run: -P does this from Python 3.11 on, and theirs may be older.
-_NOT_FROM_HERE = "import sys; sys.path[:] = [p for p in sys.path if p]; "
-_LOOK = (
-    _NOT_FROM_HERE + "import importlib.util as u; "
+_MODULES = (
+    "jupyterlab",
+    "jupyter_server",
+)  # the second has no user interface, but serves notebooks
+# Never import from the current directory. Python 3.11 has -P for this, but the user's Python may be older.
+_SAFE_PATH = "import sys; sys.path[:] = [p for p in sys.path if p]; "
+_FIND = (
+    _SAFE_PATH + "import importlib.util as u; "
     "sys.stdout.write(' '.join(n for n in sys.argv[1:] if u.find_spec(n)))"
 )
-_RUN = _NOT_FROM_HERE + "import runpy; runpy.run_module({!r}, run_name='__main__', alter_sys=True)"
-_LOOK_SECONDS = 30.0
+# Print "pip" if pip can install into this Python, and "venv" if it can create an environment.
+_FIND_INSTALLER = (
+    _SAFE_PATH + "import importlib.util as u, os, sysconfig as s; "
+    "paths = s.get_paths(); "
+    "managed = sys.prefix == sys.base_prefix and "
+    "os.path.exists(paths['stdlib'] + '/EXTERNALLY-MANAGED'); "
+    "sys.stdout.write('pip ' * bool(u.find_spec('pip') and not managed and os.access(paths['purelib'], os.W_OK)) "
+    "+ 'venv' * bool(u.find_spec('venv') and u.find_spec('ensurepip')))"
+)
+_NEW_ENVIRONMENT = "~/jupyter"
+_RUN = _SAFE_PATH + "import runpy; runpy.run_module({!r}, run_name='__main__', alter_sys=True)"
+_FIND_SECONDS = 30.0
 _ANSWER_SECONDS = 5.0
-_MOST_ANSWER_BYTES = 1_000_000
+_MAX_ANSWER_BYTES = 1_000_000
 
 
-def jupyter_command(environment: str | None) -> list[str]:
-    """How the user's own is started; without one, a sentence with the line that installs it."""
+def find_command(environment: str | None) -> list[str]:
+    """Return the command that starts the user's own Jupyter; raise MissingRequirement with the line that installs it."""
     if environment is not None:
-        python = _python_of(environment)
-        found = _in(python)
-        if found is None:
-            raise _missing(python)
-        return found
+        python = _find_python(environment)
+        command = _find_in(python)
+        if command is None:
+            raise _missing([python])
+        return command
     active = [os.environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
     pythons = [f"{prefix}/bin/python" for prefix in active if prefix]
     for python in pythons:
-        found = _in(python)
-        if found is not None:
-            return found
+        if command := _find_in(python):
+            return command
     program = shutil.which("jupyter-lab")
     if program is not None:
         return [program]
     others = [name for name in map(shutil.which, ("python3", "python")) if name]
     for python in (*others, sys.executable):
-        found = _in(python)
-        if found is not None:
-            return found
-    raise _missing([*pythons, *others, sys.executable][0])
+        if command := _find_in(python):
+            return command
+    raise _missing([*pythons, *others, sys.executable])
 
 
-def _python_of(environment: str) -> str:
-    """A directory of an environment, or its Python."""
-    given = Path(environment).expanduser()
-    python = given / "bin" / "python" if given.is_dir() else given
-    found = shutil.which(str(python)) or shutil.which(environment)
-    if found is None:
+def _find_python(environment: str) -> str:
+    """Return the Python of an environment, given its directory or its Python."""
+    path = expand_home(environment)
+    python = path / "bin" / "python" if path.is_dir() else path
+    program = shutil.which(str(python)) or shutil.which(environment)
+    if program is None:
         raise UserMistake(
-            f"there is no Python in {environment!r}; name an environment's directory or its Python"
+            f"Python not found in {environment!r}; name the directory of an environment or its Python"
         )
-    return str(Path(found).absolute())  # not resolved: that would leave the environment
+    return str(Path(program).absolute())  # not resolved: that would leave the environment
 
 
-def _in(python: str) -> list[str] | None:
+def _find_in(python: str) -> list[str] | None:
+    """Return the command that starts Jupyter with this Python, or None if it has no Jupyter."""
+    names = _ask_python(python, _FIND, *_MODULES)
+    return [python, "-c", _RUN.format(names[0])] if names else None
+
+
+def _ask_python(python: str, program: str, *arguments: str) -> list[str]:
+    """Run a short program with another Python, and return the words that it prints; none if it fails."""
     try:
-        said = subprocess.run(
-            [python, "-c", _LOOK, *_MODULES],
+        result = subprocess.run(
+            [python, "-c", program, *arguments],
             capture_output=True,
             text=True,
             check=False,
-            timeout=_LOOK_SECONDS,
+            timeout=_FIND_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    names = said.stdout.split()
-    return [python, "-c", _RUN.format(names[0])] if said.returncode == 0 and names else None
+        return []
+    return result.stdout.split() if result.returncode == 0 else []
 
 
-def _missing(python: str) -> MissingRequirement:
+def _missing(pythons: list[str]) -> MissingRequirement:
+    """Return the error with a command that works here: many Pythons lack pip, or do not let users install packages."""
+    installers = {python: _ask_python(python, _FIND_INSTALLER) for python in pythons}
+    with_pip = [python for python in pythons if "pip" in installers[python]]
+    with_venv = [python for python in pythons if "venv" in installers[python]]
+    if with_pip:
+        fix = f"install it with: {with_pip[0]} -m pip install jupyterlab"
+    elif with_venv:
+        fix = (
+            f"install it with: {with_venv[0]} -m venv {_NEW_ENVIRONMENT} && {_NEW_ENVIRONMENT}/bin/pip install "
+            f"jupyterlab; then add --python {_NEW_ENVIRONMENT}"
+        )
+    else:
+        fix = "ask the administrator to install it: no Python here has pip or venv"
     return MissingRequirement(
-        f"there is no JupyterLab in your environment; install it with: {python} -m pip install jupyterlab "
-        "(or name the environment that has it with --python)"
+        f"JupyterLab not found in your environment; {fix} (or name the environment that has it with --python)"
     )
 
 
-def options(port: int, directory: Path) -> list[str]:
-    """What is nobody's secret; the token is in a file."""
-    words = [
-        "--ServerApp.ip=127.0.0.1",
-        f"--ServerApp.port={port}",
-        "--ServerApp.port_retries=0",
+def format_options(socket_path: Path, directory: Path) -> list[str]:
+    """Return the command-line options, which other users can see; the token is in a private file."""
+    options = [
+        f"--ServerApp.sock={socket_path}",
+        "--ServerApp.sock_mode=0600",
+        "--ServerApp.port=8888",  # Jupyter rejects a socket together with another port
         "--ServerApp.open_browser=False",
         f"--ServerApp.root_dir={directory}",
-        "--ServerApp.answer_yes=True",  # Ctrl-C ends it without a question
+        "--ServerApp.answer_yes=True",  # Ctrl-C stops it without a question
     ]
-    return [*words, "--ServerApp.allow_root=True"] if os.geteuid() == 0 else words
+    return [*options, "--ServerApp.allow_root=True"] if os.geteuid() == 0 else options
 
 
-def configuration(token: str) -> str:
-    """A file that is read after the user's own, so that no setting of theirs opens the server to everybody."""
+def format_configuration(token: str) -> str:
+    """Return a configuration that overrides the user's own, so that none of its settings opens the server to everyone."""
     identity = {"token": token}
     return json.dumps({"IdentityProvider": identity, "PasswordIdentityProvider": identity}) + "\n"
 
 
+class _UnixConnection(http.client.HTTPConnection):
+    """An HTTP connection over a Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("127.0.0.1", timeout=_ANSWER_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
 @dataclass(frozen=True)
 class JupyterServer:
-    """One that runs."""
+    """A running Jupyter server, which listens on a Unix socket in a directory that only this user can enter."""
 
-    port: int
+    socket_path: Path
     token: str
 
     def status(self) -> dict[str, Any] | None:
-        """None: it does not answer, or not to this token. Looking is no activity."""
-        found = self._get("/api/status?no_track_activity=1", self.token)
-        return found if isinstance(found, dict) else None
+        """Return the server's status, or None if it does not answer to this token. The query counts as no activity."""
+        status = self._get("/api/status?no_track_activity=1", self.token)
+        return status if isinstance(status, dict) else None
 
     def is_busy(self) -> bool:
-        """A kernel computes."""
+        """Return whether a kernel is computing."""
         kernels = self._get("/api/kernels?no_track_activity=1", self.token)
         return isinstance(kernels, list) and any(
             isinstance(kernel, dict) and kernel.get("execution_state") == "busy"
@@ -126,15 +170,19 @@ class JupyterServer:
         )
 
     def is_open(self) -> bool:
-        """Whether it answers without the token, as it must not."""
+        """Return whether the server answers without the token, which it must not."""
         return self._get("/api/kernels", None) is not None
 
     def _get(self, path: str, token: str | None) -> Any:
         headers = {"Authorization": f"token {token}"} if token else {}
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=headers)
+
+        def receive() -> Any:
+            with contextlib.closing(_UnixConnection(self.socket_path)) as connection:
+                connection.request("GET", path, headers=headers)
+                with connection.getresponse() as answer:
+                    return read_json(answer, _MAX_ANSWER_BYTES) if answer.status == 200 else None
+
         try:
-            # never by a proxy, and not on to where a redirect leads: the token goes to this server alone
-            with opener(proxies=False).open(request, timeout=_ANSWER_SECONDS) as answer:
-                return read_json(answer, _MOST_ANSWER_BYTES)
+            return call_within(_ANSWER_SECONDS, receive)
         except (OSError, ValueError, http.client.HTTPException):
             return None

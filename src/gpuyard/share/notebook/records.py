@@ -1,4 +1,4 @@
-"""What is known of a user's notebooks: a directory for each, which only they can enter, gone when it has ended."""
+"""Records of a user's running notebooks: one private directory per notebook, which is deleted when the notebook ends."""
 
 import contextlib
 import json
@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuyard.errors import GpuyardError
 from gpuyard.files import home
+from gpuyard.loopback_port import find_listener_uid
 
 _RECORD = "notebook.json"
 _CONFIGURATION = "jupyter_server_config.json"  # the name that Jupyter looks for
@@ -17,7 +18,7 @@ _CONFIGURATION = "jupyter_server_config.json"  # the name that Jupyter looks for
 
 @dataclass(frozen=True)
 class Notebook:
-    """One that runs; its id is its lease's."""
+    """A running notebook. Its ID is that of its lease."""
 
     id: str
     port: int
@@ -28,56 +29,69 @@ class Notebook:
     user: str
     host: str
 
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> "Notebook":
+        """Build a notebook from the JSON of its `asdict`."""
+        return cls(**{**document, "gpus": tuple(document["gpus"])})
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether this user listens on the port. After a kill of gpuyard, another user may: never show them the token."""
+        return find_listener_uid(self.port) == os.getuid()
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/?token={self.token}"
 
     @property
     def tunnel(self) -> str:
-        """To be run on the user's own computer."""
+        """The SSH command to run on the user's own computer."""
         return f"ssh -L {self.port}:127.0.0.1:{self.port} {self.user}@{self.host}"
 
     def document(self) -> dict[str, Any]:
-        """For programs."""
-        known = asdict(self)
-        del known["token"]
-        return {**known, "gpus": list(self.gpus), "url": self.url, "tunnel": self.tunnel}
+        """Return the document that `--json` prints."""
+        values = asdict(self)
+        del values["token"]
+        way = (self.tunnel, self.url) if self.is_reachable else (None, None)
+        return {**values, "gpus": list(self.gpus), "tunnel": way[0], "url": way[1]}
 
 
 def write_record(notebook: Notebook, configuration: str) -> Path:
-    """The directory, which Jupyter reads its token from."""
-    directory = all_notebooks() / notebook.id
+    """Create the directory from which Jupyter reads its token, and return it."""
+    directory = notebooks_directory() / notebook.id
     try:
         directory.mkdir(mode=0o700, parents=True)
-        _write(directory / _CONFIGURATION, configuration)
-        _write(directory / _RECORD, json.dumps(asdict(notebook)) + "\n")
+        _write_private(directory / _CONFIGURATION, configuration)
+        _write_private(directory / _RECORD, json.dumps(asdict(notebook)) + "\n")
     except OSError as error:
-        raise GpuyardError(f"{directory} can't be written: {error.strerror}") from error
+        raise GpuyardError(f"{directory} cannot be written: {error.strerror}") from error
     return directory
 
 
 def remove_record(id_: str) -> None:
-    """The notebook's own files are elsewhere and stay."""
-    shutil.rmtree(all_notebooks() / id_, ignore_errors=True)
+    """Delete a record. The files of the notebook are elsewhere and stay."""
+    shutil.rmtree(notebooks_directory() / id_, ignore_errors=True)
 
 
-def records() -> list[Notebook]:
-    """Of this user, also those that were killed."""
-    found = []
-    for path in sorted(all_notebooks().glob(f"*/{_RECORD}")):
+def read_records() -> list[Notebook]:
+    """Return all recorded notebooks of this user, including those that were killed."""
+    notebooks = []
+    for path in sorted(notebooks_directory().glob(f"*/{_RECORD}")):
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-            document = json.loads(path.read_text(encoding="utf-8"))
-            found.append(Notebook(**{**document, "gpus": tuple(document["gpus"])}))
-    return found
+            notebooks.append(Notebook.from_document(json.loads(path.read_text(encoding="utf-8"))))
+    return notebooks
 
 
-def _write(path: Path, text: str) -> None:
-    """Nobody else can read it at any time."""
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that no other user can ever read."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
 
 
-def all_notebooks() -> Path:
-    """Of this user on this machine: where several share a home, none may take another's notebooks for ended."""
+def notebooks_directory() -> Path:
+    """Return the directory of this user's notebooks on this machine.
+
+    Machines that share a home must not mistake each other's notebooks for ended ones.
+    """
     return home() / "notebooks" / os.uname().nodename

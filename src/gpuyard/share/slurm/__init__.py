@@ -1,1 +1,1 @@
-"""The way from a share to Slurm: its rules as Slurm's configuration, and leases as Slurm's jobs."""
+"""The move of a share to Slurm: its rules as Slurm's configuration, and its leases as Slurm jobs."""

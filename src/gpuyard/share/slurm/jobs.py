@@ -1,48 +1,29 @@
-"""Leases as Slurm's jobs: the same request through srun, and the jobs there are as `who` shows leases."""
+"""Leases as Slurm jobs: run the command with srun, and list Slurm's jobs the way `who` lists leases."""
 
-import contextlib
 import math
 import os
-import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, NoReturn
 
-from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.share import processes
+from gpuyard.share.clock import Clock, iso_timestamp
+from gpuyard.share.config import ShareConfig
+from gpuyard.share.gpus import Reading, describe_gpu
+from gpuyard.share.models import MAX_COMMAND_CHARACTERS, WHOLE, LeaseRequest, NoneFree
 from gpuyard.share.slurm.accounts import SHARDS
-from gpuyard.share.store.clock import stamp
-from gpuyard.share.store.config import ShareConfig
-from gpuyard.share.store.lease import LONGEST_COMMAND, WHOLE, LeaseRequest, NoneFree
-from gpuyard.share.turns.choice import parts_of
-from gpuyard.share.watch import processes
-from gpuyard.share.watch.gpus import Reading
+from gpuyard.slurm import client
+from gpuyard.slurm.jobs import GpuJob, list_gpu_jobs
 
-_SECONDS = 20.0
-# the job's number is known only where it runs
-_RENAMED = (
-    f"{processes.VARIABLE}=$SLURM_JOB_ID; export {processes.VARIABLE}; "
+# The job's number is known only after it has started.
+_SET_LEASE_ID = (
+    f"{processes.LEASE_VARIABLE}=$SLURM_JOB_ID; export {processes.LEASE_VARIABLE}; "
     'unset SLURM_EXIT_IMMEDIATE; exec "$@"'
 )
-# no text of a user's is in these, so none can stand for another job or another user
-_COLUMNS = {
-    "JobId": "%A", "User": "%u", "JobState": "%T", "TresPerNode": "%b", "SubmitTime": "%V", "StartTime": "%S",
-    "EndTime": "%e", "TimeLimit": "%l",
-}  # fmt: skip
-_LIVING = "RUNNING,PENDING,SUSPENDED,COMPLETING,CONFIGURING"
-_NAME = re.compile(r"\bJobName=(.*?) UserId=", re.DOTALL)
-_COMMENT = re.compile(r" Comment=(.*?)(?: StdErr=|$)", re.DOTALL)
-# what nodes and GPUs a job has stands before this, with nothing of a user's behind it
-_AFTER_NODES = " MinCPUsNode="
-_NODES = re.compile(r" {1,9}Nodes=\S+ CPU_IDs=\S+ Mem=\S+ GRES=(\S*)")
-_INDICES = re.compile(r"\bgpu(?::[^:,(]+)?:\d+\(IDX:([\d,-]*)\)")
-_SHARDS = re.compile(r"\bshard:([0-9]{1,9})\b")
-_ASKED = re.compile(r"\bgpu(?::[^:,=]+)?[:=]([0-9]{1,6})\b")
 
 
-def srun_command(
+def build_srun_command(
     request: LeaseRequest,
     command: Sequence[str],
     config: ShareConfig,
@@ -50,14 +31,14 @@ def srun_command(
     *,
     terminal: bool = False,
 ) -> list[str]:
-    """What Slurm is asked for in place of a lease."""
+    """Build the srun command that runs a command as a lease."""
     if request.gpus:
-        raise UserMistake("Slurm chooses the GPUs itself; say how many, without --gpus")
+        raise UserMistake("Slurm chooses the GPUs; pass a number of GPUs instead of --gpus")
     words = ["srun", "--nodes=1", "--ntasks=1", "--export=ALL", "--disable-status"]
-    words.append(f"--gres={_gres(request, config)}")
-    words.append(f"--job-name={os.path.basename(command[0])}")  # noqa: PTH119 - a word, maybe no path
+    words.append(f"--gres={_format_gres(request, config)}")
+    words.append(f"--job-name={os.path.basename(command[0])}")  # noqa: PTH119 - it need not be a path
     if request.seconds is not None:
-        words.append(f"--time={math.ceil(request.seconds / 60)}")  # Slurm counts in minutes
+        words.append(f"--time={math.ceil(request.seconds / 60)}")
     if not request.waits:
         words.append("--immediate")
     elif wait_seconds is not None:
@@ -66,106 +47,68 @@ def srun_command(
         words.append(f"--comment={request.project}")
     if terminal:
         words.append("--pty")
-    return [*words, "--", "sh", "-c", _RENAMED, "sh", *command]
+    return [*words, "--", "sh", "-c", _SET_LEASE_ID, "sh", *command]
 
 
 def run_as_job(
     request: LeaseRequest, command: Sequence[str], config: ShareConfig, wait_seconds: float | None
 ) -> NoReturn:
-    """Become srun, whose exit status is the command's."""
+    """Replace this process with srun, which exits with the command's status."""
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    words = srun_command(request, command, config, wait_seconds, terminal=terminal)
+    words = build_srun_command(request, command, config, wait_seconds, terminal=terminal)
     environment = dict(os.environ)
-    if "SLURM_JOB_ID" in environment:  # a lease inside of a job is another one
-        kept = environment.get("SLURM_CONF")
-        environment = {k: v for k, v in environment.items() if not k.startswith("SLURM_")}
-        environment |= {"SLURM_CONF": kept} if kept else {}
+    if "SLURM_JOB_ID" in environment:  # a lease inside a job is a separate job
+        outer = {n for n in environment if n.startswith("SLURM_") and n != "SLURM_CONF"}
+        environment = {n: value for n, value in environment.items() if n not in outer}
     environment["SLURM_EXIT_IMMEDIATE"] = str(NoneFree.exit_status)
-    _program("srun")
+    client.require_programs("srun")
     sys.stdout.flush()
     sys.stderr.flush()
     try:
         os.execvpe(words[0], words, environment)  # noqa: S606
     except OSError as error:
-        raise GpuyardError(f"srun can't be started: {error.strerror}") from error
+        raise GpuyardError(f"srun cannot be started: {error.strerror}") from error
 
 
-def cancel(id_: str) -> None:
-    """End a job; whether its user may is Slurm's to say."""
+def cancel_job(id_: str) -> None:
+    """Cancel a job; Slurm decides whether this user may."""
     if not id_.isdigit():
-        raise UserMistake(f"there is no lease {id_!r} now; `gpuyard who` lists them")
-    _ask("scancel", id_)
+        raise UserMistake(f"lease {id_!r} not found; `gpuyard who` lists the current ones")
+    client.run("scancel", id_)
 
 
-def gpu_jobs() -> list[dict[str, str]]:
-    """Those that hold GPUs or wait for them, as Slurm lists them, oldest first."""
-    columns = "|".join(_COLUMNS.values())
-    listed = _ask("squeue", "--noheader", "--sort=i", f"--states={_LIVING}", f"--format={columns}")
-    jobs = [
-        dict(zip(_COLUMNS, map(str.strip, values), strict=True))
-        for line in listed.splitlines()
-        if len(values := line.split("|")) == len(_COLUMNS)
-    ]
-    return [job for job in jobs if re.search(r"gpu|shard", job["TresPerNode"])]
-
-
-def _details(id_: str) -> str:
-    """What Slurm says of one job, with its user's own words in it; nothing once it has ended."""
-    try:
-        return _ask("scontrol", "--details", "--oneliner", "show", "job", id_)
-    except GpuyardError:
-        return ""
-
-
-def _nodes(job: dict[str, str]) -> str:
-    """Of the details what Slurm says of nodes and GPUs: a user's words around it may look the same."""
-    try:
-        name = _ask("squeue", "--noheader", f"--jobs={job['JobId']}", "--format=%j")
-    except GpuyardError:
-        return ""
-    _, named, after = job["Details"].partition(f" JobName={name.removesuffix(chr(10))} UserId=")
-    before, found, _ = after.partition(_AFTER_NODES)
-    if not named or not found:
-        return ""
-    held: list[str] = []
-    end = 0
-    for nodes in _NODES.finditer(before):
-        if nodes.start() != end:
-            held.clear()  # something is between: it was a user's word
-        held.append(nodes[1])
-        end = nodes.end()
-    return ",".join(held) if end == len(before) else ""
-
-
-def jobs_document(config: ShareConfig, readings: Mapping[int, Reading]) -> dict[str, Any]:
-    """The same keys as of leases; what Slurm does not say is None."""
-    jobs = [{**job, "Details": _details(job["JobId"])} for job in gpu_jobs()]
-    running = [{**job, "Nodes": _nodes(job)} for job in jobs if job["JobState"] != "PENDING"]
+def describe_jobs(config: ShareConfig, readings: Mapping[int, Reading]) -> dict[str, Any]:
+    """Describe Slurm's jobs with the keys of leases; None stands for anything that Slurm does not report."""
+    jobs, clock = list_gpu_jobs(), Clock()
     return {
         "gpus": [
             {
-                "index": gpu.index,
-                "name": gpu.name,
-                "memory_bytes": gpu.memory_bytes,
-                **asdict(readings.get(gpu.index, Reading())),
+                **describe_gpu(gpu, readings.get(gpu.index, Reading()), clock),
                 "drained": False,
-                "leases": [_lease(job) for job in running if _holds(job, gpu.index)],
+                "leases": [
+                    {
+                        **_describe_job(job),
+                        "since": _format_time(job.start_time),
+                        "elapsed_seconds": _count_seconds(job.start_time, clock),
+                        "until": _format_time(job.end_time) if job.time_limit is not None else None,
+                        "project": job.comment or None,
+                    }
+                    for job in jobs
+                    if not job.waits and job.uses_gpu(gpu.index)
+                ],
             }
             for gpu in config.gpus
         ],
         "queue": [
             {
                 "position": position,
-                "id": job["JobId"],
-                "user": _user(job),
-                "pid": None,
-                "count": _count(job),
+                **_describe_job(job),
+                "count": job.gpu_count,
                 "gpus": [],
-                "share": _share(job),
-                "since": _time(job.get("SubmitTime")),
-                "command": _command(job),
+                "since": _format_time(job.submit_time),
+                "elapsed_seconds": _count_seconds(job.submit_time, clock),
             }
-            for position, job in enumerate((j for j in jobs if j["JobState"] == "PENDING"), 1)
+            for position, job in enumerate((job for job in jobs if job.waits), 1)
         ],
         "reservations": [],
         "violations": [],
@@ -173,111 +116,43 @@ def jobs_document(config: ShareConfig, readings: Mapping[int, Reading]) -> dict[
     }
 
 
-def check_answers() -> None:
-    """Slurm runs here and has GPUs to give; a sentence where not."""
-    _program("srun")
-    if "gpu" not in _ask("sinfo", "--noheader", "--format=%G"):
+def check_slurm() -> None:
+    """Check that Slurm answers and has GPUs."""
+    client.require_programs("srun")
+    if "gpu" not in client.run("sinfo", "--noheader", "--format=%G"):
         raise GpuyardError(
-            "Slurm answers, but has no GPUs to give; put gres.conf and slurm.conf of "
-            "`gpuyard share export slurm` into /etc/slurm and restart its daemons"
+            "Slurm has no GPUs; copy gres.conf and slurm.conf from "
+            "`gpuyard share export slurm` to /etc/slurm and restart its daemons"
         )
 
 
-def _gres(request: LeaseRequest, config: ShareConfig) -> str:
-    parts = parts_of(request, [config.gpu(i).memory_bytes for i in config.indices])
+def _format_gres(request: LeaseRequest, config: ShareConfig) -> str:
+    parts = request.required_parts([config.gpu(i).memory_bytes for i in config.indices])
     if parts is None or parts > WHOLE:
         raise UserMistake("no GPU has that much memory; lease whole GPUs, without --memory")
     if parts == WHOLE:
         return f"gpu:{request.count}"
     if request.count > 1:
-        raise UserMistake("Slurm gives a part of one GPU, not of several; ask for 1")
+        raise UserMistake("Slurm can share one GPU per job, not several; request 1 GPU")
     return f"shard:{math.ceil(parts * SHARDS / WHOLE)}"
 
 
-def _lease(job: dict[str, str]) -> dict[str, Any]:
+def _describe_job(job: GpuJob) -> dict[str, Any]:
     return {
-        "id": job["JobId"],
-        "user": _user(job),
+        "id": str(job.job_id),
+        "user": job.user_name,
         "pid": None,
-        "since": _time(job.get("StartTime")),
-        "until": _time(job.get("EndTime")) if job.get("TimeLimit") != "UNLIMITED" else None,
-        "command": _command(job),
-        "share": _share(job),
-        "project": found[1].strip() if (found := _COMMENT.search(job["Details"])) else None,
+        "command": job.name[:MAX_COMMAND_CHARACTERS],
+        "share": 1.0 if job.shards is None else job.shards / SHARDS,
     }
 
 
-def _holds(job: dict[str, str], index: int) -> bool:
-    """IDX:0-1,3 is 0, 1, 3."""
-    for listed in _INDICES.findall(job["Nodes"]):
-        for part in listed.split(","):
-            first, _, last = part.partition("-")
-            with contextlib.suppress(ValueError):
-                if int(first) <= index <= int(last or first):
-                    return True
-    return False
+def _count_seconds(start: int | None, clock: Clock) -> float | None:
+    return max(0.0, clock.wall() - start) if start else None
 
 
-def _count(job: dict[str, str]) -> int:
-    asked = _ASKED.search(job.get("TresPerNode", ""))
-    return int(asked[1]) if asked else 1
-
-
-def _share(job: dict[str, str]) -> float:
-    parts = _SHARDS.search(job.get("TresPerNode", ""))
-    return int(parts[1]) / SHARDS if parts else 1.0
-
-
-def _user(job: dict[str, str]) -> str:
-    return job["User"]
-
-
-def _command(job: dict[str, str]) -> str:
-    found = _NAME.search(job["Details"])
-    return found[1][:LONGEST_COMMAND] if found else ""
-
-
-def _time(said: str | None) -> str | None:
-    from datetime import datetime
-
+def _format_time(seconds: int | None) -> str | None:
     try:
-        return stamp(datetime.fromisoformat(said or "").astimezone().timestamp())
-    except ValueError:  # Unknown, None, N/A
+        return iso_timestamp(seconds) if seconds else None
+    except (ValueError, OverflowError, OSError):  # datetime cannot represent this time
         return None
-
-
-def _program(name: str) -> None:
-    if shutil.which(name) is None:
-        raise MissingRequirement(
-            f"leases go through Slurm here, and {name} is not on the PATH; install Slurm's client "
-            "commands (Debian: slurm-client)"
-        )
-
-
-def _without_habits() -> dict[str, str]:
-    """What a user likes to see of squeue, and how, is not what is asked for here."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")}
-    return {**kept, "SLURM_TIME_FORMAT": "standard"}
-
-
-def _ask(*words: str) -> str:
-    _program(words[0])
-    try:
-        said = subprocess.run(
-            words,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=_SECONDS,
-            env=_without_habits(),
-        )
-    except subprocess.TimeoutExpired:
-        raise GpuyardError(
-            f"Slurm's controller has not answered for {_SECONDS:.0f} s; see whether it is up: "
-            "scontrol ping"
-        ) from None
-    if said.returncode != 0:
-        why = said.stderr.strip().removeprefix(f"{words[0]}: error: ")
-        raise GpuyardError(f"Slurm refused: {why or said.returncode} ({' '.join(words)})")
-    return said.stdout

@@ -1,1 +1,1 @@
-"""What a job file says to one engine only."""
+"""The keys of a job file that apply to one engine only."""

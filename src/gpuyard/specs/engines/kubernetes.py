@@ -1,4 +1,4 @@
-"""What a job file says to Kubernetes only."""
+"""The keys of a job file that apply to Kubernetes only."""
 
 import re
 from typing import Annotated, Literal
@@ -17,19 +17,25 @@ _KEY = re.compile(
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
-def _like(shape: re.Pattern[str], most: int, what: str) -> tuple[AfterValidator, WithJsonSchema]:
+def _matching(
+    shape: re.Pattern[str], max_length: int, description: str
+) -> tuple[AfterValidator, WithJsonSchema]:
+    """Return the annotations of a text that must match a pattern."""
+
     def validate(text: str) -> str:
-        if len(text) > most or not shape.fullmatch(text):
-            raise ValueError(f"expected {what} of at most {most} characters, got {text!r}")
+        if len(text) > max_length or not shape.fullmatch(text):
+            raise ValueError(
+                f"expected {description} of at most {max_length} characters, got {text!r}"
+            )
         return text
 
     pattern = f"^{shape.pattern}$"
     return AfterValidator(validate), WithJsonSchema(
-        {"type": "string", "pattern": pattern, "maxLength": most}
+        {"type": "string", "pattern": pattern, "maxLength": max_length}
     )
 
 
-def _absolute(path: str) -> str:
+def _check_mount_path(path: str) -> str:
     if not path.startswith("/") or ":" in path or ".." in path.split("/"):
         raise ValueError(f"expected an absolute path in the container, got {path!r}")
     if path.rstrip("/") == "/dev/shm":  # noqa: S108
@@ -37,47 +43,55 @@ def _absolute(path: str) -> str:
     return path
 
 
-_WORD = "lower-case letters, digits and '-'"
-Label = Annotated[str, *_like(_LABEL, 63, _WORD)]
-ObjectName = Annotated[str, *_like(_SUBDOMAIN, 253, f"{_WORD} or '.'")]
-LabelKey = Annotated[str, *_like(_KEY, 317, "a label's key, like example.com/gpu-model")]
-LabelValue = Annotated[str, *_like(_VALUE, 63, "letters, digits, '-', '_' and '.'")]
-MountPath = Annotated[Line, AfterValidator(_absolute)]
+_WORD = "lowercase letters, digits, and '-'"
+Label = Annotated[str, *_matching(_LABEL, 63, _WORD)]
+ObjectName = Annotated[str, *_matching(_SUBDOMAIN, 253, f"{_WORD} or '.'")]
+LabelKey = Annotated[str, *_matching(_KEY, 317, "a label's key, like example.com/gpu-model")]
+LabelValue = Annotated[str, *_matching(_VALUE, 63, "letters, digits, '-', '_', and '.'")]
+MountPath = Annotated[Line, AfterValidator(_check_mount_path)]
 
 
 class KubernetesOptions(Spec):
-    """Where and as what it runs there."""
+    """The kind of object that a job becomes in Kubernetes, and where it runs."""
 
     kind: Annotated[
         KubernetesKind,
-        Field(description="as what it is submitted; notebook: its command starts JupyterLab"),
+        Field(description="kind of object to submit; notebook: the command starts JupyterLab"),
     ] = "job"
     image: Annotated[
         Line | None,
-        Field(max_length=500, description="the container image that has the command"),
+        Field(max_length=500, description="container image that has the command"),
     ] = None
     context: Annotated[
-        Name | None, Field(description="of your kubeconfig; else the current one")
+        Name | None, Field(description="context in your kubeconfig; default: the current one")
     ] = None
-    namespace: Annotated[Label | None, Field(description="else the context's")] = None
+    namespace: Annotated[Label | None, Field(description="namespace; default: the context's")] = (
+        None
+    )
     queue: Annotated[
-        ObjectName | None, Field(description="Kueue's local queue, which says when it starts")
+        ObjectName | None, Field(description="local queue of Kueue, which decides when it starts")
     ] = None
     priority_class: Annotated[
         ObjectName | None,
-        Field(description="Kueue's with a queue, else the pods'; numbers mean nothing there"),
+        Field(
+            description="priority class of Kueue with a queue, otherwise of the pods; replaces `priority`"
+        ),
     ] = None
     runtime: Annotated[
-        ObjectName, Field(description="of a trainjob: Kubeflow's ClusterTrainingRuntime")
+        ObjectName, Field(description="Kubeflow's ClusterTrainingRuntime of a trainjob")
     ] = "torch-distributed"
     gpu_resource: Annotated[
-        LabelKey, Field(description="what nodes call their GPUs, like amd.com/gpu")
+        LabelKey, Field(description="resource name of the nodes' GPUs, like amd.com/gpu")
     ] = "nvidia.com/gpu"
-    cpus: Annotated[float | None, Field(gt=0, le=100_000, description="on each node")] = None
-    memory: Annotated[Bytes | None, Field(gt=0, description="on each node, like 64 GB")] = None
+    cpus: Annotated[float | None, Field(gt=0, le=100_000, description="CPU cores on each node")] = (
+        None
+    )
+    memory: Annotated[Bytes | None, Field(gt=0, description="memory on each node, like 64 GB")] = (
+        None
+    )
     volumes: Annotated[
         dict[MountPath, ObjectName],
-        Field(max_length=50, description="where in the container → PersistentVolumeClaim"),
+        Field(max_length=50, description="PersistentVolumeClaim for each path in the container"),
     ] = {}  # noqa: RUF012
     node_selector: Annotated[
         dict[LabelKey, LabelValue],

@@ -1,4 +1,4 @@
-"""What a job file says to Slurm only."""
+"""The keys of a job file that apply to Slurm only."""
 
 from typing import Annotated
 
@@ -10,47 +10,54 @@ _INDICES = r"\d{1,7}(?:-\d{1,7}(?::\d{1,7})?)?"
 
 
 class SlurmOptions(Spec):
-    """Passed on to sbatch, mostly by the option of the same name."""
+    """Options for sbatch, mostly with the same names."""
 
     partition: Name | None = None
     account: Name | None = None
     qos: Name | None = None
     reservation: Name | None = None
     constraint: Name | None = None
-    exclude: Annotated[Name | None, Field(description="nodes that it must not get")] = None
+    exclude: Annotated[Name | None, Field(description="nodes that it must not use")] = None
     array: Annotated[
         Name | None,
         Field(
             pattern=rf"^{_INDICES}(?:,{_INDICES})*(?:%\d{{1,7}})?$",
-            description="like 0-9%2: ten tasks, at most two of them at once",
+            description="a job array, like 0-9%2: ten tasks, at most two of them at once",
         ),
     ] = None
-    gpu_type: Annotated[Name | None, Field(description="as the cluster calls it, like a100")] = None
+    gpu_type: Annotated[
+        Name | None, Field(description="GPU type as the cluster names it, like a100")
+    ] = None
     cluster: Annotated[
         Name | None,
         Field(
-            description="its machines, network and racks, for the job's curve: a cluster file, or like 4x8xt4@25G; else "
-            "one node as Slurm names its GPUs"
+            description="cluster file or short form like 4x8xt4@25G, for the job's scaling curve; default: one node with "
+            "the GPUs that Slurm reports"
         ),
     ] = None
     cpus_per_gpu: Count | None = None
     memory_per_gpu: Annotated[Bytes | None, Field(gt=0, le=1e15)] = None
-    exclusive: Annotated[bool, Field(description="whether it gets its nodes for itself")] = False
+    exclusive: Annotated[bool, Field(description="whether no other job may run on its nodes")] = (
+        False
+    )
     switches: Annotated[
         int | None,
         Field(
-            ge=0, le=1000, description="over so many at most; 0 for any; else 1 where Slurm knows"
+            ge=0,
+            le=1000,
+            description="largest number of switches; 0: any; default: 1 if Slurm knows the topology",
         ),
     ] = None
     switches_wait: Annotated[
-        Duration, Field(ge=0, le=30 * 86400, description="it waits for them so long at most")
+        Duration,
+        Field(ge=0, le=30 * 86400, description="longest wait for that number of switches"),
     ] = 300.0
-    contiguous: Annotated[bool, Field(description="only nodes that are next to each other")] = False
+    contiguous: Annotated[bool, Field(description="only adjacent nodes")] = False
     walltime: Annotated[
         Duration | None,
         Field(
             ge=60,
             le=366 * 86400,
-            description="of one run: at its end it writes a checkpoint and is queued again",
+            description="time limit of one run, after which it writes a checkpoint and is queued again",
         ),
     ] = None

@@ -1,1 +1,1 @@
-"""Where a deployment's machines come from, as its file says it."""
+"""The sources of a deployment's machines, as its file describes them."""

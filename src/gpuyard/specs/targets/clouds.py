@@ -1,4 +1,4 @@
-"""Where a deployment's machines are rented: Lambda Cloud, AWS, Google Cloud, OpenStack."""
+"""The clouds that a deployment can rent machines from: Lambda Cloud, AWS, Google Cloud, and OpenStack."""
 
 import ipaddress
 from typing import Annotated, Literal
@@ -8,8 +8,8 @@ from pydantic import AfterValidator, Field
 from gpuyard.specs.base import Duration, Spec, UsdPerHour
 
 
-def _network(text: str) -> str:
-    """As clouds take it; `0.0.0.0/0` is all the world."""
+def _normalize_network(text: str) -> str:
+    """Return the addresses as clouds accept them; `0.0.0.0/0` is everywhere."""
     try:
         return str(ipaddress.IPv4Network(text))
     except ValueError:
@@ -18,31 +18,29 @@ def _network(text: str) -> str:
         ) from None
 
 
-Cidr = Annotated[str, AfterValidator(_network)]
+Cidr = Annotated[str, AfterValidator(_normalize_network)]
 Zone = Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$", description="a name like us-east-1")]
 
 
 class CloudTarget(Spec):
-    """Machines that cost money while they are there."""
+    """Machines that cost money while they exist."""
 
     max_usd_per_hour: Annotated[
         UsdPerHour | None,
-        Field(
-            gt=0, description="`plan` and `up` refuse what costs more, or has a price nobody knows"
-        ),
+        Field(gt=0, description="`plan` and `up` refuse a higher or an unknown price"),
     ] = None
     ttl: Annotated[
         Duration | None,
         Field(
             gt=0,
             le=366 * 86400,
-            description="after so long since the last `up` all is removed; null: when you say so",
+            description="time since the last `up` after which everything is removed; null: never",
         ),
     ] = 8 * 3600.0
 
 
 class LambdaTarget(CloudTarget):
-    """Instances of Lambda Cloud, by its API; the key is in LAMBDA_API_KEY or in a file of yours alone."""
+    """Lambda Cloud instances; the API key is in LAMBDA_API_KEY or in a file that only you can read."""
 
     kind: Literal["lambda"]
     instance_type: Annotated[
@@ -53,24 +51,22 @@ class LambdaTarget(CloudTarget):
         str,
         Field(
             pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._@+-]{0,63}$",
-            description="the name of a public key that the account has",
+            description="the name of a public key in the account",
         ),
     ]
 
 
 class NetworkedCloudTarget(CloudTarget):
-    """One in which the machines get a network of their own, with one door."""
+    """A cloud in which the machines get their own network, with one entrance."""
 
     ssh_from: Annotated[
-        Cidr, Field(description="addresses from which ssh reaches the head; nothing else is open")
+        Cidr, Field(description="addresses that can reach the head over ssh; nothing else is open")
     ]
-    near: Annotated[bool, Field(description="ask for machines that stand close to each other")] = (
-        True
-    )
+    near: Annotated[bool, Field(description="request machines that are close to each other")] = True
 
 
 class AwsTarget(NetworkedCloudTarget):
-    """Instances of AWS EC2; credentials are those that AWS's own tools take."""
+    """AWS EC2 instances, with the credentials that AWS's own tools use."""
 
     kind: Literal["aws"]
     instance_type: Annotated[
@@ -82,17 +78,17 @@ class AwsTarget(NetworkedCloudTarget):
         str | None,
         Field(
             pattern=r"^ami-[0-9a-f]{8,32}$",
-            description="an image of Ubuntu; null: the newest Ubuntu 24.04 at the first `up`",
+            description="an Ubuntu image; null: the newest Ubuntu 24.04 at the first `up`",
         ),
     ] = None
     disk_gb: Annotated[int, Field(ge=8, le=16_384)] = 200
     efa_interfaces: Annotated[
-        int, Field(ge=0, le=64, description="Elastic Fabric Adapters of each machine")
+        int, Field(ge=0, le=64, description="Elastic Fabric Adapters per machine")
     ] = 0
 
 
 class GcpTarget(NetworkedCloudTarget):
-    """Instances of Google Compute Engine; credentials are those that Google's own tools take."""
+    """Google Compute Engine instances, with the credentials that Google's own tools use."""
 
     kind: Literal["gcp"]
     project: Annotated[
@@ -108,17 +104,17 @@ class GcpTarget(NetworkedCloudTarget):
         str | None,
         Field(
             pattern=r"^[a-z0-9-]{1,64}$",
-            description="like nvidia-tesla-t4, where the machine type does not include its GPUs",
+            description="like nvidia-tesla-t4, if the machine type does not include GPUs",
         ),
     ] = None
     image: Annotated[
-        str, Field(pattern=r"^[a-z0-9][a-z0-9/._-]{0,200}$", description="an image of Ubuntu")
+        str, Field(pattern=r"^[a-z0-9][a-z0-9/._-]{0,200}$", description="an Ubuntu image")
     ] = "ubuntu-os-cloud/ubuntu-2404-lts-amd64"
     disk_gb: Annotated[int, Field(ge=10, le=65_536)] = 200
 
 
 class OpenstackTarget(NetworkedCloudTarget):
-    """Servers of an OpenStack; credentials are those of clouds.yaml (OS_CLOUD) or of its openrc file."""
+    """OpenStack servers, with the credentials from clouds.yaml (OS_CLOUD) or an openrc file."""
 
     kind: Literal["openstack"]
     flavor: Annotated[
@@ -131,16 +127,17 @@ class OpenstackTarget(NetworkedCloudTarget):
         str,
         Field(
             pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,127}$",
-            description="name of the network that has the floating addresses",
+            description="the name of the network that has the floating addresses",
         ),
     ]
     user: Annotated[
-        str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$", description="of the image, with sudo")
+        str,
+        Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$", description="a user of the image with sudo"),
     ] = "ubuntu"
     name_servers: Annotated[
         tuple[Annotated[str, Field(pattern=r"^[0-9.]{7,15}$", description="an IPv4 address")], ...],
-        Field(max_length=5, description="of the new network; none: the cloud's own"),
+        Field(max_length=5, description="DNS servers of the new network; default: the cloud's"),
     ] = ()
     usd_per_hour: Annotated[
-        UsdPerHour | None, Field(gt=0, description="what one machine costs you, where it does")
+        UsdPerHour | None, Field(gt=0, description="price of one machine, if you pay for it")
     ] = None

@@ -44,7 +44,7 @@ def bert_large() -> Task:
 
 
 def find_spans(config: BertConfig, tokens: int = SQUAD_TOKENS) -> Task:
-    """Find the first and the last token of the answer to a question, both in one sequence."""
+    """Return the task of finding the first and last token of an answer in a sequence."""
 
     def batch(n: int) -> tuple[tuple[Tensor, ...], Tensor]:
         words = torch.randint(config.vocabulary, (n, tokens))
@@ -57,7 +57,7 @@ def find_spans(config: BertConfig, tokens: int = SQUAD_TOKENS) -> Task:
 
 
 class Bert(nn.Module):
-    """The encoder; with a pooler it returns the first token's summary, else every token."""
+    """The encoder; with a pooler, it returns the first token's summary, otherwise every token."""
 
     def __init__(self, config: BertConfig, pooler: bool = True) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Bert(nn.Module):
 
 
 class SpanFinder(nn.Module):
-    """For every token, how likely the answer starts and ends there: (samples, tokens, 2)."""
+    """A model that scores every token as start and end of the answer: (samples, tokens, 2)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Image classifiers: what all of them share, and the two that are a plain row of layers.
+"""Image classifiers: their shared task, and the two that are a plain sequence of layers.
 
 AlexNet on one GPU: Krizhevsky, "One weird trick for parallelizing convolutional neural networks", 2014
 (arXiv:1404.5997). VGG: Simonyan and Zisserman, "Very deep convolutional networks for large-scale image
@@ -23,7 +23,7 @@ def classify_images(
     loss: Callable[[Any, Tensor], Tensor] = functional.cross_entropy,
     classes: int = IMAGENET_CLASSES,
 ) -> Task:
-    """The task of telling apart square colour images with the given model."""
+    """Return the task of classifying square color images with this model."""
 
     def batch(n: int) -> tuple[tuple[Tensor, ...], Tensor]:
         return (torch.randn(n, 3, size, size),), torch.randint(classes, (n,))

@@ -1,5 +1,5 @@
 """Inception-v3: Szegedy et al., "Rethinking the inception architecture for computer vision", 2015
-(arXiv:1512.00567), with the auxiliary classifier that is trained along and thrown away."""
+(arXiv:1512.00567), with the auxiliary classifier that serves only during training."""
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +71,7 @@ class InceptionV3(nn.Module):
 
 
 class _Branches(nn.Module):
-    """Modules side by side on one input, their channels put together."""
+    """Parallel modules on one input, with concatenated channels."""
 
     def __init__(self, *branches: nn.Module) -> None:
         super().__init__()

@@ -44,7 +44,7 @@ def resnet(
     first: nn.Module | None = None,
     classes: int = IMAGENET_CLASSES,
 ) -> nn.Sequential:
-    """The whole classifier, with as many blocks in each stage as `depths` says."""
+    """Return the whole classifier; `depths` is the number of blocks in each stage."""
     channels_out = 64 * 2 ** (len(depths) - 1) * (4 if block == "bottleneck" else 1)
     return nn.Sequential(
         OrderedDict(
@@ -60,7 +60,7 @@ def resnet(
 
 
 def stem() -> nn.Sequential:
-    """conv1 and its pooling: a quarter of the image's size in 64 channels."""
+    """Return conv1 and its pooling: a quarter of the image size in 64 channels."""
     return nn.Sequential(
         *convolution(3, 64, kernel=7, stride=2), nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1)
     )
@@ -71,7 +71,7 @@ def stages(
     depths: tuple[int, ...],
     strides: tuple[int, ...] = (1, 2, 2, 2),
 ) -> OrderedDict[str, nn.Module]:
-    """conv2_x and on, named as in the paper."""
+    """Return the stages from conv2_x on, named as in the paper."""
     named: OrderedDict[str, nn.Module] = OrderedDict()
     channels = 64
     for i, (depth, stride) in enumerate(zip(depths, strides, strict=False)):
@@ -85,7 +85,7 @@ def stages(
 
 
 class Residual(nn.Module):
-    """A block whose output is added to its input, which is projected where the shapes differ."""
+    """A block whose output is added to its input, which is projected if the shapes differ."""
 
     def __init__(
         self, block: Literal["basic", "bottleneck"], channels_in: int, width: int, stride: int
@@ -123,7 +123,7 @@ class Residual(nn.Module):
 def convolution(
     channels_in: int, channels_out: int, kernel: int, stride: int = 1
 ) -> list[nn.Module]:
-    """A convolution that keeps the image's size but for its stride, and batch normalization."""
+    """Return a convolution that keeps the image size except for its stride, and batch normalization."""
     conv = nn.Conv2d(
         channels_in, channels_out, kernel, stride=stride, padding=kernel // 2, bias=False
     )

@@ -14,7 +14,7 @@ from torch.nn import functional
 from gpuyard.workloads.task import Task
 from gpuyard.workloads.zoo.resnet import convolution, stages, stem
 
-CLASSES = 81  # the 80 things of COCO, and none
+CLASSES = 81  # the 80 classes of COCO, and the background
 BOXES = 8732
 BOXES_PER_CELL = (4, 6, 6, 6, 4, 4)
 GRID_CHANNELS = (1024, 512, 512, 256, 256, 256)
@@ -22,12 +22,12 @@ NEGATIVES_PER_POSITIVE = 3
 
 
 def ssd300() -> Task:
-    """Boxes and classes of the things in an image; the target holds 4 offsets and a class a box."""
+    """Detect boxes and classes in an image; the target has 4 offsets and a class per box."""
     return Task(Ssd300(), _batch, multibox_loss, sample="image 3×300×300")
 
 
 def _batch(n: int) -> tuple[tuple[Tensor, ...], Tensor]:
-    # About one box in a hundred matches a thing, as in COCO.
+    # About one box in a hundred matches an object, as in COCO.
     classes = torch.randint(1, CLASSES, (n, BOXES)) * (torch.rand(n, BOXES) < 0.01)
     offsets = torch.randn(n, BOXES, 4)
     target = torch.cat([offsets, classes[..., None].to(offsets.dtype)], dim=-1)
@@ -35,7 +35,7 @@ def _batch(n: int) -> tuple[tuple[Tensor, ...], Tensor]:
 
 
 def multibox_loss(predicted: tuple[Tensor, Tensor], target: Tensor) -> Tensor:
-    """Equation 1 of the paper, with the hardest negatives at three to a positive (section 2.2)."""
+    """Compute equation 1 of the paper, with the three hardest negatives per positive (section 2.2)."""
     offsets, logits = predicted
     classes = target[..., 4].long()
     positive = classes > 0
@@ -94,7 +94,7 @@ def _heads(outputs: int) -> nn.ModuleList:
 
 
 def _read(heads: nn.ModuleList, grids: list[Tensor], outputs: int) -> Tensor:
-    """Every head on its grid, one row a box."""
+    """Apply every head to its grid and return one row per box."""
     by_grid = [
         head(grid).permute(0, 2, 3, 1).reshape(len(grid), -1, outputs)
         for head, grid in zip(heads, grids, strict=True)

@@ -1,4 +1,4 @@
-"""What the transformers share: Vaswani et al., "Attention is all you need", 2017 (arXiv:1706.03762)."""
+"""Shared parts of the transformers: Vaswani et al., "Attention is all you need", 2017 (arXiv:1706.03762)."""
 
 from typing import Literal
 
@@ -7,7 +7,7 @@ from torch.nn import functional
 
 
 class SelfAttention(nn.Module):
-    """Multi-head attention of a sequence to itself; `causal` hides what comes later."""
+    """Multi-head attention of a sequence to itself; `causal` hides later tokens."""
 
     def __init__(self, width: int, heads: int, dropout: float, causal: bool = False) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class TransformerBlock(nn.Module):
 
 
 def initialize(module: nn.Module) -> None:
-    """Weights from a normal distribution of deviation 0.02 and no bias: BERT, GPT-2 and ViT alike."""
+    """Draw weights with a standard deviation of 0.02 and set biases to zero, as in BERT, GPT-2, and ViT."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:

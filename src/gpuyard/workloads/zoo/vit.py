@@ -19,7 +19,7 @@ def vit_l_16() -> Task:
 
 
 class VisionTransformer(nn.Module):
-    """Square patches as words, and one more word that comes out as the class."""
+    """A transformer on square patches as tokens, with one more token for the class."""
 
     def __init__(
         self,

@@ -1,9 +1,8 @@
-"""A server on loopback that speaks the Kubernetes API as far as gpuyard asks for it.
+"""A server on loopback that implements the part of the Kubernetes API that gpuyard uses.
 
 It keeps objects, checks each manifest against the API's schemas, and answers as an API server does: lists, Status
-objects, watches and logs in chunks. No controller runs: a test says what becomes of an object. Answers have the shapes
-that the API reference gives and that clients have recorded; `page not found` as plain text is what an API server says
-of a group that it does not have.
+objects, watches, and logs in chunks. No controller runs; tests set the status of objects. Answers have the form of the API
+reference and of recorded ones. `page not found` as plain text is an API server's answer for a group that it does not have.
 """
 
 import base64
@@ -18,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from gpuyard.jobs.engines.kubernetes.draft import this_user
+from gpuyard.jobs.engines.kubernetes.draft import user_label
 from tests.jobs.engines.kubernetes.schema_check import problems
 
 TOKEN = "kubeconfig-token-of-the-tests-3f9a"  # noqa: S105
@@ -31,21 +30,21 @@ _KNOWN = {
     "trainer.kubeflow.org/v1alpha1/trainjobs", "kubeflow.org/v1/pytorchjobs",
 }  # fmt: skip
 Fault = Callable[["Handler"], bool]
-"""Answers in place of the server, and says whether it did."""
+"""A function that may answer instead of the server, and returns whether it did."""
 
 
 @dataclass
 class Log:
-    """What a pod has printed; `open` while it may print more."""
+    """The output of a pod; `open` while more may follow."""
 
     lines: list[tuple[str, str]] = field(default_factory=list)
     open: bool = False
     breaks: list[int] = field(default_factory=list)
-    """After how many lines connections break off, one after the other."""
+    """After how many lines item successive connection breaks."""
 
 
 class ApiServer(ThreadingHTTPServer):
-    """One cluster."""
+    """The server of one cluster."""
 
     daemon_threads = True
 
@@ -53,13 +52,14 @@ class ApiServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.changed = threading.Condition()
         self.objects: dict[str, dict[str, Any]] = {}
-        """By path below /api or /apis."""
+        """Objects by path below /api or /apis."""
         self.logs: dict[str, Log] = {}
-        """By pod; "before POD" is of its container's start before."""
+        """Logs by pod; "before POD" is that of the container's previous start."""
         self.kinds = set(_KNOWN)
         self.faults: list[Fault] = []
         self.requests: list[tuple[str, str]] = []
         self.stopping = False
+        self.git_version = "v1.33.1"
         self._version = 100
 
     @property
@@ -71,7 +71,7 @@ class ApiServer(ThreadingHTTPServer):
         return str(self._version)
 
     def put(self, path: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Make or change an object as a controller does."""
+        """Create or change an object as a controller does."""
         with self.changed:
             document["metadata"]["resourceVersion"] = self.version()
             self.objects[path] = document
@@ -79,19 +79,19 @@ class ApiServer(ThreadingHTTPServer):
         return document
 
     def one(self, plural: str) -> dict[str, Any]:
-        """The only object of this kind."""
-        (found,) = [each for path, each in self.objects.items() if f"/{plural}/" in path]
-        return found
+        """Return the only object of this kind."""
+        (manifest,) = [item for path, item in self.objects.items() if f"/{plural}/" in path]
+        return manifest
 
     def set_status(self, plural: str, **status: Any) -> None:
-        """Of the only object of this kind."""
+        """Set the status of the only object of this kind."""
         (path,) = [path for path in self.objects if f"/{plural}/" in path]
         self.put(path, {**self.objects[path], "status": status})
 
     def add_pod(
         self, name: str, job_id: str, phase: str = "Running", **more: Any
     ) -> dict[str, Any]:
-        """A pod of a job, with one container in the state that the phase has."""
+        """Add a pod to a job, with one container whose state fits the phase."""
         container = more.pop("container", "job")
         states = {
             "Pending": {"waiting": {"reason": "ContainerCreating"}},
@@ -102,7 +102,7 @@ class ApiServer(ThreadingHTTPServer):
                                       "finishedAt": more.pop("finished", "2026-11-16T09:10:00Z")}},
         }  # fmt: skip
         state = more.pop("state", states.get(phase, {}))
-        labels = {"gpuyard/job-id": job_id, "gpuyard/user": this_user(), **more.pop("labels", {})}
+        labels = {"gpuyard/job-id": job_id, "gpuyard/user": user_label(), **more.pop("labels", {})}
         spec = {} if phase == "Pending" else {"nodeName": more.pop("node", "gpu-node-1")}
         status = {
             "phase": phase,
@@ -129,7 +129,7 @@ class ApiServer(ThreadingHTTPServer):
         return self.put(f"v1/namespaces/team/pods/{name}", document)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no news."""
+        """Ignore clients that disconnect."""
 
     def stop(self) -> None:
         with self.changed:
@@ -140,24 +140,24 @@ class ApiServer(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """The handler of one request."""
 
     protocol_version = "HTTP/1.1"
     server: ApiServer
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing on the terminal."""
+        """Print nothing on the terminal."""
 
     def do_GET(self) -> None:
-        self._answered(self._get)
+        self._answer(self._get)
 
     def do_POST(self) -> None:
-        self._answered(self._post)
+        self._answer(self._post)
 
     def do_DELETE(self) -> None:
-        self._answered(self._delete)
+        self._answer(self._delete)
 
-    def _answered(self, answer: Callable[[], None]) -> None:
+    def _answer(self, handle: Callable[[], None]) -> None:
         size = int(self.headers.get("Content-Length") or 0)
         self.body = json.loads(self.rfile.read(size)) if size else None
         with self.server.changed:
@@ -171,36 +171,39 @@ class Handler(BaseHTTPRequestHandler):
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
             self.refuse(401, "Unauthorized", "Unauthorized")
             return
+        if split.path == "/version/":
+            self.document(200, {"major": "1", "minor": "x", "gitVersion": self.server.git_version})
+            return
         match = _PATH.fullmatch(split.path)
         if match is None or f"{match['group']}/{match['plural']}" not in self.server.kinds:
             self.plain(404, "404 page not found\n")
             return
         self.where, self.name, self.is_log = match, match["name"], bool(match["log"])
         self.folder = f"{match['group']}/namespaces/{match['namespace']}/{match['plural']}"
-        answer()
+        handle()
 
     def _get(self) -> None:
         if self.is_log:
             self._log()
         elif self.name is not None:
-            found = self.server.objects.get(f"{self.folder}/{self.name}")
-            self._not_found() if found is None else self.document(200, found)
+            manifest = self.server.objects.get(f"{self.folder}/{self.name}")
+            self._not_found() if manifest is None else self.document(200, manifest)
         elif self.query.get("watch") == "True" or self.query.get("watch") == "true":
             self._watch()
         else:
             metadata = {"resourceVersion": str(self.server._version)}
-            self.document(200, {"kind": "List", "metadata": metadata, "items": self._selected()})
+            self.document(200, {"kind": "List", "metadata": metadata, "items": self._select()})
 
-    def _selected(self) -> list[dict[str, Any]]:
-        wanted = [part.partition("=") for part in self.query.get("labelSelector", "").split(",")]
+    def _select(self) -> list[dict[str, Any]]:
+        selectors = [part.partition("=") for part in self.query.get("labelSelector", "").split(",")]
         return [
-            each
-            for path, each in sorted(self.server.objects.items())
+            item
+            for path, item in sorted(self.server.objects.items())
             if path.startswith(f"{self.folder}/")
             and all(
-                key in each["metadata"].get("labels", {})
-                and (not equals or each["metadata"]["labels"][key] == value)
-                for key, equals, value in wanted
+                key in item["metadata"].get("labels", {})
+                and (not equals or item["metadata"]["labels"][key] == value)
+                for key, equals, value in selectors
                 if key
             )
         ]
@@ -209,37 +212,39 @@ class Handler(BaseHTTPRequestHandler):
         manifest = self.body
         assert isinstance(manifest, dict)
         path = f"{self.folder}/{manifest['metadata']['name']}"
-        if found := problems(manifest):
-            said = f"{manifest['kind']}.{self.where['group'].partition('/')[0]} is invalid: {found}"
-            self.refuse(422, "Invalid", said)
+        if errors := problems(manifest):
+            message = (
+                f"{manifest['kind']}.{self.where['group'].partition('/')[0]} is invalid: {errors}"
+            )
+            self.refuse(422, "Invalid", message)
             return
         with self.server.changed:
             if path in self.server.objects:
                 name = manifest["metadata"]["name"]
-                said = f'{self.where["plural"]}.{self.where["group"].partition("/")[0]} "{name}" already exists'
-                self.refuse(409, "AlreadyExists", said)
+                message = f'{self.where["plural"]}.{self.where["group"].partition("/")[0]} "{name}" already exists'
+                self.refuse(409, "AlreadyExists", message)
                 return
-            made = json.loads(json.dumps(manifest))
-            for key, value in made.pop("stringData", {}).items():
-                made.setdefault("data", {})[key] = base64.b64encode(value.encode()).decode()
-            made["metadata"] |= {
+            created = json.loads(json.dumps(manifest))
+            for key, value in created.pop("stringData", {}).items():
+                created.setdefault("data", {})[key] = base64.b64encode(value.encode()).decode()
+            created["metadata"] |= {
                 "uid": str(uuid.uuid4()),
                 "creationTimestamp": "2026-11-16T09:00:00Z",
                 "resourceVersion": self.server.version(),
             }
-            self.server.objects[path] = made
+            self.server.objects[path] = created
             self.server.changed.notify_all()
-        self.document(201, made)
+        self.document(201, created)
 
     def _delete(self) -> None:
         with self.server.changed:
-            gone = self.server.objects.pop(f"{self.folder}/{self.name}", None)
-            if gone is None:
+            deleted = self.server.objects.pop(f"{self.folder}/{self.name}", None)
+            if deleted is None:
                 self._not_found()
                 return
-            for path, each in list(self.server.objects.items()):
-                owners = each["metadata"].get("ownerReferences", [])
-                if any(owner["uid"] == gone["metadata"]["uid"] for owner in owners):
+            for path, item in list(self.server.objects.items()):
+                owners = item["metadata"].get("ownerReferences", [])
+                if any(owner["uid"] == deleted["metadata"]["uid"] for owner in owners):
                     del self.server.objects[path]
             self.server.changed.notify_all()
         self.document(
@@ -247,23 +252,23 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def _watch(self) -> None:
-        """One event for each object that is newer than the version, until the time is over."""
+        """Send one event for each object that is newer than the version, until the time is over."""
         until = time.monotonic() + float(self.query.get("timeoutSeconds", "30"))
         since = int(self.query.get("resourceVersion") or 0)
         self._begin("application/json")
         while not self.server.stopping and time.monotonic() < until:
             with self.server.changed:
                 fresh = [
-                    each
-                    for each in self._selected()
-                    if int(each["metadata"]["resourceVersion"]) > since
+                    item
+                    for item in self._select()
+                    if int(item["metadata"]["resourceVersion"]) > since
                 ]
                 if not fresh:
                     self.server.changed.wait(timeout=max(0.0, until - time.monotonic()))
                     continue
-                since = max(int(each["metadata"]["resourceVersion"]) for each in fresh)
-            for each in fresh:
-                self._chunk(json.dumps({"type": "MODIFIED", "object": each}) + "\n")
+                since = max(int(item["metadata"]["resourceVersion"]) for item in fresh)
+            for item in fresh:
+                self._chunk(json.dumps({"type": "MODIFIED", "object": item}) + "\n")
         self._chunk("")
 
     def _log(self) -> None:
@@ -272,38 +277,38 @@ class Handler(BaseHTTPRequestHandler):
             self._not_found()
             return
         if pod["status"]["phase"] == "Pending":
-            said = f'container "job" in pod "{self.name}" is waiting to start: ContainerCreating'
-            self.refuse(400, "BadRequest", said)
+            message = f'container "job" in pod "{self.name}" is waiting to start: ContainerCreating'
+            self.refuse(400, "BadRequest", message)
             return
         before = "before " if self.query.get("previous") in {"True", "true"} else ""
         log = self.server.logs.setdefault(before + str(self.name), Log())
         follow = self.query.get("follow") in {"True", "true"}
         self._begin("text/plain")
         breaks = log.breaks.pop(0) if log.breaks else None
-        for index, (moment, line) in enumerate(self._lines(log, follow=follow)):
+        for index, (time_text, line) in enumerate(self._lines(log, follow=follow)):
             if index == breaks:
                 self.close_connection = True
                 self.connection.close()
                 return
-            self._chunk(f"{moment} {line}\n")
+            self._chunk(f"{time_text} {line}\n")
         self._chunk("")
 
     def _lines(self, log: Log, *, follow: bool) -> Iterator[tuple[str, str]]:
-        at = 0
+        index = 0
         while True:
             with self.server.changed:
-                while at >= len(log.lines):
+                while index >= len(log.lines):
                     if not (follow and log.open) or self.server.stopping:
                         return
                     self.server.changed.wait(timeout=1)
-                line = log.lines[at]
-            at += 1
+                line = log.lines[index]
+            index += 1
             yield line
 
     def _not_found(self) -> None:
         group = self.where["group"].rpartition("/")[0]
-        what = f"{self.where['plural']}{'.' if group else ''}{group}"
-        self.refuse(404, "NotFound", f'{what} "{self.name}" not found')
+        resource = f"{self.where['plural']}{'.' if group else ''}{group}"
+        self.refuse(404, "NotFound", f'{resource} "{self.name}" not found')
 
     def refuse(self, code: int, reason: str, message: str) -> None:
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}

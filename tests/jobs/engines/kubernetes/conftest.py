@@ -1,4 +1,4 @@
-"""A cluster of its own for each test, and a kubeconfig that leads to it and nowhere else."""
+"""A separate cluster for each test, and a kubeconfig that refers only to it."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ IMAGE = "pytorch/pytorch:2.7.1-cuda12.6-cudnn9-runtime"
 
 
 def kubeconfig(server: str, token: str = TOKEN, context: str = "lab") -> str:
-    """JSON is YAML."""
+    """Return a kubeconfig as JSON, which is valid YAML."""
     return json.dumps(
         {
             "apiVersion": "v1",
@@ -34,7 +34,7 @@ def kubeconfig(server: str, token: str = TOKEN, context: str = "lab") -> str:
 
 
 @pytest.fixture(autouse=True)
-def _no_cluster_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _hide_user_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("GPUYARD_HOME", str(tmp_path / "home"))
@@ -66,8 +66,8 @@ def engine(config: Path) -> KubernetesEngine:
 
 
 def new_job(*command: str, **spec: Any) -> Job:
-    """A job for Kubernetes; options of it in `kubernetes`."""
+    """Create a job with an image; `kubernetes` holds further options."""
     options = {"image": IMAGE, **spec.pop("kubernetes", {})}
     words = list(command) or ["torchrun", "train.py"]
     document = {"command": words, **spec, "kubernetes": options}
-    return Job.of(JobSpec.model_validate(document), now=time.time())
+    return Job.create(JobSpec.model_validate(document), now=time.time())

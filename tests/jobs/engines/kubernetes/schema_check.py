@@ -1,4 +1,4 @@
-"""Whether the API server would take a manifest: its schema in full, with no field that it does not know."""
+"""Check whether the API server would accept a manifest: its full schema, without unknown fields."""
 
 import functools
 import json
@@ -12,40 +12,42 @@ import kubernetes_validate
 from referencing import Registry, Resource
 
 _SHIPPED = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
-_FOUND = re.findall(
-    r"v(1\.\d+\.0)-local-strict", " ".join(each.name for each in _SHIPPED.iterdir())
+_SHIPPED_VERSIONS = re.findall(
+    r"v(1\.\d+\.0)-local-strict", " ".join(path.name for path in _SHIPPED.iterdir())
 )
-VERSIONS = sorted(each for each in _FOUND if each >= "1.29.0")
-"""Those that the docs name."""
-_OURS = Path(__file__).parent / "schemas"
-_OF_KUBEFLOW = ("TrainJob", "PyTorchJob")
+VERSIONS = sorted(version for version in _SHIPPED_VERSIONS if version >= "1.29.0")
+"""The versions that the docs name."""
+_KUBEFLOW_SCHEMAS = Path(__file__).parent / "schemas"
+_KUBEFLOW_KINDS = ("TrainJob", "PyTorchJob")
 
 
-def _differ(_: Any, keys: list[str], items: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
-    """Of a list that the API server keeps as a map: what JSON Schema has no word for."""
+def _check_unique(
+    _: Any, keys: list[str], items: Any, __: Any
+) -> Iterator[jsonschema.ValidationError]:
+    """Check a list that the API server keeps as a map, which JSON Schema cannot express."""
     if not isinstance(items, list):
         return
-    seen = [[item.get(key) for key in keys] for item in items if isinstance(item, dict)]
-    for at, values in enumerate(seen):
-        if values in seen[:at]:
+    rows = [[item.get(key) for key in keys] for item in items if isinstance(item, dict)]
+    for index, values in enumerate(rows):
+        if values in rows[:index]:
             yield jsonschema.ValidationError(f"two items have the same {', '.join(keys)}: {values}")
 
 
 _VALIDATOR = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
-    jsonschema.Draft202012Validator, {"x-kubernetes-list-map-keys": _differ}
+    jsonschema.Draft202012Validator, {"x-kubernetes-list-map-keys": _check_unique}
 )
 
 
 def problems(manifest: dict[str, Any], version: str = VERSIONS[-1]) -> list[str]:
-    """In words; none: it is valid."""
+    """Return the problems of a manifest; none if it is valid."""
     checker = _checker(manifest["kind"], manifest["apiVersion"], version)
-    return [f"{fault.json_path}: {fault.message[:300]}" for fault in checker.iter_errors(manifest)]
+    return [f"{error.json_path}: {error.message[:300]}" for error in checker.iter_errors(manifest)]
 
 
 @functools.cache
 def _checker(kind: str, api_version: str, version: str) -> Any:
-    if kind in _OF_KUBEFLOW:
-        schema = _read(_OURS / f"{kind.lower()}.schema.json")
+    if kind in _KUBEFLOW_KINDS:
+        schema = _read(_KUBEFLOW_SCHEMAS / f"{kind.lower()}.schema.json")
     else:
         group = api_version.partition(".")[0].replace("/", "-")
         schema = _read(_folder(version) / f"{kind.lower()}-{group}.json")

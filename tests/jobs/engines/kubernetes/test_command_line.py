@@ -1,4 +1,4 @@
-"""The page's own files, through the commands that people type."""
+"""The job files of the docs page, with the commands that people type."""
 
 import json
 import os
@@ -10,7 +10,8 @@ import pytest
 from tests.command_line import Done, run_here
 from tests.docs.test_docs import DOCS, fences
 from tests.jobs.engines.kubernetes.api_server import TOKEN, ApiServer
-from tests.jobs.engines.kubernetes.test_logs import complete, say
+from tests.jobs.engines.kubernetes.conftest import kubeconfig
+from tests.jobs.engines.kubernetes.test_logs import complete, write_log
 
 PAGE = DOCS / "jobs-kubernetes.md"
 
@@ -24,7 +25,7 @@ def here(tmp_path: Path, config: Path) -> Path:
 
 
 def gpuyard(here: Path, *words: str) -> Done:
-    without_slurm = {**os.environ, "PATH": str(here)}  # `queue` would ask it, and wait
+    without_slurm = {**os.environ, "PATH": str(here)}  # otherwise `queue` would contact it and wait
     done = run_here(*words, cwd=here, environment=without_slurm)
     assert TOKEN not in done.stdout + done.stderr
     return done
@@ -42,7 +43,7 @@ def test_the_page_from_submit_to_cancel(here: Path, api: ApiServer) -> None:
     uuid = document["uuid"]
     for pod in ("n-0", "n-1"):
         api.add_pod(pod, uuid)
-        say(api, pod, f"hello from {pod}", ends=True)
+        write_log(api, pod, f"hello from {pod}", ends=True)
     api.one("jobs")["spec"]["suspend"] = False
     logs = gpuyard(here, "logs", handle)
     assert logs.stdout == "[n-0] hello from n-0\n[n-1] hello from n-1\n"
@@ -57,7 +58,7 @@ def test_the_page_from_submit_to_cancel(here: Path, api: ApiServer) -> None:
     assert again != handle
 
 
-def test_wait_ends_with_the_job(here: Path, api: ApiServer) -> None:
+def test_wait_returns_when_the_job_ends(here: Path, api: ApiServer) -> None:
     command = ("--", "train", "it's", "$(x)")
     (here / "one.job.yaml").write_text("command: x\nkubernetes: {image: i}\n")
     submit = ("submit", "one.job.yaml", "--engine", "kubernetes")
@@ -69,9 +70,17 @@ def test_wait_ends_with_the_job(here: Path, api: ApiServer) -> None:
     assert (done.returncode, "succeeded" in done.stderr + done.stdout) == (0, True)
 
 
-def test_a_notebook_of_the_page(here: Path, api: ApiServer) -> None:
+def test_queue_names_a_cluster_that_does_not_answer(
+    here: Path, api: ApiServer, config: Path
+) -> None:
+    config.write_text(kubeconfig("http://127.0.0.1:9"))
+    done = gpuyard(here, "queue")
+    assert "kubernetes" in done.stdout and "127.0.0.1:9" in done.stdout
+
+
+def test_the_notebook_of_the_page(here: Path, api: ApiServer) -> None:
     dry = gpuyard(here, "submit", "lab.job.yaml", "--engine", "kubernetes", "--dry-run")
-    assert api.requests == []
+    assert {method for method, _ in api.requests} == {"GET"}
     assert "kind: StatefulSet" in dry.stdout
     handle = gpuyard(here, "submit", "lab.job.yaml", "--engine", "kubernetes").stdout.strip()
     assert {path.split("/")[-2] for path in api.objects} == {"statefulsets", "services", "secrets"}
@@ -79,12 +88,12 @@ def test_a_notebook_of_the_page(here: Path, api: ApiServer) -> None:
     assert api.objects == {}
 
 
-def test_mistakes_are_sentences(here: Path, api: ApiServer) -> None:
-    words = ("submit", "--engine", "kubernetes", "--gpus", "1", "--", "train")
-    done = gpuyard(here, *words)
+def test_mistakes_are_explained(here: Path, api: ApiServer) -> None:
+    arguments = ("submit", "--engine", "kubernetes", "--gpus", "1", "--", "train")
+    done = gpuyard(here, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "kubernetes.image is missing" in done.stderr
+    assert "kubernetes.image" in done.stderr
     api.stop()
     done = gpuyard(here, "submit", "digits.job.yaml", "--engine", "kubernetes")
     assert done.returncode == 1
-    assert "nobody listens there" in done.stderr
+    assert "connection refused" in done.stderr

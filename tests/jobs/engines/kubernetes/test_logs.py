@@ -1,4 +1,4 @@
-"""Logs: of what ended, of what runs, and of what has not started; also over connections that break off."""
+"""Logs of ended, running, and future pods, also over connections that break."""
 
 import threading
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ COMPLETE = CASES["complete"][1]
 
 
 @pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(logs, "_END_SECONDS", 1)
 
@@ -28,29 +28,29 @@ def handle(engine: KubernetesEngine) -> Handle:
     return engine.submit(engine.plan(new_job()))
 
 
-def stamped(*lines: str, second: int = 1) -> list[tuple[str, str]]:
-    """Two lines a moment, and fractions without zeros at their end, as Go prints them."""
+def add_times(*lines: str, second: int = 1) -> list[tuple[str, str]]:
+    """Add times to lines, two lines per time, without trailing zeros in fractions, as Go prints them."""
     fractions = [f"{number // 2 + 1:03}".rstrip("0") for number in range(len(lines))]
-    moments = (f"2026-11-16T09:00:{second:02}.{fraction}Z" for fraction in fractions)
-    return list(zip(moments, lines, strict=True))
+    times = (f"2026-11-16T09:00:{second:02}.{fraction}Z" for fraction in fractions)
+    return list(zip(times, lines, strict=True))
 
 
-def say(api: ApiServer, pod: str, *lines: str, ends: bool = False) -> None:
+def write_log(api: ApiServer, pod: str, *lines: str, ends: bool = False) -> None:
     with api.changed:
         log = api.logs.setdefault(pod, Log(open=True))
-        log.lines += stamped(*lines, second=len(log.lines) + 1)
+        log.lines += add_times(*lines, second=len(log.lines) + 1)
         log.open = not ends
         api.changed.notify_all()
 
 
 def complete(api: ApiServer, pod: str) -> None:
-    """As it goes: the pod ends, and then its job."""
+    """End the pod and then its job, in the real order."""
     uuid = api.one("jobs")["metadata"]["labels"]["gpuyard/job-id"]
     api.add_pod(pod, uuid, "Succeeded")
     api.set_status("jobs", **COMPLETE)
 
 
-def test_logs_have_every_pod_in_order(
+def test_logs_contain_every_pod_in_order(
     engine: KubernetesEngine, api: ApiServer, handle: Handle
 ) -> None:
     uuid = engine.status(handle).uuid
@@ -58,156 +58,152 @@ def test_logs_have_every_pod_in_order(
     api.add_pod("b", uuid, "Running")
     api.add_pod("c", uuid, "Pending")
     api.add_pod("of-another-job", "another")
-    api.logs["a"] = Log(stamped("loss 3", "", "  it's ü $(x)"))
-    api.logs["b"] = Log(stamped("loss 2"), open=True)
-    api.logs["of-another-job"] = Log(stamped("not this"))
+    api.logs["a"] = Log(add_times("loss 3", "", "  it's ü $(x)"))
+    api.logs["b"] = Log(add_times("loss 2"), open=True)
+    api.logs["of-another-job"] = Log(add_times("not this"))
     assert "".join(engine.logs(handle, follow=False)) == "loss 3\n\n  it's ü $(x)\nloss 2\n"
 
 
-def test_lines_of_several_nodes_say_whose_they_are(
+def test_lines_of_several_nodes_have_the_pod_as_prefix(
     engine: KubernetesEngine, api: ApiServer
 ) -> None:
     handle = engine.submit(engine.plan(new_job(nodes=2, gpus=2)))
     for pod in ("n-0", "n-1"):
         api.add_pod(pod, engine.status(handle).uuid)
-        api.logs[pod] = Log(stamped("hello"))
+        api.logs[pod] = Log(add_times("hello"))
     assert list(engine.logs(handle, follow=False)) == ["[n-0] hello\n", "[n-1] hello\n"]
 
 
-def test_follow_waits_for_the_pod_and_ends_with_the_job(
+def test_follow_waits_for_the_pod_and_stops_with_the_job(
     engine: KubernetesEngine, api: ApiServer, handle: Handle
 ) -> None:
     lines = engine.logs(handle, follow=True)
-    seen: list[str] = []
-
-    def rest() -> None:
-        seen.extend(lines)
-
-    reader = threading.Thread(target=rest)
+    received: list[str] = []
+    reader = threading.Thread(target=lambda: received.extend(lines))
     reader.start()
     uuid = engine.status(handle).uuid
     api.add_pod("p", uuid, "Pending")
-    say(api, "p", "one", "two")
+    write_log(api, "p", "one", "two")
     api.add_pod("p", uuid, "Running")
-    say(api, "p", "three")
-    say(api, "p", "four", ends=True)
+    write_log(api, "p", "three")
+    write_log(api, "p", "four", ends=True)
     complete(api, "p")
     reader.join(timeout=60)
-    assert seen == ["one\n", "two\n", "three\n", "four\n"]
+    assert received == ["one\n", "two\n", "three\n", "four\n"]
 
 
-def test_follow_goes_on_with_the_pod_that_takes_a_lost_ones_place(
+def test_follow_continues_with_a_replacement_pod(
     engine: KubernetesEngine, api: ApiServer, handle: Handle
 ) -> None:
     uuid = engine.status(handle).uuid
     api.add_pod("p1", uuid, "Failed", exit_code=137)
-    say(api, "p1", "first try", ends=True)
+    write_log(api, "p1", "first try", ends=True)
     lines = engine.logs(handle, follow=True)
     assert next(lines) == "first try\n"
-    say(api, "p2", "second try", ends=True)
+    write_log(api, "p2", "second try", ends=True)
     api.add_pod("p2", uuid, "Running")
     assert next(lines) == "second try\n"
     complete(api, "p2")
     assert list(lines) == []
 
 
-def test_no_line_is_lost_or_shown_twice_when_connections_break_off(
+def test_no_line_is_lost_or_repeated_when_connections_break(
     engine: KubernetesEngine, api: ApiServer, handle: Handle
 ) -> None:
     expected = [f"step {number}\n" for number in range(30)]
     api.add_pod("p", engine.status(handle).uuid)
-    say(api, "p", *(line.strip() for line in expected), ends=True)
+    write_log(api, "p", *(line.strip() for line in expected), ends=True)
     api.logs["p"].breaks = [0, 3, 4, 4, 9, 13, 20, 23]
     api.set_status("jobs", **COMPLETE)
     assert list(engine.logs(handle, follow=True)) == expected
 
 
-def test_a_log_that_breaks_off_again_and_again_is_a_fault(
+def test_a_log_that_keeps_breaking_is_an_error(
     engine: KubernetesEngine, api: ApiServer, handle: Handle
 ) -> None:
     api.add_pod("p", engine.status(handle).uuid)
-    say(api, "p", "one", "two", ends=True)
+    write_log(api, "p", "one", "two", ends=True)
     api.logs["p"].breaks = [1] * 50
     lines = engine.logs(handle, follow=True)
     assert next(lines) == "one\n"
-    with pytest.raises(GpuyardError, match="broke off"):
+    with pytest.raises(GpuyardError, match="closed the connection"):
         list(lines)
 
 
 @pytest.mark.parametrize(
-    ("code", "reason", "said"),
+    ("code", "reason", "message"),
     [
         (410, "Expired", "too old resource version: 101 (205)"),
         (403, "Forbidden", 'pods is forbidden: User "u" cannot watch resource "pods"'),
     ],
 )
-def test_a_watch_that_is_too_old_or_not_allowed_is_no_fault(
-    engine: KubernetesEngine, api: ApiServer, handle: Handle, code: int, reason: str, said: str
+def test_an_expired_or_forbidden_watch_is_not_an_error(
+    engine: KubernetesEngine, api: ApiServer, handle: Handle, code: int, reason: str, message: str
 ) -> None:
-    gone: list[str] = []
+    rejected: list[str] = []
 
-    def refused(handler: Handler) -> bool:
-        if "watch=" not in handler.path or len(gone) == 3:
+    def reject_watch(handler: Handler) -> bool:
+        if "watch=" not in handler.path or len(rejected) == 3:
             return False
-        gone.append(handler.path)
-        handler.refuse(code, reason, said)
+        rejected.append(handler.path)
+        handler.refuse(code, reason, message)
         return True
 
-    api.faults.append(refused)
+    api.faults.append(reject_watch)
     lines = engine.logs(handle, follow=True)
-    say(api, "p", "one", ends=True)
+    write_log(api, "p", "one", ends=True)
     api.add_pod("p", engine.status(handle).uuid)
     assert next(lines) == "one\n"
     complete(api, "p")
     assert list(lines) == []
 
 
-def test_follow_of_a_job_that_is_cancelled_ends(
+def test_follow_stops_if_the_job_is_canceled(
     engine: KubernetesEngine, api: ApiServer, handle: Handle
 ) -> None:
     uuid = engine.status(handle).uuid
-    say(api, "p", "one")
+    write_log(api, "p", "one")
     api.add_pod("p", uuid)
     lines = engine.logs(handle, follow=True)
     assert next(lines) == "one\n"
     engine.cancel(handle)
-    say(api, "p", ends=True)
+    write_log(api, "p", ends=True)
     api.add_pod("p", uuid, "Failed")  # its last change
     assert list(lines) == []
 
 
-def test_follow_waits_for_a_job_that_prints_nothing_for_long(
+def test_follow_waits_for_a_job_without_output(
     engine: KubernetesEngine, api: ApiServer, handle: Handle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clusters, "_QUIET_SECONDS", 0.4)
+    monkeypatch.setattr(clusters, "_LOG_IDLE_SECONDS", 0.4)
     api.add_pod("p", engine.status(handle).uuid)
-    say(api, "p", "one")
+    write_log(api, "p", "one")
     lines = engine.logs(handle, follow=True)
     assert next(lines) == "one\n"
 
-    def asked() -> int:
+    def count_requests() -> int:
         return len([path for _, path in api.requests if "/log" in path])
 
     with api.changed:
         assert api.changed.wait_for(
-            lambda: asked() > 7, timeout=60
-        )  # far more than breaks are borne
-    say(api, "p", "two", ends=True)
+            lambda: count_requests() > 7, timeout=60
+        )  # more than the allowed number of breaks
+    write_log(api, "p", "two", ends=True)
     assert next(lines) == "two\n"
     complete(api, "p")
     assert list(lines) == []
 
 
-def test_a_container_that_is_started_again_in_its_pod_is_read_again(
+def test_the_log_of_a_restarted_container_is_read(
     engine: KubernetesEngine, api: ApiServer, handle: Handle
 ) -> None:
     uuid = engine.status(handle).uuid
     api.add_pod("p", uuid)
-    say(api, "p", "first", ends=True)
+    write_log(api, "p", "first", ends=True)
     lines = engine.logs(handle, follow=True)
     assert next(lines) == "first\n"
     api.logs["before p"] = api.logs["p"]
-    api.logs["p"] = Log(stamped("second", second=2))
+    api.logs["p"] = Log(add_times("second", second=2))
     assert "".join(engine.logs(handle, follow=False)) == "second\n"
     api.add_pod("p", uuid, restarts=1)
     assert next(lines) == "second\n"
@@ -215,7 +211,7 @@ def test_a_container_that_is_started_again_in_its_pod_is_read_again(
     complete(api, "p")
 
 
-def test_follow_says_when_it_may_not(
+def test_missing_permission_is_an_error(
     engine: KubernetesEngine, api: ApiServer, handle: Handle
 ) -> None:
     def forbidden(handler: Handler) -> bool:
@@ -232,17 +228,17 @@ def test_follow_says_when_it_may_not(
         list(engine.logs(handle, follow=False))
 
 
-def test_logs_of_no_job_are_a_mistake(engine: KubernetesEngine, api: ApiServer) -> None:
-    with pytest.raises(UserMistake, match="there is no job"):
+def test_logs_of_an_unknown_job_are_a_mistake(engine: KubernetesEngine, api: ApiServer) -> None:
+    with pytest.raises(UserMistake, match="not found"):
         engine.logs(Handle("kubernetes", "lab/team/job/never-was"), follow=False)
 
 
-def test_a_line_without_end_is_handed_on_in_pieces(
+def test_a_very_long_line_is_complete(
     engine: KubernetesEngine, api: ApiServer, handle: Handle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "_LONGEST_LINE", 1000)
+    monkeypatch.setattr(logs, "_MAX_LINE", 1000)
     api.add_pod("p", engine.status(handle).uuid)
     bar = "█" * 300_000
-    api.logs["p"] = Log(stamped(bar, "end"))
-    pieces: Iterator[str] = engine.logs(handle, follow=False)
-    assert "".join(pieces) == f"{bar}\nend\n"
+    api.logs["p"] = Log(add_times(bar, "end"))
+    chunks: Iterator[str] = engine.logs(handle, follow=False)
+    assert "".join(chunks) == f"{bar}\nend\n"

@@ -1,4 +1,4 @@
-"""What controllers write into an object and its pods, and the state that it means. Each status has the API's shape."""
+"""Job states, from statuses as controllers write them into objects and pods."""
 
 from typing import Any
 
@@ -34,8 +34,8 @@ def step(**counts: int) -> dict[str, Any]:
 
 
 CASES: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]], str, str]] = {
-    # what: kind, status, pods, state, words of the reason
-    "just made": ("job", {}, [], "queued", ""),
+    # case: kind, status, pods, state, words of the reason
+    "just created": ("job", {}, [], "queued", ""),
     "no GPU is free": (
         "job",
         {"active": 1, "ready": 0, "startTime": "2026-11-16T09:00:00Z", "uncountedTerminatedPods": {}},
@@ -43,7 +43,7 @@ CASES: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]], str, str]] = {
         "queued",
         "Unschedulable: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
     ),
-    "image is not there": (
+    "image is missing": (
         "job",
         {"active": 1, "ready": 0},
         [{"phase": "Pending", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}}],
@@ -51,9 +51,9 @@ CASES: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]], str, str]] = {
         "ImagePullBackOff: Back-off pulling image",
     ),
     "runs": ("job", {"active": 1, "ready": 1, "terminating": 0}, [{"phase": "Running"}], "running", ""),
-    "runs, pods are not shown to us": ("job", {"active": 1, "ready": 1}, [], "running", ""),
+    "runs, pods are not visible": ("job", {"active": 1, "ready": 1}, [], "running", ""),
     "waits to be started again": ("job", {"failed": 1, "ready": 0}, [{"phase": "Failed", "exit_code": 137}], "queued", ""),
-    "about to end well": ("job", {"succeeded": 1, "conditions": [condition("SuccessCriteriaMet", reason="CompletionsReached")]}, [{"phase": "Succeeded"}], "running", ""),
+    "about to succeed": ("job", {"succeeded": 1, "conditions": [condition("SuccessCriteriaMet", reason="CompletionsReached")]}, [{"phase": "Succeeded"}], "running", ""),
     "complete": (
         "job",
         {"succeeded": 1, "completionTime": "2026-11-16T09:10:00Z", "conditions": [condition("SuccessCriteriaMet"), condition("Complete", reason="CompletionsReached")]},
@@ -64,16 +64,24 @@ CASES: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]], str, str]] = {
     "about to fail": ("job", {"failed": 1, "conditions": [condition("FailureTarget", reason="PodFailurePolicy", message=EXIT_1)]}, [{"phase": "Failed"}], "running", ""),
     "failed": ("job", {"failed": 1, "conditions": [condition("FailureTarget"), condition("Failed", reason="PodFailurePolicy", message=EXIT_1)]}, [{"phase": "Failed"}], "failed", EXIT_1),
     "over its time": ("job", {"failed": 1, "conditions": [condition("Failed", reason="DeadlineExceeded", message="Job was active longer than specified deadline")]}, [], "failed", "DeadlineExceeded: Job was active longer"),
-    "its node does not answer": ("job", {"active": 1, "ready": 0}, [{"phase": "Unknown"}], "unknown", "node that it runs on does not answer"),
+    "its node does not respond": ("job", {"active": 1}, [{"conditions": [{**condition("Ready", "False"), "reason": ""}]}], "unknown", "gpu-node-1"),
+    "one of its nodes does not respond": (
+        "job",
+        {"active": 2},
+        [{"node": "a"}, {"node": "b", "conditions": [{**condition("Ready", "False"), "reason": ""}]}],
+        "running",
+        "node b",
+    ),
+    "its container is not ready yet": ("notebook", {}, [{"conditions": [condition("Ready", "False", "ContainersNotReady")]}], "running", ""),
     "a condition that is not true": ("job", {"active": 1, "ready": 1, "conditions": [condition("Suspended", "False", "JobResumed"), condition("Failed", "False")]}, [], "running", ""),
-    "trainjob made": ("trainjob", {}, [], "queued", ""),
+    "trainjob created": ("trainjob", {}, [], "queued", ""),
     "trainjob starts": ("trainjob", {"jobsStatus": [step(active=1)]}, [{"phase": "Pending"}], "queued", ""),
     # others have read a resumed TrainJob as not yet started (kubeflow/sdk#803)
     "trainjob resumed and running": ("trainjob", {"conditions": [condition("Suspended", "False", "Resumed", "TrainJob is resumed")], "jobsStatus": [step(active=1, ready=1)]}, [], "running", ""),
     "trainjob complete": ("trainjob", {"conditions": [condition("Suspended", "False", "Resumed"), condition("Complete", reason="AllJobsCompleted", message="jobset completed successfully")], "jobsStatus": [step(succeeded=1)]}, [], "succeeded", ""),
     "trainjob failed": ("trainjob", {"conditions": [condition("Failed", reason="FailedJobs", message="jobset failed due to one or more job failures")]}, [], "failed", "FailedJobs: jobset failed"),
     "trainjob without its runtime": ("trainjob", {"conditions": [condition("Failed", reason="TrainingRuntimeNotSupported", message="TrainingRuntime is not supported")]}, [], "failed", "TrainingRuntimeNotSupported"),
-    "pytorchjob made": ("pytorchjob", {"conditions": [condition("Created", reason="PyTorchJobCreated")], "replicaStatuses": {"Master": {}}}, [], "queued", ""),
+    "pytorchjob created": ("pytorchjob", {"conditions": [condition("Created", reason="PyTorchJobCreated")], "replicaStatuses": {"Master": {}}}, [], "queued", ""),
     "pytorchjob runs": ("pytorchjob", {"conditions": [condition("Created"), condition("Running", reason="PyTorchJobRunning")], "replicaStatuses": {"Master": {"active": 1}}}, [], "running", ""),
     "pytorchjob starts again": ("pytorchjob", {"conditions": [condition("Running", "False"), condition("Restarting", reason="PyTorchJobRestarting", message="PyTorchJob x is restarting because 1 Worker replica(s) failed.")], "replicaStatuses": {}}, [], "queued", "is restarting because 1 Worker"),
     "pytorchjob complete": ("pytorchjob", {"conditions": [condition("Running", "False"), condition("Succeeded", reason="PyTorchJobSucceeded")], "completionTime": "2026-11-16T09:10:00Z", "replicaStatuses": {"Master": {"succeeded": 1}}}, [], "succeeded", ""),
@@ -84,21 +92,21 @@ CASES: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]], str, str]] = {
 }  # fmt: skip
 
 
-def made(
+def submit_with_status(
     engine: KubernetesEngine, api: ApiServer, kind: str, status: dict[str, Any], **spec: Any
 ) -> Handle:
     options = {"kind": kind, **spec.pop("kubernetes", {})}
     handle = engine.submit(engine.plan(new_job("jupyter", **spec, kubernetes=options)))
     if status:
-        planned = {key: value for key, value in api.one(PLURALS[kind]).items() if key != "status"}
-        assert problems({**planned, "status": status}) == []
+        manifest = {key: value for key, value in api.one(PLURALS[kind]).items() if key != "status"}
+        assert problems({**manifest, "status": status}) == []
         api.set_status(PLURALS[kind], **status)
     return handle
 
 
-def status_of(engine: KubernetesEngine, api: ApiServer, case: str) -> JobStatus:
+def get_status(engine: KubernetesEngine, api: ApiServer, case: str) -> JobStatus:
     kind, status, pods, _, _ = CASES[case]
-    handle = made(engine, api, kind, status)
+    handle = submit_with_status(engine, api, kind, status)
     for number, pod in enumerate(pods):
         api.add_pod(f"p{number}", engine.status(handle).uuid, **pod)
     return engine.status(handle)
@@ -106,7 +114,7 @@ def status_of(engine: KubernetesEngine, api: ApiServer, case: str) -> JobStatus:
 
 @pytest.mark.parametrize("case", list(CASES))
 def test_state_and_reason(engine: KubernetesEngine, api: ApiServer, case: str) -> None:
-    status = status_of(engine, api, case)
+    status = get_status(engine, api, case)
     assert status.state == CASES[case][3]
     assert CASES[case][4] in status.reason
     assert bool(status.reason) == bool(CASES[case][4])
@@ -115,26 +123,26 @@ def test_state_and_reason(engine: KubernetesEngine, api: ApiServer, case: str) -
 
 
 @pytest.mark.parametrize("kind", ["job", "trainjob", "pytorchjob"])
-def test_what_kueue_holds_back_is_queued(
+def test_a_job_that_kueue_suspends_is_queued(
     engine: KubernetesEngine, api: ApiServer, kind: str
 ) -> None:
-    """Also before a controller has written any status, and after Kueue took its GPUs back."""
-    handle = made(engine, api, kind, {}, kubernetes={"queue": "team-a"})
+    """This holds before a controller has written any status, and after Kueue has preempted the job."""
+    handle = submit_with_status(engine, api, kind, {}, kubernetes={"queue": "team-a"})
     assert (engine.status(handle).state, engine.status(handle).reason) == (
         "queued",
         "waits in Kueue's queue team-a",
     )
-    own = api.one(PLURALS[kind])
-    held = own["spec"].get("runPolicy") or own["spec"]
-    held["suspend"] = False
+    spec = api.one(PLURALS[kind])["spec"]
+    policy = spec.get("runPolicy") or spec
+    policy["suspend"] = False
     api.add_pod("p0", engine.status(handle).uuid)
     assert engine.status(handle).state == "running"
-    held["suspend"] = True
+    policy["suspend"] = True
     assert engine.status(handle).state == "queued"
 
 
-def test_a_failed_job_says_how_its_command_ended(engine: KubernetesEngine, api: ApiServer) -> None:
-    handle = made(engine, api, "job", CASES["failed"][1], gpus=4)
+def test_a_failed_job_has_the_last_exit_status(engine: KubernetesEngine, api: ApiServer) -> None:
+    handle = submit_with_status(engine, api, "job", CASES["failed"][1], gpus=4)
     uuid = engine.status(handle).uuid
     api.add_pod("first", uuid, "Failed", exit_code=137, finished="2026-11-16T09:05:00Z", node="a")
     api.add_pod("second", uuid, "Failed", exit_code=3, finished="2026-11-16T09:09:00Z", node="b")
@@ -146,7 +154,7 @@ def test_a_failed_job_says_how_its_command_ended(engine: KubernetesEngine, api: 
 
 
 def test_restarts_are_counted_by_node(engine: KubernetesEngine, api: ApiServer) -> None:
-    handle = made(engine, api, "job", {"active": 2, "ready": 2}, nodes=2, gpus=2)
+    handle = submit_with_status(engine, api, "job", {"active": 2, "ready": 2}, nodes=2, gpus=2)
     uuid = engine.status(handle).uuid
     for name, index, phase, restarts in (("a", "0", "Running", 0), ("b", "1", "Failed", 0), ("c", "1", "Running", 1)):  # fmt: skip
         labels = {"batch.kubernetes.io/job-completion-index": index}
@@ -155,6 +163,6 @@ def test_restarts_are_counted_by_node(engine: KubernetesEngine, api: ApiServer) 
     assert (status.state, status.restarts, status.exit_status) == ("running", 2, None)
 
 
-def test_a_job_that_succeeded_ended_with_0(engine: KubernetesEngine, api: ApiServer) -> None:
-    status = status_of(engine, api, "complete")
+def test_a_succeeded_job_has_exit_status_0(engine: KubernetesEngine, api: ApiServer) -> None:
+    status = get_status(engine, api, "complete")
     assert (status.exit_status, status.gpus) == (0, 1)

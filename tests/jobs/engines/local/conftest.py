@@ -1,4 +1,4 @@
-"""A share with 4 test GPUs, jobs on it by the command line as users have it, and real processes that are killed."""
+"""A share with 4 test GPUs, and jobs on it that are submitted by the command line and run as real processes."""
 
 import json
 import os
@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from gpuyard.jobs.engines.local.paths import JobPaths
-from gpuyard.jobs.engines.local.start import end_all, look
-from gpuyard.jobs.engines.local.store import Store
+from gpuyard.jobs.engines.local.start import stop_processes
+from gpuyard.jobs.engines.local.store import Store, StoredJob
+from gpuyard.jobs.job import Handle
 from gpuyard.share.setup import set_up
 from tests.command_line import ROOT, Done, run_here
 
@@ -20,17 +21,17 @@ _PATIENCE_SECONDS = 120.0
 GPUS = 4
 
 
-def until(found: Callable[[], Any], what: str = "it") -> Any:
-    """What `found` returns once that is something; nothing is asserted about how long that takes."""
-    end = time.monotonic() + _PATIENCE_SECONDS
-    while not (answer := found()):
-        assert time.monotonic() < end, f"{what} did not happen"
+def until(condition: Callable[[], Any], what: str = "it") -> Any:
+    """Wait until the condition returns something true, and return that; no test depends on how long it takes."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, f"{what} did not happen"
         time.sleep(0.05)
     return answer
 
 
 def is_gone(pid: int) -> bool:
-    """Also where nobody has waited for it yet."""
+    """Return whether a process has ended, even if its parent has not waited for it yet."""
     try:
         return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -38,14 +39,14 @@ def is_gone(pid: int) -> bool:
 
 
 class Jobs:
-    """Jobs on this machine, as a user has them."""
+    """Jobs on this machine, through the command line that users have."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.paths = JobPaths.of_user()
+        self.paths = JobPaths.for_user()
 
     def cli(self, *arguments: str) -> Done:
-        """Whatever it ends with."""
+        """Run a command, whatever its exit status."""
         return run_here(*arguments, cwd=ROOT, environment=os.environ)
 
     def submit(self, *arguments: str) -> str:
@@ -68,11 +69,11 @@ class Jobs:
         return str(self.cli("logs", handle).stdout)
 
     def runner(self) -> int:
-        """The pid of the runner that lives now."""
+        """Return the pid of the living runner."""
         return int(self.paths.runner_lock.read_text())
 
     def kill_runner(self) -> int:
-        """And know that it is gone: the kernel has freed its lock."""
+        """Kill the runner, wait until the kernel has freed its lock, and return its pid."""
         pid = until(lambda: self.paths.runner_lock.read_text().strip(), "a runner's start")
         handle = os.pidfd_open(int(pid))
         signal.pidfd_send_signal(handle, signal.SIGKILL)
@@ -82,36 +83,35 @@ class Jobs:
         return int(pid)
 
     def supervisor(self, handle: str) -> int:
-        """The pid of the supervisor of a job that has its GPUs."""
+        """Wait until a job has its GPUs, and return the pid of its supervisor."""
 
-        def found() -> int:
-            row = self._row(handle)
-            progress = look(self.paths.start(row.number, row.starts)).progress
-            return progress.pid if progress is not None and progress.lease else 0
+        def find_pid() -> int | None:
+            start = self.stored(handle).start
+            return start.pid if start is not None and start.started is not None else None
 
-        return int(until(found, "a supervisor's start"))
+        return int(until(find_pid, "the start of a supervisor"))
 
-    def _row(self, handle: str) -> Any:
+    def stored(self, handle: str) -> StoredJob:
         with Store(self.paths.store) as store:
-            return store.rows()[int(handle.rpartition("/")[2]) - 1]
+            return store.job(Handle.parse(handle))
 
-    def end(self) -> None:
-        """What a failing test leaves."""
+    def stop_all(self) -> None:
+        """Stop the jobs that a failing test leaves."""
         if not self.paths.store.exists():
             return
         with Store(self.paths.store) as store:
-            rows = store.open_rows()
+            jobs = store.open_jobs()
             with store.transaction():
                 store._connection.execute("UPDATE jobs SET state = 'cancelled', gpus = NULL")
-        for row in rows:
-            if row.in_progress:
-                end_all(self.paths.start(row.number, row.starts), 0.2)
+        for job in jobs:
+            if job.in_progress and job.start is not None:
+                stop_processes(self.paths.start(job.number, job.start_count), job.start, 0.2)
 
 
 @pytest.fixture
 def jobs(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
     monkeypatch.setenv("GPUYARD_ENGINE", "local")
     set_up(home / "share", fake_gpus=GPUS, grace_seconds=0.5)
-    found = Jobs(tmp_path)
-    yield found
-    found.end()
+    local_jobs = Jobs(tmp_path)
+    yield local_jobs
+    local_jobs.stop_all()

@@ -1,5 +1,6 @@
-"""A running job that can checkpoint is grown when GPUs become free, and goes on where it was."""
+"""A running job that can checkpoint grows when GPUs become free, and continues where it was."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,11 +10,11 @@ from gpuyard.jobs.engines.local.store import Store
 from gpuyard.share.setup import set_up
 from tests.jobs.engines.local.conftest import GPUS, Jobs, until
 
-# counts steps, each once: a SIGTERM makes it write down how far it is, and the next start goes on there
+# Counts steps. On SIGTERM it saves its step, and the next start continues there.
 TRAINER = """
 import json, os, pathlib, signal, sys, time
-asked = []
-signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+stop = []
+signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
 kept = pathlib.Path("step")
 step = int(kept.read_text()) if kept.exists() else 0
 gpus = int(os.environ["GPUYARD_GPUS"])
@@ -24,7 +25,7 @@ while not pathlib.Path("may-end").exists():
     with open(os.environ["GPUYARD_STEPS"], "a") as steps:
         steps.write("gpuyard-steps: " + json.dumps(report) + "\\n")
     time.sleep(0.1)
-    if asked:
+    if stop:
         kept.write_text(str(step))
         sys.exit(143)
 """
@@ -32,7 +33,7 @@ while not pathlib.Path("may-end").exists():
 
 @pytest.fixture
 def elastic(jobs: Jobs, home: Path) -> Path:
-    """GPUs that the predictor knows, a policy that resizes, and a job that is worth it."""
+    """Set up GPUs of the catalog and a policy that resizes jobs, and write the file of an elastic job."""
     set_up(home / "share", fake_gpus=GPUS, topology="workstation", grace_seconds=0.5)
     assert jobs.cli("queue", "policy", "min-time", "--every", "500 ms").returncode == 0
     (jobs.directory / "trainer.py").write_text(TRAINER)
@@ -44,77 +45,74 @@ def elastic(jobs: Jobs, home: Path) -> Path:
     return file
 
 
-def lines(jobs: Jobs, handle: str) -> list[tuple[int, int]]:
-    found = [line.split() for line in jobs.logs(handle).splitlines()]
-    return [(int(step), int(gpus)) for step, gpus in found]
+def read_steps(jobs: Jobs, handle: str) -> list[tuple[int, int]]:
+    lines = [line.split() for line in jobs.logs(handle).splitlines()]
+    return [(int(step), int(gpus)) for step, gpus in lines]
 
 
-def test_a_job_grows_when_gpus_become_free_and_no_step_is_lost_or_done_twice(
+def test_a_job_grows_when_gpus_become_free_and_no_step_is_lost_or_repeated(
     jobs: Jobs, elastic: Path
 ) -> None:
     hold = jobs.submit("--gpus", "3", "--", "sleep", "600")
     until(lambda: jobs.state(hold) == "running")
     handle = jobs.submit(str(elastic))
-    until(lambda: (3, 1) in lines(jobs, handle), "steps on one GPU")
+    until(lambda: (3, 1) in read_steps(jobs, handle), "steps on one GPU")
     assert jobs.cli("cancel", hold).returncode == 0
-    until(lambda: any(gpus == 4 for _, gpus in lines(jobs, handle)), "steps on four GPUs")
+    until(lambda: any(gpus == 4 for _, gpus in read_steps(jobs, handle)), "steps on four GPUs")
     (jobs.directory / "may-end").touch()
     assert jobs.wait(handle) == 0
     status = jobs.status(handle)
     assert (status["restarts"], status["gpus"], status["exit_status"]) == (1, 4, 0)
-    done = lines(jobs, handle)
+    done = read_steps(jobs, handle)
     assert [step for step, _ in done] == list(range(1, len(done) + 1))
     assert {gpus for _, gpus in done} == {1, 4}
-    until(lambda: _measured(jobs) == [1, 4], "the measurements of both starts")
+    until(lambda: _measured_gpus(jobs) == [1, 4], "the measurements of both starts")
 
 
-def _measured(jobs: Jobs) -> list[int]:
-    import json
+def _measured_gpus(jobs: Jobs) -> list[int]:
+    done = jobs.cli("results", "list", "--kind", "job", "--json")
+    runs = json.loads(done.stdout) if done.returncode == 0 else []
+    return sorted(run["gpus"] for run in runs)
 
-    listed = json.loads(jobs.cli("results", "list", "--kind", "job", "--json").stdout)
-    return sorted(run["gpus"] for run in listed)
 
-
-def test_a_job_makes_room_for_one_that_is_soon_done(jobs: Jobs, elastic: Path) -> None:
+def test_a_job_makes_room_for_a_short_one(jobs: Jobs, elastic: Path) -> None:
     handle = jobs.submit(str(elastic))
-    until(lambda: (3, 4) in lines(jobs, handle), "steps on four GPUs")
+    until(lambda: (3, 4) in read_steps(jobs, handle), "steps on four GPUs")
     short = jobs.directory / "short.job.yaml"
     short.write_text(
         "command: [sh, -c, 'echo $GPUYARD_GPUS']\nworkload: resnet50\nsamples: 100\ngpus: 2\n"
     )
-    soon = jobs.submit(str(short))
-    assert jobs.wait(soon) == 0
-    assert jobs.logs(soon) == "2\n"
+    short_handle = jobs.submit(str(short))
+    assert jobs.wait(short_handle) == 0
+    assert jobs.logs(short_handle) == "2\n"
     until(lambda: jobs.status(handle)["restarts"] >= 1, "the restart")
     (jobs.directory / "may-end").touch()
     assert jobs.wait(handle) == 0
-    done = [step for step, _ in lines(jobs, handle)]
+    done = [step for step, _ in read_steps(jobs, handle)]
     assert done == list(range(1, len(done) + 1))
 
 
-def test_a_command_that_writes_the_checkpoint_is_run_before_the_job_is_stopped(
-    jobs: Jobs, elastic: Path
-) -> None:
+def test_the_checkpoint_command_runs_before_the_job_is_stopped(jobs: Jobs, elastic: Path) -> None:
     text = elastic.read_text().replace(
-        "{directory: .,", "{command: [sh, -c, 'echo $GPUYARD_GPUS > asked'], signal: SIGUSR1,"
+        "{directory: .,", "{command: [sh, -c, 'echo $GPUYARD_GPUS > saved'], signal: SIGUSR1,"
     )
     elastic.write_text(text)
     trainer = jobs.directory / "trainer.py"
     trainer.write_text(trainer.read_text().replace("SIGTERM", "SIGUSR1"))
     handle = jobs.submit(str(elastic))
-    until(lambda: (3, 4) in lines(jobs, handle), "steps")
+    until(lambda: (3, 4) in read_steps(jobs, handle), "steps")
     with Store(jobs.paths.store) as store:
-        (row,) = store.open_rows()
-        assert store.change(row, stopping="was stopped for a test")
+        (job,) = store.open_jobs()
+        assert store.update_job(job, stop_reason="was stopped for a test")
     until(lambda: jobs.status(handle)["restarts"] == 1, "the restart")
-    assert (jobs.directory / "asked").read_text() == "4\n"
+    assert (jobs.directory / "saved").read_text() == "4\n"
     (jobs.directory / "may-end").touch()
     assert jobs.wait(handle) == 0
-    done = [step for step, _ in lines(jobs, handle)]
+    done = [step for step, _ in read_steps(jobs, handle)]
     assert done == list(range(1, len(done) + 1))
 
 
-def test_a_running_job_says_how_far_it_is(jobs: Jobs, elastic: Path) -> None:
+def test_the_status_of_a_running_job_shows_its_progress(jobs: Jobs, elastic: Path) -> None:
     handle = jobs.submit(str(elastic))
     until(lambda: (jobs.status(handle)["done"] or 0) > 0, "a report")
     status = jobs.status(handle)

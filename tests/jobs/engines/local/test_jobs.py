@@ -18,7 +18,7 @@ print(json.dumps({"arguments": sys.argv[1:], "text": os.environ.get("TEXT"), "cw
 """
 
 
-def test_a_job_is_a_lease_and_sees_its_gpus(jobs: Jobs) -> None:
+def test_a_job_runs_on_a_lease_and_sees_its_gpus(jobs: Jobs) -> None:
     command = "echo $CUDA_VISIBLE_DEVICES $GPUYARD_GPUS $GPUYARD_LEASE; exit 0"
     handle = jobs.submit("--gpus", "2", "--project", "digits", "--", "sh", "-c", command)
     assert handle == "local://1"
@@ -30,7 +30,7 @@ def test_a_job_is_a_lease_and_sees_its_gpus(jobs: Jobs) -> None:
     assert (status["handle"], status["state"], status["gpus"]) == (handle, "succeeded", 2)
 
 
-def test_text_reaches_the_job_to_the_letter_and_no_shell(
+def test_the_job_gets_every_text_unchanged_and_no_shell_reads_it(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd = jobs.directory / NASTY[:60]
@@ -50,7 +50,7 @@ def test_text_reaches_the_job_to_the_letter_and_no_shell(
     assert "\n$(" not in jobs.cli("queue", "--all").stdout
 
 
-def test_a_dry_run_prints_what_would_run_and_does_nothing(jobs: Jobs) -> None:
+def test_a_dry_run_prints_the_command_and_has_no_effect(jobs: Jobs) -> None:
     done = jobs.cli(
         "submit", "--dry-run", "--gpus", "2", "--time-limit", "1h", "--", "torchrun", "train.py"
     )
@@ -64,7 +64,7 @@ def test_a_dry_run_prints_what_would_run_and_does_nothing(jobs: Jobs) -> None:
     assert document["job"]["spec"] == {"command": ["train"]}
 
 
-def test_a_shell_that_reads_the_dry_run_does_the_same(jobs: Jobs) -> None:
+def test_the_dry_run_is_a_script_that_does_the_same(jobs: Jobs) -> None:
     import subprocess
 
     (jobs.directory / "show.py").write_text(SHOW)
@@ -86,7 +86,7 @@ def test_a_shell_that_reads_the_dry_run_does_the_same(jobs: Jobs) -> None:
     assert jobs.logs(handle) == done.stdout
 
 
-def test_options_go_before_what_the_file_says(jobs: Jobs) -> None:
+def test_options_override_the_job_file(jobs: Jobs) -> None:
     file = jobs.directory / "train.job.yaml"
     file.write_text("command: [sh, -c, 'echo $A $B']\nenv: {A: file, B: file}\ngpus: 3\ncwd: .\n")
     handle = jobs.submit(str(file), "--env", "B=line", "--gpus", "1")
@@ -95,80 +95,87 @@ def test_options_go_before_what_the_file_says(jobs: Jobs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
-        (("--gpus", "5", "--", "x"), "wants 5 GPUs or more; this machine has 4"),
-        (("--gpus", "4", "--nodes", "2", "--", "x"), "has one machine, and the job wants 2"),
-        (("--gpus", "lots", "--", "x"), "--gpus: expected a number of GPUs like 4"),
-        (("--env", "A", "--", "x"), "--env: expected NAME=VALUE, got 'A'"),
-        (("--deadline", "Fry 18:00", "--", "x"), "expected a time like 'Mon 18:00'"),
-        (("--time-limit", "12", "--", "x"), "has no unit"),
-        (("--after", "local://9", "--", "x"), "there is no job local://9"),
-        (("--after", "slurm://c/9", "--", "x"), "can't wait for slurm://c/9, which is elsewhere"),
-        (("--engine", "slum", "--", "x"), "did you mean 'slurm'"),
-        (("--workload", "resnet5", "--", "x"), "did you mean 'resnet50'"),
-        ((), "nothing to run"),
-        (("--", ""), "the name of a program can't be empty"),
+        (("--gpus", "5", "--", "x"), "5 GPUs"),
+        (("--gpus", "4", "--nodes", "2", "--", "x"), "--engine slurm"),
+        (("--gpus", "lots", "--", "x"), "--gpus"),
+        (("--env", "A", "--", "x"), "NAME=VALUE"),
+        (("--deadline", "Fry 18:00", "--", "x"), "Mon 18:00"),
+        (("--time-limit", "12", "--", "x"), "unit"),
+        (("--after", "local://9", "--", "x"), "local://9"),
+        (("--after", "slurm://c/9", "--", "x"), "slurm://c/9"),
+        (("--engine", "slum", "--", "x"), "'slurm'"),
+        (("--workload", "resnet5", "--", "x"), "'resnet50'"),
+        ((), "gpuyard submit"),
+        (("--", ""), "empty"),
+        (("--", "no-such-program", "x"), "no-such-program"),
+        (("--", "./no-such-program"), "./no-such-program"),
+        (("--", "/etc/passwd"), "/etc/passwd"),
+        (("--env", "PATH=/nowhere", "--", "true"), "'true'"),
     ],
 )
-def test_a_mistake_is_a_sentence_and_nothing_is_queued(
-    jobs: Jobs, arguments: tuple[str, ...], sentence: str
+def test_a_mistake_is_reported_and_nothing_is_queued(
+    jobs: Jobs, arguments: tuple[str, ...], message: str
 ) -> None:
     done = jobs.cli("submit", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert sentence in done.stderr
+    assert message in done.stderr
     assert json.loads(jobs.cli("queue", "--all", "--json").stdout)["jobs"] == []
 
 
 @pytest.mark.parametrize("command", ["status", "logs", "cancel", "wait", "retry"])
-def test_a_job_that_is_not_there_is_a_mistake(jobs: Jobs, command: str) -> None:
+def test_an_unknown_handle_is_a_mistake(jobs: Jobs, command: str) -> None:
     for handle in ("local://7", "local://007", "local://x"):
         done = jobs.cli(command, handle)
         assert done.returncode == 2
-        assert f"there is no job {handle}" in done.stderr
+        assert handle in done.stderr
 
 
-def test_a_command_that_is_not_there_fails_and_says_so(jobs: Jobs) -> None:
-    handle = jobs.submit("--", "no-such-program")
+def test_a_missing_command_or_directory_fails_the_job_and_is_named(jobs: Jobs) -> None:
+    earlier = jobs.submit("--", "true")  # it could have created the program
+    handle = jobs.submit("--after", earlier, "--", "no-such-program")
     assert jobs.wait(handle) == 1
     assert jobs.status(handle)["exit_status"] == 127
-    assert "no-such-program can't be run" in jobs.logs(handle)
+    assert "no-such-program" in jobs.logs(handle)
     nowhere = jobs.submit("--cwd", str(jobs.directory / "nowhere"), "--", "true")
     assert jobs.wait(nowhere) == 1
-    assert "nowhere: No such file or directory" in jobs.status(nowhere)["reason"]
+    assert "nowhere" in jobs.status(nowhere)["reason"]
 
 
-def test_a_cancelled_job_ends_with_all_that_it_has_started(jobs: Jobs) -> None:
+def test_cancel_stops_a_job_with_all_processes_it_has_started(jobs: Jobs) -> None:
     stubborn = "(trap '' TERM; echo $(exec sh -c 'echo $PPID') > pid; sleep 600) & sleep 600"
     handle = jobs.submit("--cwd", str(jobs.directory), "--", "bash", "-c", stubborn)
     waiting = jobs.submit("--gpus", "4", "--", "true")
     pid = until(lambda: (jobs.directory / "pid").exists() and (jobs.directory / "pid").read_text())
     assert jobs.cli("cancel", waiting, handle).returncode == 0
+    status = jobs.status(handle)
+    assert status["canceling"] or status["state"] == "cancelled"
     assert jobs.wait(waiting, handle) == 1
     assert jobs.state(handle) == jobs.state(waiting) == "cancelled"
+    assert not jobs.status(handle)["canceling"]
     assert is_gone(int(pid))
     assert json.loads(jobs.cli("who", "--json").stdout)["queue"] == []
-    assert "is cancelled already" in jobs.cli("cancel", handle).stderr
+    assert "cancelled" in jobs.cli("cancel", handle).stderr
 
 
-def test_a_job_waits_its_turn_among_the_leases_of_others(jobs: Jobs) -> None:
-    from gpuyard.share.service.desk import open_desk
-    from gpuyard.share.store.lease import LeaseRequest
+def test_a_job_waits_in_the_lease_queue_behind_others(jobs: Jobs) -> None:
+    from gpuyard.share.client import open_client
+    from gpuyard.share.models import LeaseRequest
 
-    desk = open_desk()
+    desk = open_client()
     held, lock = desk.ask(LeaseRequest(count=GPUS))
     ahead, lock_ahead = desk.ask(LeaseRequest(count=GPUS))
     handle = jobs.submit("--gpus", "1", "--", "true")
     behind = jobs.submit("--gpus", "1", "--", "true")
-    until(lambda: "number 2 in the queue" in jobs.status(handle)["reason"], "a place in the queue")
-    assert jobs.status(behind)["reason"] == ""  # one place is enough
-    said = jobs.cli("queue", "explain", handle).stdout
-    assert "It needs 1 GPU, and none of 4 is free." in said
-    assert f"the end of lease {held.lease.id}" in said
-    assert f"lease {ahead.lease.id}" in said
+    until(lambda: "number 2" in jobs.status(handle)["reason"], "a place in the queue")
+    until(lambda: "number 3" in jobs.status(behind)["reason"], "a place behind it")
+    explanation = jobs.cli("queue", "explain", handle).stdout
+    assert f"lease {held.lease.id}" in explanation
+    assert f"lease {ahead.lease.id}" in explanation
     os.close(lock)
     desk.finish(held.lease.id, childless=True)
-    assert desk.claim(ahead.lease.id).lease.held  # whoever was there before them
+    assert desk.claim(ahead.lease.id).lease.held  # it was there before the jobs
     assert jobs.state(handle) == "queued"
     os.close(lock_ahead)
     desk.finish(ahead.lease.id, childless=True)
@@ -176,7 +183,7 @@ def test_a_job_waits_its_turn_among_the_leases_of_others(jobs: Jobs) -> None:
     assert jobs.wait(handle, behind) == 0
 
 
-def test_a_job_with_a_range_takes_what_is_there(jobs: Jobs) -> None:
+def test_a_job_with_a_range_starts_on_the_free_gpus(jobs: Jobs) -> None:
     hold = jobs.submit("--gpus", "3", "--", "sleep", "600")
     until(lambda: jobs.state(hold) == "running")
     handle = jobs.submit("--gpus", "1..4", "--", "sh", "-c", "echo $GPUYARD_GPUS")
@@ -184,7 +191,7 @@ def test_a_job_with_a_range_takes_what_is_there(jobs: Jobs) -> None:
     assert jobs.logs(handle) == "1\n"
 
 
-def test_those_of_a_higher_priority_start_first(jobs: Jobs) -> None:
+def test_jobs_of_a_higher_priority_start_first(jobs: Jobs) -> None:
     hold = jobs.submit("--gpus", "4", "--", "sleep", "600")
     until(lambda: jobs.state(hold) == "running")
     note = ("--cwd", str(jobs.directory), "--gpus", "4", "--", "sh", "-c")
@@ -195,7 +202,7 @@ def test_those_of_a_higher_priority_start_first(jobs: Jobs) -> None:
     assert (jobs.directory / "order").read_text() == "high\nlow\n"
 
 
-def test_a_job_starts_after_those_that_it_comes_after_and_not_if_they_fail(jobs: Jobs) -> None:
+def test_a_job_starts_only_after_its_dependencies_have_succeeded(jobs: Jobs) -> None:
     hold = jobs.submit(
         "--cwd", str(jobs.directory), "--", "sh", "-c", "until test -e go; do sleep .1; done"
     )
@@ -203,13 +210,13 @@ def test_a_job_starts_after_those_that_it_comes_after_and_not_if_they_fail(jobs:
     failing = jobs.submit("--", "false")
     never = jobs.submit("--after", failing, "--", "true")
     assert jobs.wait(never) == 1
-    assert jobs.status(never)["reason"] == f"comes after {failing}, which is failed"
+    assert (jobs.state(never), failing in jobs.status(never)["reason"]) == ("cancelled", True)
     assert jobs.status(after)["state"] == "queued"
     (jobs.directory / "go").touch()
     assert jobs.wait(after) == 0
 
 
-def test_retry_submits_the_same_again(jobs: Jobs) -> None:
+def test_retry_submits_the_same_job_again(jobs: Jobs) -> None:
     handle = jobs.submit("--gpus", "2", "--", "sh", "-c", "echo $A")
     busy = jobs.submit("--", "sleep", "600")
     assert jobs.wait(handle) == 0
@@ -221,29 +228,29 @@ def test_retry_submits_the_same_again(jobs: Jobs) -> None:
     assert jobs.status(again)["command"] == jobs.status(handle)["command"]
     refused = jobs.cli("retry", busy)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "would run twice" in refused.stderr
+    assert busy in refused.stderr
 
 
 def test_a_job_is_stopped_at_its_time_limit(jobs: Jobs) -> None:
     handle = jobs.submit("--time-limit", "1s", "--", "sleep", "600")
     assert jobs.wait(handle) == 1
     status = jobs.status(handle)
-    assert (status["state"], status["reason"]) == ("failed", "its time limit was reached")
+    assert (status["state"], "time limit" in status["reason"]) == ("failed", True)
 
 
-def test_wait_says_that_the_time_is_over(jobs: Jobs) -> None:
+def test_wait_has_its_own_exit_status_for_a_timeout(jobs: Jobs) -> None:
     handle = jobs.submit("--", "sleep", "600")
     assert jobs.cli("wait", handle, "--timeout", "100 ms").returncode == 75
 
 
-def test_logs_are_followed_to_the_end_of_the_job(jobs: Jobs) -> None:
+def test_logs_follows_a_job_to_its_end(jobs: Jobs) -> None:
     script = "for i in 1 2 3; do echo $i; sleep .3; done; printf 'last \\303\\274'"
     handle = jobs.submit("--", "sh", "-c", script)
     assert jobs.cli("logs", "-f", handle).stdout == "1\n2\n3\nlast ü"
     assert jobs.state(handle) == "succeeded"
 
 
-def test_a_log_that_is_a_link_or_anothers_is_not_read(jobs: Jobs) -> None:
+def test_a_log_that_is_a_link_is_not_read(jobs: Jobs) -> None:
     handle = jobs.submit("--", "echo", "mine")
     assert jobs.wait(handle) == 0
     secret = jobs.directory / "secret"
@@ -253,10 +260,10 @@ def test_a_log_that_is_a_link_or_anothers_is_not_read(jobs: Jobs) -> None:
     log.symlink_to(secret)
     done = jobs.cli("logs", handle)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "is not read: it is a link" in done.stderr
+    assert str(log) in " ".join(done.stderr.split())
     log.unlink()
     os.link(secret, log)
-    assert "not a file of your own" in jobs.cli("logs", handle).stderr
+    assert "secret" not in jobs.cli("logs", handle).stdout
 
 
 def test_a_log_is_never_written_through_a_link(jobs: Jobs, tmp_path: Path) -> None:
@@ -269,7 +276,7 @@ def test_a_log_is_never_written_through_a_link(jobs: Jobs, tmp_path: Path) -> No
     assert not target.exists()
 
 
-def test_a_job_submitted_on_a_lease_holds_nothing_of_it(
+def test_a_job_submitted_within_a_lease_does_not_hold_that_lease(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = (sys.executable, "-m", "gpuyard", "submit", "--", "sleep", "600")
@@ -282,33 +289,33 @@ def test_a_job_submitted_on_a_lease_holds_nothing_of_it(
     assert [lease["command"] for gpu in held for lease in gpu["leases"]] == [f"{handle} sleep"]
 
 
-def test_the_policy_of_the_queue_is_shown_and_set(jobs: Jobs) -> None:
+def test_the_policy_of_the_queue_can_be_shown_and_set(jobs: Jobs) -> None:
     assert json.loads(jobs.cli("queue", "policy", "--json").stdout)["policy"] == "fifo"
     done = jobs.cli("queue", "policy", "fifi")
     assert done.returncode == 2
-    assert "did you mean 'fifo'" in done.stderr
+    assert "'fifo'" in done.stderr
     assert "uses fifo" in jobs.cli("queue", "policy", "fifo").stdout
 
 
-def test_a_job_that_waits_is_explained(jobs: Jobs) -> None:
+def test_queue_explain_describes_a_waiting_job(jobs: Jobs) -> None:
     hold = jobs.submit("--gpus", "4", "--", "sleep", "600")
     until(lambda: jobs.state(hold) == "running")
     handle = jobs.submit("--gpus", "2", "--deadline", "tomorrow 23:59", "--", "true")
-    said = jobs.cli("queue", "explain", handle).stdout
-    assert "It needs 2 GPUs, and none of 4 is free." in said
-    assert f"the end of {hold} on 4 GPUs" in said
-    assert f"Nobody knows how long {hold}, {handle} will take" in " ".join(said.split())
+    explanation = " ".join(jobs.cli("queue", "explain", handle).stdout.split())
+    assert "2 GPUs" in explanation
+    assert f"{hold} on 4 GPUs" in explanation
+    assert f"{hold}, {handle} will take" in explanation
     document = json.loads(jobs.cli("queue", "explain", handle, "--json").stdout)
     assert (document["handle"], document["state"], document["gpus"]) == (handle, "queued", 2)
     assert document["start"]["expected"] < document["end"]["expected"] < document["deadline"]
-    assert document["deadline_probability"] == 1
+    assert document["deadline_probability"] is None  # both lengths are assumed
     jobs.cli("cancel", handle)
     done = jobs.cli("queue", "explain", handle)
     assert done.returncode == 2
-    assert "is cancelled: it neither waits nor runs" in done.stderr
+    assert f"{handle} is cancelled" in done.stderr
 
 
-def test_the_store_and_what_jobs_print_is_for_their_user_only(jobs: Jobs) -> None:
+def test_only_their_user_can_read_the_store_and_the_output_of_jobs(jobs: Jobs) -> None:
     handle = jobs.submit("--", "echo", "mine")
     assert jobs.wait(handle) == 0
     assert jobs.paths.directory.stat().st_mode & 0o077 == 0
@@ -326,17 +333,18 @@ print('gpuyard-steps: {"steps": 40, "samples": 400, "seconds": 2, "start": "by h
 
 
 def test_every_run_is_a_measurement(jobs: Jobs) -> None:
-    """By gpuyard.step(), and by a line that a program of any language may print."""
+    """Reports come from gpuyard.step(), and from lines that a program in any language prints."""
     (jobs.directory / "train.py").write_text(REPORTS)
-    said = ("--workload", "resnet50", "--cwd", str(jobs.directory))
-    handle = jobs.submit(*said, "--", sys.executable, "train.py")
+    options = ("--workload", "resnet50", "--cwd", str(jobs.directory))
+    handle = jobs.submit(*options, "--", sys.executable, "train.py")
     assert jobs.wait(handle) == 0
 
-    def both() -> Any:  # one is stored after the other
-        found = json.loads(jobs.cli("results", "list", "--kind", "job", "--json").stdout)
-        return found if len(found) == 2 else None
+    def read_both() -> Any:  # one is stored after the other
+        done = jobs.cli("results", "list", "--kind", "job", "--json")
+        runs = json.loads(done.stdout) if done.returncode == 0 else []
+        return runs if len(runs) == 2 else None
 
-    runs = until(both, "the measurements")
+    runs = until(read_both, "the measurements")
     assert {(run["handle"], run["workload"], run["gpus"]) for run in runs} == {
         (handle, "resnet50", 1)
     }

@@ -1,4 +1,4 @@
-"""The engine in this process, and Slurm's own programs in a cluster that the tests start."""
+"""The engine runs in this process, and Slurm's programs in a cluster that the tests start."""
 
 import os
 import shutil
@@ -19,18 +19,18 @@ from tests.slurm_cluster import SlurmCluster, slurm_cluster
 
 WAIT_SECONDS = 240.0
 _PROGRAMS = ("sbatch", "squeue", "scontrol", "scancel", "sinfo", "sacct")
-# a job has this PATH as well, and is inside already
-_INSIDE = """\
+# A job inherits this PATH but already runs inside the cluster.
+_ENTER_SCRIPT = """\
 #!/bin/sh
 [ -z "$SLURMD_NODENAME" ] || exec {program} "$@"
 exec {enter} --wdns="$PWD" {program} "$@"
 """
-SOON = "KillWait=2\nSlurmdTimeout=20\nSchedulerParameters=batch_sched_delay=0,sched_interval=5\n"
+FAST = "KillWait=2\nSlurmdTimeout=20\nSchedulerParameters=batch_sched_delay=0,sched_interval=5\n"
 
 
 @dataclass(frozen=True)
 class Yard:
-    """What a test does: submit, wait, look."""
+    """Submits jobs and waits for them."""
 
     engine: SlurmEngine
     slurm: SlurmCluster
@@ -38,7 +38,7 @@ class Yard:
 
     def plan(self, *command: str, **keys: Any) -> Any:
         spec = JobSpec.model_validate({"command": command, "cwd": str(self.directory), **keys})
-        return self.engine.plan(Job.of(spec, now=time.time()))
+        return self.engine.plan(Job.create(spec, now=time.time()))
 
     def submit(self, *command: str, **keys: Any) -> Handle:
         return self.engine.submit(self.plan(*command, **keys))
@@ -47,49 +47,53 @@ class Yard:
         return self.engine.status(handle)
 
     def until(self, handle: Handle, *states: str) -> JobStatus:
-        """Until it is in one of them; else says how far it is."""
-        found: list[JobStatus] = []
+        """Wait until the job is in one of these states."""
+        latest = self.status(handle)
 
-        def there() -> bool:
-            found[:] = [self.status(handle)]
-            return found[0].state in states
+        def has_state() -> bool:
+            nonlocal latest
+            latest = self.status(handle)
+            return latest.state in states
 
-        until(there, lambda: f"{handle} is {states}: {found} {self.printed(handle)}", seconds=0.5)
-        return found[0]
+        until(
+            has_state, lambda: f"{handle} is {states}: {latest} {self.output(handle)}", seconds=0.5
+        )
+        return latest
 
-    def ended(self, handle: Handle) -> JobStatus:
+    def wait(self, handle: Handle) -> JobStatus:
         return self.until(handle, "succeeded", "failed", "cancelled", "lost")
 
-    def printed(self, handle: Handle) -> str:
+    def output(self, handle: Handle) -> str:
         return "".join(self.engine.logs(handle, follow=False))
 
-    def file(self, name: str) -> str:
-        """What is in it, once it is there and whole."""
+    def read_file(self, name: str) -> str:
+        """Return the content of a file once it is complete."""
         path = self.directory / name
-        until(lambda: path.exists() and path.read_text().endswith("\n"), lambda: f"{name} is there")
+        until(lambda: path.exists() and path.read_text().endswith("\n"), lambda: f"{name} exists")
         return path.read_text()
 
 
 def until(
-    condition: Callable[[], object], what: Callable[[], str], *, seconds: float = 0.1
+    condition: Callable[[], object], describe: Callable[[], str], *, seconds: float = 0.1
 ) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what()}"
+        assert time.monotonic() < deadline, f"timed out waiting until {describe()}"
         time.sleep(seconds)
 
 
 @contextmanager
-def a_yard(slurm: SlurmCluster, directory: Path, patch: pytest.MonkeyPatch) -> Iterator[Yard]:
-    """Slurm's programs are those of the cluster, in this process and in all that it starts."""
+def create_yard(slurm: SlurmCluster, directory: Path, patch: pytest.MonkeyPatch) -> Iterator[Yard]:
+    """Run Slurm's programs inside the cluster, for this process and all that it starts."""
     programs = directory / "programs"
     programs.mkdir()
     for name in _PROGRAMS:
-        program = shutil.which(name) or pytest.skip(f"{name} is not here")
-        (programs / name).write_text(_INSIDE.format(enter=" ".join(slurm.enter), program=program))
+        program = shutil.which(name) or pytest.skip(f"{name} not found")
+        script = _ENTER_SCRIPT.format(enter=" ".join(slurm.enter), program=program)
+        (programs / name).write_text(script)
         (programs / name).chmod(0o755)
-    own = Path(sys.executable).parent  # torchrun
-    patch.setenv("PATH", os.pathsep.join((str(programs), str(own), os.environ["PATH"])))
+    python_bin = Path(sys.executable).parent  # has torchrun
+    patch.setenv("PATH", os.pathsep.join((str(programs), str(python_bin), os.environ["PATH"])))
     patch.setenv("SLURM_CONF", str(slurm.configuration))
     patch.setenv("GLOO_SOCKET_IFNAME", "lo")
     work = directory / "work"
@@ -99,15 +103,15 @@ def a_yard(slurm: SlurmCluster, directory: Path, patch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[SlurmCluster]:
-    """One for all tests that break nothing."""
-    with slurm_cluster(4, SOON) as cluster:
+    """One cluster for all tests that do not break it."""
+    with slurm_cluster(4, FAST) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def yard(slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yard]:
-    with a_yard(slurm, tmp_path, monkeypatch) as found:
-        yield found
-        for status in found.engine.list():
+    with create_yard(slurm, tmp_path, monkeypatch) as created:
+        yield created
+        for status in created.engine.list():
             if not status.final:
-                found.engine.cancel(status.handle)
+                created.engine.cancel(status.handle)

@@ -1,4 +1,4 @@
-"""With Slurm's database, jobs are known that Slurm's controller has forgotten and whose script was killed."""
+"""Slurm's database shows that a job was killed with its script, even after the controller has forgotten the job."""
 
 import shutil
 import subprocess
@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 
-from gpuyard.jobs.engines.slurm.rows import queue_rows
-from tests.jobs.engines.slurm.conftest import Yard, a_yard, until
+from gpuyard.slurm.jobs import list_jobs
+from tests.jobs.engines.slurm.conftest import Yard, create_yard, until
 from tests.slurm_cluster import SlurmCluster, slurm_cluster
 
 pytestmark = pytest.mark.soak
@@ -37,16 +36,16 @@ AccountingStoragePass={directory}/munge.socket
 
 @contextmanager
 def database(slurm: SlurmCluster, data: Path) -> Iterator[None]:
-    """MariaDB and slurmdbd in the cluster, whose controller starts anew with them."""
+    """Start MariaDB and slurmdbd in the cluster, and restart its controller with them."""
     for name in _PROGRAMS:
         if shutil.which(name, path="/usr/bin:/usr/sbin") is None:
             pytest.skip(
-                f"Slurm's database needs Debian's mariadb-server and slurmdbd: no {name} here"
+                f"Slurm's database needs Debian's mariadb-server and slurmdbd: {name} not found"
             )
     directory = slurm.configuration.parent
     socket = data / "db.sock"
-    made = slurm.run("mariadb-install-db", f"--datadir={data}", "--user=root", "--skip-test-db")
-    assert made.returncode == 0, made.stderr
+    done = slurm.run("mariadb-install-db", f"--datadir={data}", "--user=root", "--skip-test-db")
+    assert done.returncode == 0, done.stderr
     server = subprocess.Popen(
         [*slurm.enter, "mariadbd", f"--datadir={data}", "--user=root", f"--socket={socket}",
          "--bind-address=127.0.0.1", "--skip-name-resolve", "--innodb-buffer-pool-size=32M", f"--pid-file={data}/pid"],
@@ -55,12 +54,12 @@ def database(slurm: SlurmCluster, data: Path) -> Iterator[None]:
     try:
         client = ("mariadb", f"--socket={socket}", "--execute")
         until(lambda: slurm.run(*client, "select 1").returncode == 0, lambda: "MariaDB is up")
-        for said in (
+        for statement in (
             "create database slurm",
             "create user slurm@127.0.0.1 identified by 'slurm'",
             "grant all on slurm.* to slurm@127.0.0.1",
         ):
-            done = slurm.run(*client, said)
+            done = slurm.run(*client, statement)
             assert done.returncode == 0, done.stderr
         configuration = directory / "slurmdbd.conf"
         configuration.touch(0o600)
@@ -70,7 +69,7 @@ def database(slurm: SlurmCluster, data: Path) -> Iterator[None]:
             file.write(_SETTINGS.format(directory=directory))
         add = ("sacctmgr", "--immediate", "add", "cluster", "gpuyard")
         until(lambda: slurm.run(*add).returncode == 0, lambda: "slurmdbd is up", seconds=1)
-        slurm.daemon("slurmctld", "-D").kill()
+        slurm.find_daemon("slurmctld", "-D").kill()
         assert slurm.run("slurmctld").returncode == 0
         yield
     finally:
@@ -84,19 +83,23 @@ def accounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yard]
     data.mkdir()
     with (
         slurm_cluster(2, "KillWait=2\nMinJobAge=2\n") as slurm,
-        a_yard(slurm, tmp_path, monkeypatch) as yard,
+        create_yard(slurm, tmp_path, monkeypatch) as yard,
         database(slurm, data),
     ):
         yield yard
 
 
-def test_a_job_whose_script_was_killed_is_known_by_the_database(accounted: Yard) -> None:
-    handle = accounted.submit("sh", "-c", "echo run > ran; exec sleep 600")
-    accounted.file("ran")
-    inside = psutil.Process(accounted.slurm.first_process).children(recursive=True)
-    alive = [one for one in inside if one.status() != psutil.STATUS_ZOMBIE]
-    (script,) = (one for one in alive if "slurm_script" in " ".join(one.cmdline()))
+def test_a_job_whose_script_was_killed_is_found_in_the_database_and_submitted_again(
+    accounted: Yard,
+) -> None:
+    handle = accounted.submit(
+        "sh", "-c", "echo run >> ran; test $(wc -l < ran) = 2 || exec sleep 600"
+    )
+    accounted.read_file("ran")
+    processes = accounted.slurm.processes()
+    (script,) = (process for process, command in processes if "slurm_script" in " ".join(command))
     script.kill()
-    until(lambda: not queue_rows(), lambda: "Slurm has forgotten it", seconds=2)
-    status = accounted.ended(handle)
-    assert (status.state, status.exit_status) == ("failed", 137)
+    until(lambda: not list_jobs(), lambda: "Slurm has forgotten it", seconds=2)
+    status = accounted.wait(handle)
+    assert (status.state, status.restarts) == ("succeeded", 1), status.reason
+    assert accounted.read_file("ran") == "run\nrun\n"

@@ -1,4 +1,4 @@
-"""A job on Slurm that can checkpoint gets more nodes while it runs, and gives some back, with the loss unbroken."""
+"""A Slurm job with checkpoints grows and shrinks while it runs, and its loss continues unchanged."""
 
 import contextlib
 import json
@@ -14,13 +14,14 @@ from typing import Any
 import psutil
 import pytest
 
-from gpuyard.jobs.engines.slurm import commands, records
-from gpuyard.jobs.engines.slurm.script.nodes import WANTED
+from gpuyard.jobs.engines.slurm import records
+from gpuyard.jobs.engines.slurm.script.nodes import RESIZE_FILE
 from gpuyard.jobs.job import Handle
+from gpuyard.slurm import client
 from tests.command_line import ROOT
 from tests.conftest import Cli
 from tests.deploy.small_disk import fill, small_disk
-from tests.jobs.engines.slurm.conftest import SOON, Yard, a_yard, until
+from tests.jobs.engines.slurm.conftest import FAST, Yard, create_yard, until
 from tests.slurm_cluster import slurm_cluster
 from tests.soak.test_elastic_digits import clips
 
@@ -36,11 +37,14 @@ Rebalancing = Callable[[int, str], AbstractContextManager[Yard]]
 
 @pytest.fixture
 def rebalancing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Rebalancing:
-    """So many nodes of 4 GPUs under a Slurm with these settings, whose policy gives jobs more or fewer."""
+    """Start a Slurm with N nodes of 4 GPUs, these settings, and a policy that resizes jobs."""
 
     @contextmanager
     def start(nodes: int, settings: str) -> Iterator[Yard]:
-        with slurm_cluster(nodes, settings) as slurm, a_yard(slurm, tmp_path, monkeypatch) as yard:
+        with (
+            slurm_cluster(nodes, settings) as slurm,
+            create_yard(slurm, tmp_path, monkeypatch) as yard,
+        ):
             assert cli("queue", "policy", "min-time").returncode == 0
             yield yard
 
@@ -49,18 +53,19 @@ def rebalancing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Re
 
 @pytest.fixture
 def elastic(monkeypatch: pytest.MonkeyPatch, rebalancing: Rebalancing) -> Iterator[Yard]:
-    """Of 16 GPUs, `held` holds three nodes and `beside` all but one of the fourth."""
+    """A cluster with 16 GPUs."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    with rebalancing(4, SOON) as yard:
+    with rebalancing(4, FAST) as yard:
         yield yard
 
 
-def full(yard: Yard) -> tuple[Handle, Handle]:
-    held = yard.submit("sleep", "6000", gpus=12, nodes=3)
-    beside = yard.submit("sleep", "6000", gpus=3)
-    yard.until(held, "running")
-    yard.until(beside, "running")
-    return held, beside
+def fill_cluster(yard: Yard) -> tuple[Handle, Handle]:
+    """Occupy three nodes with one job, and all but one GPU of the fourth with another."""
+    large = yard.submit("sleep", "6000", gpus=12, nodes=3)
+    small = yard.submit("sleep", "6000", gpus=3)
+    yard.until(large, "running")
+    yard.until(small, "running")
+    return large, small
 
 
 def example(clips: Path, steps: int) -> tuple[str, ...]:
@@ -77,42 +82,42 @@ def train(yard: Yard, clips: Path, **keys: object) -> Handle:
 
 
 def losses(yard: Yard, handle: Handle) -> dict[int, tuple[float, int]]:
-    """No step is left out or done twice."""
-    found = _STEP.findall(yard.printed(handle))
-    assert [int(step) for step, _, _ in found] == list(range(1, len(found) + 1))
-    return {int(step): (float(loss), int(workers)) for step, loss, workers in found}
+    """Return the loss and the workers of each step; no step is skipped or repeated."""
+    steps = _STEP.findall(yard.output(handle))
+    assert [int(step) for step, _, _ in steps] == list(range(1, len(steps) + 1))
+    return {int(step): (float(loss), int(workers)) for step, loss, workers in steps}
 
 
 def until_steps(yard: Yard, handle: Handle, workers: int, after: int = 0) -> int:
-    """Until so many workers have made some steps after this one; the last of them."""
+    """Wait until N workers have done five steps after this one, and return the last step."""
     until(
         lambda: sum(w == workers for s, (_, w) in losses(yard, handle).items() if s > after) >= 5,
-        lambda: f"steps of {workers} workers: {yard.printed(handle)[-2000:]}",
+        lambda: f"steps of {workers} workers: {yard.output(handle)[-2000:]}",
         seconds=0.5,
     )
     return len(losses(yard, handle))
 
 
-def rebalanced(cli: Cli, *options: str) -> dict[str, tuple[int, int]]:
-    said = cli("queue", "rebalance", "--json", *options)
-    assert said.returncode == 0, said.stderr
-    found = json.loads(said.stdout)
-    return {one["job"]: (one["gpus"], one["new_gpus"]) for one in found["resizes"]}
+def rebalance(cli: Cli, *options: str) -> dict[str, tuple[int, int]]:
+    done = cli("queue", "rebalance", "--json", *options)
+    assert done.returncode == 0, done.stderr
+    resizes = json.loads(done.stdout)["resizes"]
+    return {resize["job"]: (resize["gpus"], resize["new_gpus"]) for resize in resizes}
 
 
-def test_it_grows_when_another_job_ends_and_shrinks_when_one_is_submitted(
+def test_a_job_grows_when_another_finishes_and_shrinks_when_one_is_submitted(
     elastic: Yard, cli: Cli, clips: Path
 ) -> None:
-    held, beside = full(elastic)
+    large, small = fill_cluster(elastic)
     handle = train(elastic, clips)
     until_steps(elastic, handle, 1)
-    assert rebalanced(cli) == {}, "nothing is free"
-    elastic.engine.cancel(held)
-    assert elastic.ended(held).state == "cancelled"
+    assert rebalance(cli) == {}, "no GPU is free"
+    elastic.engine.cancel(large)
+    assert elastic.wait(large).state == "cancelled"
 
-    assert rebalanced(cli, "--dry-run") == {str(handle): (1, 3)}
-    assert not (records.find(handle)[0].directory / WANTED).exists()
-    assert rebalanced(cli) == {str(handle): (1, 3)}
+    assert rebalance(cli, "--dry-run") == {str(handle): (1, 3)}
+    assert not (records.find(handle)[0].directory / RESIZE_FILE).exists()
+    assert rebalance(cli) == {str(handle): (1, 3)}
     last = until_steps(elastic, handle, 3)
     status = elastic.status(handle)
     assert (status.state, status.gpus, status.restarts) == ("running", 3, 1)
@@ -121,84 +126,80 @@ def test_it_grows_when_another_job_ends_and_shrinks_when_one_is_submitted(
     short = elastic.submit(
         "sh", "-c", "true", gpus=12, nodes=3, workload="spoken-digits-linear", samples=12
     )
-    until(lambda: rebalanced(cli) == {str(handle): (3, 1)}, lambda: "it makes room")
-    assert elastic.ended(short).state == "succeeded"
+    until(lambda: rebalance(cli) == {str(handle): (3, 1)}, lambda: "it makes room")
+    assert elastic.wait(short).state == "succeeded"
     last = until_steps(elastic, handle, 1, after=last)
     status = elastic.status(handle)
     assert (status.gpus, status.restarts, len(status.logs)) == (1, 2, 3)
 
-    for one in (handle, beside):
-        elastic.engine.cancel(one)
-        assert elastic.ended(one).state == "cancelled"
-    seen = losses(elastic, handle)
+    for job in (handle, small):
+        elastic.engine.cancel(job)
+        assert elastic.wait(job).state == "cancelled"
+    resized = losses(elastic, handle)
     alone = subprocess.run(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"),
-            *example(clips, len(seen)),
+            *example(clips, len(resized)),
             *("--checkpoint", str(elastic.directory / "alone")),
         ],
         capture_output=True,
         text=True,
         check=True,
     )
-    never_stopped = {int(step): float(loss) for step, loss, _ in _STEP.findall(alone.stdout)}
-    assert {s: loss for s, (loss, _) in seen.items()} == pytest.approx(never_stopped, rel=1e-3)
-    until(lambda: commands.ask("squeue", "--noheader") == "", lambda: "no companion is left")
+    uninterrupted = {int(step): float(loss) for step, loss, _ in _STEP.findall(alone.stdout)}
+    assert {s: loss for s, (loss, _) in resized.items()} == pytest.approx(uninterrupted, rel=1e-3)
+    until(lambda: client.run("squeue", "--noheader") == "", lambda: "no companion remains")
 
 
-def test_nodes_that_it_loses_again_cost_a_restart_and_nothing_else(
-    elastic: Yard, cli: Cli, clips: Path
-) -> None:
-    held, _ = full(elastic)
+def test_lost_companion_nodes_cost_only_a_restart(elastic: Yard, cli: Cli, clips: Path) -> None:
+    large, _ = fill_cluster(elastic)
     handle = train(elastic, clips)
     until_steps(elastic, handle, 1)
-    elastic.engine.cancel(held)
-    assert elastic.ended(held).state == "cancelled"
-    assert rebalanced(cli) == {str(handle): (1, 3)}
+    elastic.engine.cancel(large)
+    assert elastic.wait(large).state == "cancelled"
+    assert rebalance(cli) == {str(handle): (1, 3)}
     until(lambda: elastic.status(handle).gpus == 3, lambda: str(elastic.status(handle)))
-    (companion,) = records.find(handle)[0].directory.glob("more-*.json")
+    (companion,) = records.find(handle)[0].directory.glob("companion-*.json")
     until(
-        lambda: "workers 3" in elastic.printed(handle), lambda: elastic.printed(handle), seconds=0.5
+        lambda: "workers 3" in elastic.output(handle), lambda: elastic.output(handle), seconds=0.5
     )
-    commands.scancel(companion.stem.removeprefix("more-"))
+    client.cancel(companion.stem.removeprefix("companion-"))
     until(lambda: elastic.status(handle).restarts == 2, lambda: str(elastic.status(handle)))
     status = elastic.status(handle)
     assert (status.state, status.gpus) == ("running", 1)
     elastic.engine.cancel(handle)
-    assert elastic.ended(handle).state == "cancelled"
+    assert elastic.wait(handle).state == "cancelled"
 
 
-def test_one_that_ends_takes_the_nodes_with_it_that_it_still_waits_for(
-    elastic: Yard, cli: Cli, clips: Path
-) -> None:
-    """As where somebody was faster: the companion waits, and the job goes on as it is."""
-    full(elastic)
+def test_a_waiting_companion_is_canceled_with_its_job(elastic: Yard, cli: Cli, clips: Path) -> None:
+    """Another job got the nodes first: the companion waits, and the job continues unchanged."""
+    fill_cluster(elastic)
     handle = train(elastic, clips)
     until_steps(elastic, handle, 1)
     record = records.find(handle)[0]
     number = record.submissions[-1].number
-    more = commands.sbatch(
+    more = client.submit(
         str(record.script),
-        record.environment(),
+        record.read_environment(),
         *("--nodes=2", f"--dependency=after:{number}", "--no-requeue", "--hold"),
-        f"--comment=gpuyard-more:{record.job.uuid}",
-        arguments=("more", str(number)),
+        f"--comment=gpuyard-companion:{record.job.uuid}",
+        arguments=("companion", str(number)),
     )
-    (record.directory / WANTED).write_text(
-        json.dumps({"number": number, "nodes": 3, "more": str(more)}) + "\n"
+    (record.directory / RESIZE_FILE).write_text(
+        json.dumps({"number": number, "nodes": 3, "companion": str(more)}) + "\n"
     )
     done = until_steps(elastic, handle, 1, after=len(losses(elastic, handle)))
-    assert done > 0, "it goes on"
+    assert done > 0, "it continues"
     assert elastic.status(handle).restarts == 0
     elastic.engine.cancel(handle)
-    assert elastic.ended(handle).state == "cancelled"
+    assert elastic.wait(handle).state == "cancelled"
     until(
-        lambda: str(more) not in commands.ask("squeue", "--noheader", "--format=%i").split(),
+        lambda: str(more) not in client.run("squeue", "--noheader", "--format=%i").split(),
         lambda: "the companion is gone",
     )
 
 
-# as torchrun goes: what it starts is told to end at a checkpoint, and does
+# A stand-in for torchrun, whose rank exits on a checkpoint request.
 FAKE_TORCHRUN = """\
 #!/usr/bin/env python3
 import os, signal, subprocess, sys
@@ -225,68 +226,69 @@ def elastic_job(yard: Yard) -> Handle:
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_slurm_shrinks_its_own_job_where_the_site_lets_it(
+def test_slurm_shrinks_the_job_itself_if_the_site_allows_it(
     rebalancing: Rebalancing, cli: Cli, allowed: bool
 ) -> None:
-    with rebalancing(2, SOON if allowed else SOON.strip() + ",disable_job_shrink\n") as yard:
+    with rebalancing(2, FAST if allowed else FAST.strip() + ",disable_job_shrink\n") as yard:
         handle = elastic_job(yard)
-        until(lambda: yard.printed(handle).count("nodes 2") == 2, lambda: yard.printed(handle))
+        until(lambda: yard.output(handle).count("nodes 2") == 2, lambda: yard.output(handle))
         short = yard.submit("true", gpus=4, samples=100, **PREDICTED)
-        until(lambda: rebalanced(cli) == {str(handle): (8, 4)}, lambda: "it makes room")
+        until(lambda: rebalance(cli) == {str(handle): (8, 4)}, lambda: "it makes room")
         until(lambda: yard.status(handle).restarts == 1, lambda: str(yard.status(handle)))
         if allowed:
-            assert yard.ended(short).state == "succeeded"
-            until(lambda: rebalanced(cli) == {str(handle): (4, 8)}, lambda: "it grows again")
+            assert yard.wait(short).state == "succeeded"
+            until(lambda: rebalance(cli) == {str(handle): (4, 8)}, lambda: "it grows again")
             until(lambda: yard.status(handle).restarts == 2, lambda: str(yard.status(handle)))
         else:
-            said = json.loads(cli("queue", "rebalance", "--json").stdout)
-            assert said["resizes"] == [], "it is asked again and again"
-            assert "does not let it shrink" in said["kept"][0]["reason"]
+            answer = json.loads(cli("queue", "rebalance", "--json").stdout)
+            assert answer["resizes"] == [], "the refused request is repeated"
+            assert "shrink" in answer["kept"][0]["reason"]
         assert (yard.status(handle).state, yard.status(handle).gpus) == ("running", 8)
         yard.engine.cancel(handle)
-        assert yard.ended(handle).state == "cancelled"
+        assert yard.wait(handle).state == "cancelled"
         assert not [*yard.directory.parent.rglob("*_resize.*")]
 
 
-def test_a_disk_that_fills_meanwhile_costs_neither_the_job_nor_nodes(
+def test_a_full_disk_costs_neither_the_job_nor_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     with (
         small_disk(tmp_path / "disk", megabytes=8) as disk,
-        slurm_cluster(2, SOON) as slurm,
-        a_yard(slurm, tmp_path, monkeypatch) as yard,
+        slurm_cluster(2, FAST) as slurm,
+        create_yard(slurm, tmp_path, monkeypatch) as yard,
     ):
         monkeypatch.setenv("GPUYARD_HOME", str(disk))
         assert cli("queue", "policy", "min-time").returncode == 0
         other = yard.submit("sleep", "6000", gpus=4)
         yard.until(other, "running")
         handle = elastic_job(yard)
-        until(lambda: "nodes 1" in yard.printed(handle), lambda: yard.printed(handle))
+        until(lambda: "nodes 1" in yard.output(handle), lambda: yard.output(handle))
         yard.engine.cancel(other)
-        assert yard.ended(other).state == "cancelled"
-        only = commands.ask("squeue", "--noheader", "--format=%i").split()
+        assert yard.wait(other).state == "cancelled"
+        only = client.run("squeue", "--noheader", "--format=%i").split()
 
         fill(disk / "filler")
-        said = cli("queue", "rebalance", status=1).stderr
-        assert f"{handle} keeps its 4 GPUs" in " ".join(said.split()) and "No space left" in said
-        assert commands.ask("squeue", "--noheader", "--format=%i").split() == only, "no companion"
+        errors = cli("queue", "rebalance", status=1).stderr
+        assert f"{handle} keeps its 4 GPUs" in " ".join(errors.split())
+        assert "No space left" in errors
+        assert client.run("squeue", "--noheader", "--format=%i").split() == only, "no companion"
         (disk / "filler").unlink()
 
-        assert rebalanced(cli) == {str(handle): (4, 8)}
-        (directory,) = {path.parent for path in disk.rglob(WANTED)}
-        until(lambda: [*directory.glob("more-*.json")], lambda: "the nodes are there")
-        fill(disk / "filler")  # while it stops at a checkpoint
+        assert rebalance(cli) == {str(handle): (4, 8)}
+        (directory,) = {path.parent for path in disk.rglob(RESIZE_FILE)}
+        until(lambda: [*directory.glob("companion-*.json")], lambda: "the companion has its nodes")
+        fill(disk / "filler")  # while the job writes a checkpoint and exits
         until(
             lambda: not [p for p in psutil.process_iter() if _is_rank(p, yard)], lambda: "it stops"
         )
         time.sleep(3)
         (disk / "filler").unlink()
-        until(lambda: yard.printed(handle).count("nodes 2") == 2, lambda: yard.printed(handle))
+        until(lambda: yard.output(handle).count("nodes 2") == 2, lambda: yard.output(handle))
         status = yard.status(handle)
         assert (status.state, status.gpus, status.restarts) == ("running", 8, 1)
         yard.engine.cancel(handle)
-        assert yard.ended(handle).state == "cancelled"
-        assert not [*directory.glob(".*")], "no half of a file is left"
+        assert yard.wait(handle).state == "cancelled"
+        assert not [*directory.glob(".*")], "a partial file remains"
 
 
 def _is_rank(process: psutil.Process, yard: Yard) -> bool:
@@ -295,33 +297,31 @@ def _is_rank(process: psutil.Process, yard: Yard) -> bool:
     return False
 
 
-def waits_for(yard: Yard, companion: Handle) -> tuple[Handle, Path]:
-    """A job on one node that waits for nodes of a companion, under the number of this job; and where it says so."""
+def submit_with_companion(yard: Yard, companion: Handle) -> tuple[Handle, Path]:
+    """Submit a job on one node with a request that names this job as its companion; return the request's file."""
     handle = elastic_job(yard)
-    until(lambda: "nodes 1" in yard.printed(handle), lambda: yard.printed(handle))
+    until(lambda: "nodes 1" in yard.output(handle), lambda: yard.output(handle))
     record = records.find(handle)[0]
-    more = records.find(companion)[0].submissions[-1].number
-    wanted = {"number": record.submissions[-1].number, "nodes": 2, "more": str(more)}
-    (record.directory / WANTED).write_text(json.dumps(wanted) + "\n")
-    return handle, record.directory / WANTED
+    number = records.find(companion)[0].submissions[-1].number
+    request = {"number": record.submissions[-1].number, "nodes": 2, "companion": str(number)}
+    (record.directory / RESIZE_FILE).write_text(json.dumps(request) + "\n")
+    return handle, record.directory / RESIZE_FILE
 
 
-def test_a_number_that_slurm_gave_to_another_job_meanwhile_is_no_companion(
-    rebalancing: Rebalancing, cli: Cli
-) -> None:
-    """As where Slurm has lost the companion with its controller."""
-    with rebalancing(2, SOON) as yard:
+def test_a_reused_job_number_is_no_companion(rebalancing: Rebalancing, cli: Cli) -> None:
+    """Slurm lost the companion with its controller and gave its number to another job."""
+    with rebalancing(2, FAST) as yard:
         other = yard.submit("sleep", "6000", gpus=4)
         yard.until(other, "running")
-        handle, wanted = waits_for(yard, other)
+        handle, request = submit_with_companion(yard, other)
         yard.engine.cancel(handle)
-        assert yard.ended(handle).state == "cancelled"
+        assert yard.wait(handle).state == "cancelled"
         until(
-            lambda: not wanted.exists() or not commands.ask("squeue", "-h"),
-            lambda: "the script has ended",
+            lambda: not request.exists() or not client.run("squeue", "-h"),
+            lambda: "the script has exited",
         )
         assert yard.status(other).state == "running"
-        handle, wanted = waits_for(yard, other)
-        assert rebalanced(cli) == {}
-        assert not wanted.exists(), "it waits for nodes that never come"
+        handle, request = submit_with_companion(yard, other)
+        assert rebalance(cli) == {}
+        assert not request.exists(), "it waits for nodes that never come"
         yard.engine.cancel(handle)

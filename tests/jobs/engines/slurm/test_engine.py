@@ -1,4 +1,4 @@
-"""What a user has of jobs on Slurm, with a real one."""
+"""Jobs on a real Slurm, from submission to result."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.files import results_file
 from gpuyard.jobs.engines.slurm import records
-from gpuyard.jobs.engines.slurm.script.place import NO_DIRECTORY
+from gpuyard.jobs.engines.slurm.script.task_directory import NO_DIRECTORY
 from gpuyard.jobs.job import Handle
 from gpuyard.measure.job_runs.records import JobRun
 from gpuyard.measure.store import ResultsStore
@@ -36,113 +36,109 @@ dist.destroy_process_group()
 """
 
 
-def test_text_of_any_kind_arrives_to_the_letter_and_no_shell_sees_it(
+def test_any_text_arrives_unchanged_and_no_shell_parses_it(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KEPT", f"kept {ODD}")
-    monkeypatch.setenv(
-        "SBATCH_HOLD", "1"
-    )  # Slurm takes it for every job, unless it is kept from it
+    monkeypatch.setenv("SBATCH_HOLD", "1")  # sbatch would apply it to every job.
     cwd = yard.directory / ODD[:60]
     cwd.mkdir()
     handle = yard.submit(
         sys.executable, "-c", SHOW, ODD, "", name=ODD, env={"ODD": ODD}, cwd=str(cwd)
     )
-    status = yard.ended(handle)
-    assert status.state == "succeeded", yard.printed(handle)
-    assert json.loads(yard.printed(handle)) == [[ODD, ""], ODD, f"kept {ODD}", str(cwd)]
+    status = yard.wait(handle)
+    assert status.state == "succeeded", yard.output(handle)
+    assert json.loads(yard.output(handle)) == [[ODD, ""], ODD, f"kept {ODD}", str(cwd)]
     assert (status.name, status.gpus, status.exit_status) == (ODD, 1, 0)
     assert not [path for path in yard.directory.rglob("*pwned") if path.is_file()]
 
 
-def test_what_a_dry_run_prints_is_what_sbatch_takes(yard: Yard) -> None:
+def test_sbatch_accepts_the_script_of_a_dry_run(yard: Yard) -> None:
     request = yard.plan("sh", "-c", "echo $GPUYARD_JOB > by-hand", gpus=2)
     script = yard.directory / "script"
     script.write_text(request.text())
     subprocess.run(["sbatch", str(script)], check=True, stdout=subprocess.DEVNULL)
-    assert yard.file("by-hand") == f"{request.job.uuid}\n"
-    assert not yard.engine.list(), "planning has left a record"
+    assert yard.read_file("by-hand") == f"{request.job.uuid}\n"
+    assert not yard.engine.list(), "planning left a record"
 
 
-def test_torchrun_meets_over_nodes_that_slurm_chose(yard: Yard) -> None:
+def test_torchrun_runs_across_the_nodes_that_slurm_chose(yard: Yard) -> None:
     (yard.directory / "train.py").write_text(ALL_REDUCE)
     handle = yard.submit("torchrun", "train.py", gpus=2, nodes=2)
-    status = yard.ended(handle)
-    said = yard.printed(handle)
-    assert status.state == "succeeded", said
+    status = yard.wait(handle)
+    output = yard.output(handle)
+    assert status.state == "succeeded", output
     assert (len(status.nodes), status.gpus) == (2, 2)
     for node in status.nodes:
-        assert f"total 3.0 of 2 on {node}" in said
+        assert f"total 3.0 of 2 on {node}" in output
 
 
-def test_an_exit_status_is_not_retried_and_a_process_that_was_killed_is(yard: Yard) -> None:
+def test_a_failed_process_is_not_retried_and_a_killed_one_is(yard: Yard) -> None:
     failed = yard.submit("sh", "-c", "echo once; exit 1")
     killed = yard.submit(
         "sh", "-c", "echo run; test -e again && exit 0; touch again; kill -9 $$", gpus=2
     )
-    status = yard.ended(failed)
+    status = yard.wait(failed)
     assert (status.state, status.exit_status, status.restarts) == ("failed", 1, 0)
-    assert status.reason == "it ended with exit status 1"
-    assert yard.printed(failed) == "once\n"
-    status = yard.ended(killed)
+    assert "status 1" in status.reason
+    assert yard.output(failed) == "once\n"
+    status = yard.wait(killed)
     assert (status.state, status.exit_status, status.restarts) == ("succeeded", 0, 1)
     assert [Path(log).read_text() for log in status.logs] == ["run\n", "run\n"]
 
 
-def test_one_that_is_killed_each_time_is_lost_and_one_may_fail_as_often_as_it_says(
-    yard: Yard,
-) -> None:
+def test_retries_limit_lost_and_failed_starts(yard: Yard) -> None:
     lost = yard.submit("sh", "-c", "kill -9 $$", retries={"lost": 1})
     fails = yard.submit("sh", "-c", "exit 3", retries={"failed": 2})
-    status = yard.ended(lost)
+    status = yard.wait(lost)
     assert (status.state, status.exit_status, status.restarts) == ("lost", 137, 1)
-    status = yard.ended(fails)
+    status = yard.wait(fails)
     assert (status.state, status.exit_status, status.restarts) == ("failed", 3, 2)
 
 
-def test_what_a_killed_process_leaves_does_not_run_beside_the_next(yard: Yard) -> None:
-    """As torchrun's ranks do when it is killed."""
+def test_children_of_a_killed_process_exit_before_the_next_start(yard: Yard) -> None:
+    """torchrun's ranks survive when torchrun is killed."""
     script = "test -e again && { kill -0 $(cat left) && echo twice; exit 0; }; touch again; "
     handle = yard.submit("sh", "-c", script + "setsid sleep 300 & echo $! > left; kill -9 $$")
-    status = yard.ended(handle)
+    status = yard.wait(handle)
     assert (status.state, status.restarts) == ("succeeded", 1)
-    assert "twice" not in yard.printed(handle)
+    assert "twice" not in yard.output(handle)
 
 
-def test_an_array_comes_after_another_job_and_each_task_has_its_own_log(yard: Yard) -> None:
+def test_an_array_depends_on_another_job_and_each_task_has_its_own_log(yard: Yard) -> None:
     first = yard.submit("sh", "-c", "until test -e go; do sleep 0.1; done")
     handle = yard.submit(
         "sh", "-c", "echo task $SLURM_ARRAY_TASK_ID; exit $SLURM_ARRAY_TASK_ID",
         after=[str(first)], slurm={"array": "0,3-4%2"},
     )  # fmt: skip
     waiting = yard.until(handle, "queued")
-    until(lambda: "waits for the jobs" in yard.status(handle).reason, lambda: str(waiting))
+    until(lambda: "depends on" in yard.status(handle).reason, lambda: str(waiting))
     (yard.directory / "go").touch()
-    status = yard.ended(handle)
+    status = yard.wait(handle)
     assert (status.state, status.exit_status, status.restarts) == ("failed", 4, 0)
-    assert yard.printed(handle) == "task 0\ntask 3\ntask 4\n"
+    assert yard.output(handle) == "task 0\ntask 3\ntask 4\n"
     for task, state in {"0": "succeeded", "3": "failed"}.items():
         own = Handle("slurm", f"{handle.id}_{task}")
         assert yard.status(own).state == state
-        assert yard.printed(own) == f"task {task}\n"
+        assert yard.output(own) == f"task {task}\n"
     with pytest.raises(UserMistake, match="follow one task"):
         next(yard.engine.logs(handle, follow=True))
     with pytest.raises(UserMistake, match="has no task 5"):
         yard.status(Handle("slurm", f"{handle.id}_5"))
     done = yard.plan("true", after=[str(first)])
-    assert "--dependency" not in done.text(), "Slurm forgets what has succeeded"
+    assert "--dependency" not in done.text(), "Slurm forgets succeeded jobs"
     with pytest.raises(UserMistake, match="is failed"):
         yard.plan("true", after=[str(handle)])
 
 
-def test_one_task_of_an_array_is_retried_and_waited_for_alone(yard: Yard, cli: Cli) -> None:
-    """The others may still run, and would run twice."""
+def test_one_task_of_an_array_can_be_retried_and_depended_on(yard: Yard, cli: Cli) -> None:
+    """The other tasks may still run, and must not run twice."""
     wait = "test $SLURM_ARRAY_TASK_ID = 1 || until test -e go; do sleep 0.1; done"
     handle = yard.submit(
         "sh", "-c", f"echo task $SLURM_ARRAY_TASK_ID; {wait}; test -e go", slurm={"array": "0-2"}
     )
     task = Handle("slurm", f"{handle.id}_1")
-    status = yard.ended(task)
+    status = yard.wait(task)
     assert (status.state, status.handle) == ("failed", task)
     later = Handle("slurm", f"{handle.id}_2")
     assert f"--dependency=afterok:{handle.id.rpartition('/')[2]}_2\n" in (
@@ -151,29 +147,29 @@ def test_one_task_of_an_array_is_retried_and_waited_for_alone(yard: Yard, cli: C
     after = yard.submit("echo", "after one task", after=[str(later)])
     (yard.directory / "go").touch()
     again = Handle.parse(cli("retry", str(task)).stdout.strip())
-    assert yard.ended(again).state == "succeeded"
-    assert yard.printed(again) == "task 1\n"
-    assert yard.ended(after).state == "succeeded"
-    assert (yard.ended(handle).state, yard.printed(handle).count("task")) == ("failed", 3)
+    assert yard.wait(again).state == "succeeded"
+    assert yard.output(again) == "task 1\n"
+    assert yard.wait(after).state == "succeeded"
+    assert (yard.wait(handle).state, yard.output(handle).count("task")) == ("failed", 3)
 
 
-def test_a_job_is_cancelled_by_its_uuid_and_stays_cancelled(yard: Yard) -> None:
+def test_a_job_is_canceled_by_its_uuid_and_stays_canceled(yard: Yard) -> None:
     running = yard.submit("sh", "-c", "echo started > started; exec sleep 300")
     waiting = yard.submit("true", after=[str(running)])
-    yard.file("started")
+    yard.read_file("started")
     for handle in (waiting, running):
         yard.engine.cancel(handle)
-        assert yard.ended(handle).state == "cancelled"
+        assert yard.wait(handle).state == "cancelled"
         yard.engine.cancel(handle)
     assert [status.state for status in yard.engine.list()] == ["cancelled", "cancelled"]
 
 
-def test_a_job_of_another_cluster_is_unknown_here_and_not_submitted_again(yard: Yard) -> None:
+def test_a_job_of_another_cluster_is_unknown_and_not_submitted_again(yard: Yard) -> None:
     handle = yard.submit("true")
     record = records.find(handle)[0]
     elsewhere = replace(
         record,
-        job=record.job.again(now=record.job.submitted + 1),
+        job=record.job.resubmit(now=record.job.submitted + 1),
         cluster="elsewhere",
         handle_id="elsewhere/1",
     )
@@ -181,55 +177,55 @@ def test_a_job_of_another_cluster_is_unknown_here_and_not_submitted_again(yard: 
     elsewhere.write()
     status = yard.status(elsewhere.handle)
     assert status.state == "unknown"
-    assert status.reason == "Slurm here is gpuyard, and the job is on elsewhere"
-    yard.ended(handle)
-    assert [one.state for one in yard.engine.list()] == ["succeeded", "unknown"]
+    assert "elsewhere" in status.reason and "gpuyard" in status.reason
+    yard.wait(handle)
+    assert [listed.state for listed in yard.engine.list()] == ["succeeded", "unknown"]
     elsewhere.directory.rename(yard.directory / "elsewhere")
 
 
-def test_what_cant_be_had_is_a_sentence_and_leaves_nothing(yard: Yard) -> None:
-    with pytest.raises(UserMistake, match=r"can't give 17 GPUs on one node: .* up to 4 GPUs each"):
+def test_an_impossible_request_is_an_error_and_leaves_no_record(yard: Yard) -> None:
+    with pytest.raises(UserMistake, match=r"17 GPUs on 1 node: .* up to 4 GPUs each"):
         yard.plan("true", gpus=17)
-    with pytest.raises(UserMistake, match="Slurm has no partition 'none'"):
+    with pytest.raises(UserMistake, match="partition 'none'"):
         yard.plan("true", slurm={"partition": "none"})
-    with pytest.raises(GpuyardError, match=r"Slurm refused sbatch: .*Invalid feature"):
+    with pytest.raises(GpuyardError, match=r"sbatch: .*Invalid feature"):
         yard.submit("true", slurm={"constraint": "none"})
-    with pytest.raises(UserMistake, match="no job slurm://gpuyard/999 was submitted from here"):
+    with pytest.raises(UserMistake, match="slurm://gpuyard/999"):
         yard.status(Handle.parse("slurm://gpuyard/999"))
-    with pytest.raises(UserMistake, match="only after another on Slurm"):
+    with pytest.raises(UserMistake, match="local://1"):
         yard.plan("true", after=["local://1"])
     assert not yard.engine.list()
     broken = yard.submit("/no/such/program")
-    status = yard.ended(broken)
+    status = yard.wait(broken)
     assert (status.state, status.exit_status) == ("failed", 127)
-    assert "can't start '/no/such/program'" in yard.printed(broken)
+    assert "'/no/such/program'" in yard.output(broken)
 
 
-def test_a_job_that_reports_its_steps_says_how_far_it_is_and_is_a_measurement(yard: Yard) -> None:
+def test_reported_steps_show_progress_and_become_a_measurement(yard: Yard) -> None:
     loop = (
         "import gpuyard, pathlib, time\n"
         "for number in range(1, 1000):\n"
         "    time.sleep(0.02)\n"
         "    gpuyard.step(samples=10, number=number, total=1000)\n"
         "    if pathlib.Path('go').exists(): break\n"
-        # as a program in another language does
+        # A program in another language prints its steps.
         'print(\'gpuyard-steps: {"steps": 40, "samples": 400, "seconds": 2, "start": "by hand"}\')\n'
     )
     handle = yard.submit(sys.executable, "-c", loop, workload="resnet50", gpus=2)
-    until(lambda: yard.status(handle).samples_per_second, lambda: yard.printed(handle), seconds=0.5)
+    until(lambda: yard.status(handle).samples_per_second, lambda: yard.output(handle), seconds=0.5)
     status = yard.status(handle)
     assert status.state == "running"
     assert status.done is not None and 0 < status.done < 1
     assert status.expected_end is not None
     (yard.directory / "go").touch()
-    assert yard.ended(handle).state == "succeeded"
+    assert yard.wait(handle).state == "succeeded"
     run, printed = ResultsStore(results_file()).records(JobRun)
     assert (run.gpus, run.handle) == (2, str(handle))
     assert (printed.steps, printed.handle) == (40, str(handle))
     assert sum(not w.warmup for w in yard.engine.reports(handle)) > 1
 
 
-def test_logs_are_followed_to_the_end(yard: Yard) -> None:
+def test_following_logs_stops_when_the_job_finishes(yard: Yard) -> None:
     handle = yard.submit("sh", "-c", "echo first; until test -e go; do sleep 0.1; done; echo last")
     pieces = yard.engine.logs(handle, follow=True)
     assert next(pieces) == "first\n"
@@ -237,31 +233,31 @@ def test_logs_are_followed_to_the_end(yard: Yard) -> None:
     assert "".join(pieces) == "last\n"
 
 
-def test_a_link_in_place_of_a_log_is_neither_written_nor_read(yard: Yard, tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_log_is_not_followed(yard: Yard, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("precious\n")
     request = yard.plan("sh", "-c", "echo mine")
     request.directory.mkdir(parents=True, mode=0o700)
-    taken = int(
+    previous = int(
         subprocess.run(
             ["sbatch", "--parsable", "--output=/dev/null", "--wrap=true"],
             check=True,
             capture_output=True,
         ).stdout
     )
-    for number in range(taken, taken + 3):
+    for number in range(previous, previous + 3):
         (request.directory / f"{number}-0.log").symlink_to(precious)
     handle = yard.engine.submit(request)
-    status = yard.ended(handle)
+    status = yard.wait(handle)
     assert precious.read_text() == "precious\n"
-    assert [Path(log).name for log in status.logs] == [f"{taken + 1}-1.log"]
+    assert [Path(log).name for log in status.logs] == [f"{previous + 1}-1.log"]
     Path(status.logs[0]).unlink()
     Path(status.logs[0]).symlink_to(precious)
-    with pytest.raises(GpuyardError, match="is not read: it is a link"):
-        yard.printed(handle)
+    with pytest.raises(GpuyardError, match=rf"{previous + 1}-1\.log.* link"):
+        yard.output(handle)
 
 
-def test_the_job_runs_in_no_directory_that_others_may_write_to(yard: Yard) -> None:
+def test_a_job_does_not_run_if_others_can_write_to_its_directory(yard: Yard) -> None:
     request = yard.plan("touch", "ran")
     request.directory.mkdir(parents=True)
     os.chmod(request.directory, 0o777)  # noqa: PTH101, S103
@@ -272,7 +268,7 @@ def test_the_job_runs_in_no_directory_that_others_may_write_to(yard: Yard) -> No
     assert not (yard.directory / "ran").exists()
 
 
-def test_a_range_is_sized_by_the_curve_and_explain_says_so(yard: Yard) -> None:
+def test_the_curve_sizes_a_range_and_explain_shows_why(yard: Yard) -> None:
     hold = yard.submit("sleep", "600", gpus=16, nodes=4)
     yard.until(hold, "running")
     keys = {
@@ -286,16 +282,15 @@ def test_a_range_is_sized_by_the_curve_and_explain_says_so(yard: Yard) -> None:
     explanation = yard.engine.explain(handle)
     assert explanation is not None
     assert explanation.gpus == 4
-    said = " ".join(explanation.sentences)
-    assert "It asks for 4 GPUs of 1..16, chosen by fifo from the job's curve (predicted): " in said
-    assert "Slurm does not change that later." in said
+    text = " ".join(explanation.sentences)
+    assert "4 GPUs of 1..16, chosen by fifo from the job's curve (predicted): " in text
     script = records.find(handle)[0].script.read_text()
     assert "#SBATCH --nodes=1\n#SBATCH --gpus-per-node=4\n" in script
     running = yard.engine.explain(hold)
     assert running is not None
-    assert running.reasons[0].startswith("It runs on 16 GPUs of node")
+    assert "16 GPUs of node" in running.reasons[0]
     yard.engine.cancel(hold)
     yard.engine.cancel(handle)
-    yard.ended(handle)
-    with pytest.raises(UserMistake, match="it neither waits nor runs"):
+    yard.wait(handle)
+    with pytest.raises(UserMistake, match="is cancelled"):
         yard.engine.explain(handle)

@@ -1,4 +1,4 @@
-"""`gpuyard bench collectives`: all-reduce and its like over real links, by size, and is that normal?"""
+"""`gpuyard bench collectives`: time all-reduce and other collectives over real links, by size."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from gpuyard.cli.measure.places import (
     LabOption,
     RanksPerNodeOption,
     SlurmOption,
-    chosen_place,
+    open_place,
 )
 from gpuyard.cli.options import DryRunOption
 from gpuyard.cli.output import JsonOption
@@ -23,7 +23,7 @@ def collectives(
         str,
         typer.Option(
             "--op",
-            help="all_reduce, broadcast, reduce, all_gather, reduce_scatter; a list, or all.",
+            help="A list of all_reduce, broadcast, reduce, all_gather, and reduce_scatter; or all.",
         ),
     ] = "all_reduce",
     size: Annotated[
@@ -32,26 +32,29 @@ def collectives(
     factor: Annotated[int, typer.Option(help="Factor between two sizes of a range.")] = 4,
     workers: Annotated[
         int | None,
-        typer.Option(help="Workers in total; else 2 here, or as many as the nodes have room for."),
+        typer.Option(
+            help="Workers in total (default: 2 here, or as many as the nodes have slots)."
+        ),
     ] = None,
     lab: LabOption = None,
     hosts: HostsOption = None,
     slurm: SlurmOption = False,
     ranks_per_node: RanksPerNodeOption = None,
     link: Annotated[
-        str | None, typer.Option(help="What each host's link should give, like '10 Gbit/s'.")
+        str | None, typer.Option(help="Nominal rate of each host's link, like '10 Gbit/s'.")
     ] = None,
     backend: Annotated[
-        str | None, typer.Option(help="gloo, nccl or mpi; else NCCL with GPUs and gloo without.")
+        str | None,
+        typer.Option(help="gloo, nccl, or mpi (default: nccl with GPUs, gloo without)."),
     ] = None,
-    repeats: Annotated[int, typer.Option(help="How often each size is timed.")] = 5,
+    repeats: Annotated[int, typer.Option(help="Number of repeats per size.")] = 5,
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Time collectives by size, check their results, and say whether the speed is normal.
+    """Time collectives by size, check their results, and report whether the speed is normal.
 
-    Bandwidths are those of nccl-tests. Each is compared with what the model expects of the link; where it
-    is more than 25 % below that, the likely causes are named.
+    Bandwidths are defined as in nccl-tests. Each is compared with the model's rate for the link. If it is more
+    than 25% below, gpuyard lists the likely causes.
 
     Example: gpuyard bench collectives --lab 4x1Gbit --op all_reduce,broadcast --bytes 1KB..64MB
     """
@@ -62,7 +65,7 @@ def collectives(
     sizes = parse_sizes(size, factor)
     named = OPERATIONS if operations == "all" else operations.split(",")
     rate = units.parse_rate(link) if link is not None else None
-    with chosen_place(
+    with open_place(
         lab, hosts, slurm=slurm, ranks_per_node=ranks_per_node, planning=dry_run
     ) as place:
         plan = plan_collectives(
@@ -78,6 +81,6 @@ def collectives(
     wrong = [result for result in bench.results if not result.correct] if bench else []
     if wrong:
         raise GpuyardError(
-            f"{wrong[0].operation} of {wrong[0].bytes} bytes gave a wrong result, and {len(wrong) - 1} "
-            "more did: don't train over this network before memory, cards and drivers are checked"
+            f"{wrong[0].operation} of {wrong[0].bytes} bytes and {len(wrong) - 1} others gave a wrong "
+            "result; check memory, network cards, and drivers before you train over this network"
         )

@@ -1,4 +1,4 @@
-"""`gpuyard bench links`: how fast this machine's links are, and which are slower than they should be."""
+"""`gpuyard bench links`: measure this machine's links, and find those that are too slow."""
 
 from typing import Annotated
 
@@ -14,15 +14,15 @@ def links(
     size: Annotated[
         str, typer.Option("--bytes", help="Size of one copy in one direction, e.g. 256MB.")
     ] = "256 MB",
-    repeats: Annotated[int, typer.Option(help="How often each link is timed.")] = 5,
+    repeats: Annotated[int, typer.Option(help="Number of repeats per link.")] = 5,
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Measure how fast this machine's links are, and say which are slower than they should be.
+    """Measure the speed of this machine's links, and report those that are slower than expected.
 
-    Host and each GPU, every pair of GPUs with and without peer access, one way and both ways; memory by
-    the number of cores that copy at once; and TCP between two processes over loopback. Links of GPUs are
-    compared with the model of this machine: more than 25 % below it is slow, and the likely causes are named.
+    Measures the host with each GPU and every pair of GPUs (with and without peer access, one way and both ways);
+    memory by the number of copying cores; and TCP between two processes over loopback. GPU links are compared with
+    the model of this machine. If one is more than 25% below, gpuyard lists the likely causes.
 
     Example: gpuyard bench links --bytes 256MB --repeats 5
     """

@@ -1,4 +1,4 @@
-"""`gpuyard bench relief`: what un-chokes an exchange, measured."""
+"""`gpuyard bench relief`: measure which remedies speed up a slow gradient exchange."""
 
 import math
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +12,10 @@ from gpuyard.cli.measure.places import (
     LauncherOption,
     RanksPerNodeOption,
     SlurmOption,
-    chosen_place,
+    open_place,
 )
-from gpuyard.cli.options import DryRunOption, PrecisionOption, measured_in_asked
-from gpuyard.cli.output import JsonOption, progress_bar, shown_if_not_stored
+from gpuyard.cli.options import DryRunOption, PrecisionOption, override_precision
+from gpuyard.cli.output import JsonOption, progress_bar, show_if_not_stored
 
 if TYPE_CHECKING:
     from gpuyard.measure.relief.plan import ReliefPlan
@@ -32,7 +32,7 @@ def relief(
     *,
     lab: LabOption = None,
     link: Annotated[
-        str | None, typer.Option(help="Instead of --lab: one for this run, with links like 1Gbit.")
+        str | None, typer.Option(help="Link rate of a temporary lab, like 1Gbit; replaces --lab.")
     ] = None,
     workers: Annotated[int, typer.Option(help="Workers in total.", min=2)] = 2,
     hosts: HostsOption = None,
@@ -44,19 +44,19 @@ def relief(
     ] = None,
     precision: PrecisionOption = None,
     samples: Annotated[
-        int, typer.Option(help="Least samples that each remedy trains on.", min=1)
+        int, typer.Option(help="Minimum number of samples that each remedy trains on.", min=1)
     ] = 6000,
     tolerance: Annotated[
-        str, typer.Option(help="How much higher than plain DDP's the loss may be.")
-    ] = "5 %",
+        str, typer.Option(help="Maximum increase of the loss over plain DDP.")
+    ] = "5%",
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Measure which remedies speed up a slow exchange of gradients, and whether as much is learned.
+    """Measure which remedies speed up a slow gradient exchange, and whether the model learns as much.
 
-    First one worker trains alone for two seconds, unless the results store has that run; from it and the link
-    the predictor names the remedies that are worth trying. Then the same samples are trained on with plain DDP
-    and with each of them, from the same weights. A remedy counts only if its final loss is about that of plain DDP.
+    First, one worker trains alone for two seconds, unless the results store has that run. From it and the link, the
+    predictor selects the remedies that are worth trying. Then plain DDP and each remedy train on the same samples
+    from the same weights. A remedy counts only if its final loss is about that of plain DDP.
 
     Example: gpuyard bench relief spoken-digits-linear --link 1Gbit --workers 2 --batch 50
     """
@@ -64,19 +64,21 @@ def relief(
     from gpuyard.errors import UserMistake
     from gpuyard.measure.relief.plan import CANDIDATES, plan_relief
     from gpuyard.measure.relief.run import run_relief
-    from gpuyard.report.terminal import say
+    from gpuyard.report.terminal import print_line
     from gpuyard.units import parse_share
 
     if link is not None:
         if lab is not None or hosts is not None or slurm:
-            raise UserMistake("--link makes a lab of its own: leave out --lab, --hosts and --slurm")
+            raise UserMistake(
+                "--link creates a temporary lab; leave out --lab, --hosts, and --slurm"
+            )
         lab = f"{math.ceil(workers / (ranks_per_node or 1))}x{link}"
-    spec = measured_in_asked(read_workload(workload), precision)
-    with chosen_place(
+    spec = override_precision(read_workload(workload), precision)
+    with open_place(
         lab, hosts, slurm=slurm, ranks_per_node=ranks_per_node, planning=dry_run
     ) as place:
 
-        def planned(gains: "dict[ExchangeOptions, float] | None") -> "ReliefPlan":
+        def plan(gains: "dict[ExchangeOptions, float] | None") -> "ReliefPlan":
             return plan_relief(
                 spec,
                 workers,
@@ -85,51 +87,52 @@ def relief(
                 samples=samples,
                 tolerance=parse_share(tolerance),
                 remedies=CANDIDATES if gains is None else tuple(gains),
-                foreseen=gains,
+                predicted_gains=gains,
                 launcher=launcher,
             )
 
-        planned(None)  # says what is wrong before anything is measured
-        with shown_if_not_stored(json_output=json_output):
-            gains = _predicted(spec, workers, batch or spec.batch_per_gpu, place, dry_run=dry_run)
+        plan(None)  # raises for wrong options before anything is measured
+        with show_if_not_stored(json_output=json_output):
+            gains = _predict_gains(
+                spec, workers, batch or spec.batch_per_gpu, place, dry_run=dry_run
+            )
         if not dry_run and gains is not None and not gains:
-            say("The predictor names no remedy that would gain 3 % here.")
-        run_bench(planned(gains), run_relief, dry_run=dry_run, json_output=json_output)
+            print_line("No remedy is predicted to gain 3% here.")
+        run_bench(plan(gains), run_relief, dry_run=dry_run, json_output=json_output)
 
 
-def _predicted(
+def _predict_gains(
     workload: "Workload", workers: int, batch: int, place: "Place", *, dry_run: bool
 ) -> "dict[ExchangeOptions, float] | None":
-    """What the predictor names, from one worker alone; a dry run measures nothing and runs no code.
+    """Predict the gain of each remedy from a run of one worker; None if that is not possible.
 
-    None: it names nothing, as the run or the link can't say enough.
+    A dry run measures nothing and executes no model code.
     """
     from gpuyard.measure import Measurement, plan_sweep, run_sweep
-    from gpuyard.measure.relief.plan import predicted_gains
-    from gpuyard.report.terminal import say
-    from gpuyard.workloads.profiles import catalog_profile, profile_of
+    from gpuyard.measure.relief.plan import predict_gains
+    from gpuyard.report.terminal import print_line
+    from gpuyard.workloads.profiles import catalog_profile, profile_model
 
     store = results_store()
     alone = plan_sweep(workload, [1], [batch], seconds_per_point=_ALONE_SECONDS, place=place)
     if dry_run and store.latest(Measurement, alone.points[0].key) is None:
         return None
-    with progress_bar() as tell:
-        for fresh in (False, True):  # what is stored may be doubtful
+    with progress_bar() as on_progress:
+        for fresh in (False, True):  # a stored run may be doubtful
             (measured,) = run_sweep(
-                alone, store, on_event=lambda event: tell(event.progress), fresh=fresh
+                alone, store, on_event=lambda event: on_progress(event.progress), fresh=fresh
             )
             if measured.doubt is None or dry_run:
                 break
     if measured.doubt is not None:
-        say(
-            f"One worker alone is doubtful ({measured.doubt}), so the predictor is not asked: "
-            "all remedies are tried.",
+        print_line(
+            f"The run of one worker is doubtful ({measured.doubt}), so all remedies are tried.",
             "caution",
         )
         return None
     profile = catalog_profile(workload) or measured.profile
-    if profile is None and dry_run:  # an older gpuyard kept none
+    if profile is None and dry_run:  # an older gpuyard did not store it
         return None
-    return predicted_gains(
-        workload, profile or profile_of(workload), measured, workers, place.record(workers)
+    return predict_gains(
+        workload, profile or profile_model(workload), measured, workers, place.record(workers)
     )

@@ -1,21 +1,21 @@
-"""What all benches do with a plan: show it, or run it, keep its record and show that."""
+"""Runs the plan of any bench: prints it, or measures, stores, and prints the record."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpuyard.cli.output import progress_bar, show, shown_if_not_stored
+from gpuyard.cli.output import progress_bar, show, show_if_not_stored
 
 if TYPE_CHECKING:
     from gpuyard.measure.bench import AnyPlan
     from gpuyard.measure.kind import AnyRecord
-    from gpuyard.measure.progress import Tell
+    from gpuyard.measure.progress import ProgressCallback
     from gpuyard.measure.store import ResultsStore
     from gpuyard.measure.training.matrix import Matrix, MatrixResult
     from gpuyard.measure.training.sweep import SweepEvent
 
 
 def results_store() -> "ResultsStore":
-    """This user's own."""
+    """Return this user's results store."""
     from gpuyard import files
     from gpuyard.measure.store import ResultsStore
 
@@ -24,39 +24,41 @@ def results_store() -> "ResultsStore":
 
 def run_bench(
     plan: "AnyPlan",
-    run: "Callable[[AnyPlan, Tell], AnyRecord]",
+    run: "Callable[[AnyPlan, ProgressCallback], AnyRecord]",
     *,
     dry_run: bool,
     json_output: bool,
 ) -> "AnyRecord | None":
-    """The record, which is kept and shown; None where only the plan is asked for."""
+    """Run a plan, store and print its record, and return it; a dry run prints the plan and returns None."""
     from gpuyard.measure.bench import measure
     from gpuyard.report.answers.results import plan_answer, record_answer
 
     if dry_run:
         show(plan_answer(plan), json_output=json_output)
         return None
-    with shown_if_not_stored(json_output=json_output), progress_bar() as tell:
-        record = measure(plan, run, results_store(), tell)
+    with show_if_not_stored(json_output=json_output), progress_bar() as on_progress:
+        record = measure(plan, run, results_store(), on_progress)
     show(record_answer(record), json_output=json_output)
     return record
 
 
-def run_with_bar(matrix: "Matrix", store: "ResultsStore", *, fresh: bool) -> "MatrixResult":
-    """Measure what the store lacks, and say of each point how fast it was."""
+def run_matrix_with_progress(
+    matrix: "Matrix", store: "ResultsStore", *, fresh: bool
+) -> "MatrixResult":
+    """Measure the points that the store lacks, and print the speed of each."""
     from dataclasses import replace
 
     from gpuyard.measure.training.matrix import run_matrix
     from gpuyard.units import format_per_second
 
-    with progress_bar() as tell:
+    with progress_bar() as on_progress:
 
-        def listen(event: "SweepEvent") -> None:
-            m, line = event.measurement, ""
+        def report(event: "SweepEvent") -> None:
+            m, message = event.measurement, ""
             if event.state == "finished" and m is not None:
-                line = f"{event.progress.what}: {format_per_second(m.samples_per_second)} samples/s"
+                message = f"{event.progress.description}: {format_per_second(m.samples_per_second)} samples/s"
             elif event.state == "rejected" and m is not None:
-                line = f"{event.progress.what}: rejected: {m.doubt}"
-            tell(replace(event.progress, line=line))
+                message = f"{event.progress.description}: rejected: {m.doubt}"
+            on_progress(replace(event.progress, message=message))
 
-        return run_matrix(matrix, store, on_event=listen, fresh=fresh)
+        return run_matrix(matrix, store, on_event=report, fresh=fresh)

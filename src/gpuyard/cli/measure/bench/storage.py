@@ -1,4 +1,4 @@
-"""`gpuyard bench storage`: does storage starve the GPUs?"""
+"""`gpuyard bench storage`: find how many GPUs the storage keeps busy."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ def storage(
     path: Annotated[Path, typer.Argument(help="A directory on the storage to be measured.")],
     *,
     model: Annotated[
-        str, typer.Option(help="Model to train: a catalog model, unet3d or cosmoflow.")
+        str, typer.Option(help="Model to train: a catalog model, unet3d, or cosmoflow.")
     ] = "resnet50",
     gpu: Annotated[str, typer.Option(help="Catalog GPU to emulate.")] = "h100-sxm5-80gb",
     gpus: Annotated[int, typer.Option(help="Number of GPUs.", min=1)] = 8,
@@ -23,18 +23,18 @@ def storage(
     ] = None,
     dataset: Annotated[
         Path | None,
-        typer.Option(help="A data set to read, instead of writing one and removing it."),
+        typer.Option(help="Existing dataset to read, instead of a temporary one."),
     ] = None,
-    size: Annotated[str, typer.Option(help="Size of the data set that is written.")] = "1 GB",
+    size: Annotated[str, typer.Option(help="Size of the temporary dataset.")] = "1 GB",
     time_per_point: TimePerPointOption = 10.0,
-    readers: Annotated[int, typer.Option(help="Threads that read for each GPU.", min=1)] = 4,
+    readers: Annotated[int, typer.Option(help="Reader threads per GPU.", min=1)] = 4,
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
     """Find how many GPUs this storage keeps busy, by MLPerf Storage's method.
 
-    Reading is real; computing is replaced by a sleep of the same length. Utilization is compute time over
-    total time, and 90 % passes. Where the page cache can't be bypassed, no verdict is given.
+    Reads are real; compute is replaced by a sleep of the same length. Utilization is compute time over total time,
+    and 90% passes. If the page cache cannot be bypassed, there is no verdict.
 
     Example: gpuyard bench storage . --model resnet50 --gpu h100-sxm5-80gb --gpus 8
     """

@@ -1,13 +1,13 @@
-"""`gpuyard bench sweep`: every combination of a sweep file."""
+"""`gpuyard bench sweep`: measure every combination of a sweep file."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.measure.bench.running import results_store, run_with_bar
+from gpuyard.cli.measure.bench.running import results_store, run_matrix_with_progress
 from gpuyard.cli.options import DryRunOption, FreshOption
-from gpuyard.cli.output import JsonOption, show, shown_if_not_stored, writable
+from gpuyard.cli.output import JsonOption, check_output_file, show, show_if_not_stored
 
 if TYPE_CHECKING:
     from gpuyard.measure.training.matrix import Matrix, MatrixResult
@@ -19,12 +19,15 @@ def sweep(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the measurements to this file, as JSON lines.", callback=writable
+            help="Also write the measurements to this file, as JSON lines.",
+            callback=check_output_file,
         ),
     ] = None,
     svg: Annotated[
         Path | None,
-        typer.Option(help="Also draw how each workload scales, to this file.", callback=writable),
+        typer.Option(
+            help="Also draw how each workload scales, to this file.", callback=check_output_file
+        ),
     ] = None,
     fresh: FreshOption = False,
     dry_run: DryRunOption = False,
@@ -32,8 +35,8 @@ def sweep(
 ) -> None:
     """Measure every combination of a sweep file; if it is killed, it continues where it stopped.
 
-    A run that is not credible (windows that differ by more than 20 %, a loss that is not a number, other
-    programs on the cores, faster than the hardware) is kept with its reason, tried again, and never counted.
+    A run is rejected if its windows differ by more than 20%, its loss is not a number, other programs used its
+    cores, or it is faster than the hardware can be. gpuyard stores it with the reason and measures the point again.
 
     Example: gpuyard bench sweep examples/choke.sweep.yaml
     """
@@ -42,42 +45,40 @@ def sweep(
     from gpuyard.files import write_text
     from gpuyard.measure import to_json_lines
     from gpuyard.measure.training.matrix import plan_matrix
-    from gpuyard.measure.training.tables import matrix_listing, sweep_listing
-    from gpuyard.report.answers.results import shown_answer
+    from gpuyard.measure.training.tables import build_matrix_table, build_sweep_table
+    from gpuyard.report.answers.results import content_answer
 
     spec = read_sweep(file)
     if svg is not None and 1 not in spec.nodes:
-        raise UserMistake(
-            f"{file}: --svg draws how it scales from one node on: put 1 into 'nodes', too"
-        )
+        raise UserMistake(f"{file}: --svg draws the scaling relative to one node; add 1 to 'nodes'")
     matrix = plan_matrix(spec, file.parent)
     store = results_store()
     if dry_run:
-        stored = set() if fresh else matrix.stored_keys(store)
-        listing = matrix_listing(matrix.name, matrix.sweeps, stored)
-        show(shown_answer([listing], matrix.describe(stored)), json_output=json_output)
+        stored = set() if fresh else matrix.find_stored_keys(store)
+        plan_table = build_matrix_table(matrix.name, matrix.sweeps, stored)
+        show(content_answer([plan_table], matrix.describe(stored)), json_output=json_output)
         return
-    with shown_if_not_stored(
+    with show_if_not_stored(
         json_output=json_output,
-        document=lambda one: {"name": matrix.name, "measurements": [one], "rejected": []},
+        document=lambda record: {"name": matrix.name, "measurements": [record], "rejected": []},
     ):
-        result = run_with_bar(matrix, store, fresh=fresh)
+        result = run_matrix_with_progress(matrix, store, fresh=fresh)
     try:
         if output is not None:
             write_text(output, to_json_lines(result.measurements))
         if svg is not None:
-            from gpuyard.report.scaling import scaling_picture
+            from gpuyard.report.scaling import draw_scaling
 
-            write_text(svg, scaling_picture(result.measurements, matrix.name))
+            write_text(svg, draw_scaling(result.measurements, matrix.name))
     except GpuyardError as error:
         raise GpuyardError(
-            f"{error}; all measurements are kept in {store.path}: run it again, nothing is measured twice"
+            f"{error}; all measurements are stored in {store.path}: run it again, nothing is measured twice"
         ) from error
-    listing = sweep_listing(matrix.name, result.measurements)
-    show(shown_answer([listing], _as_json(matrix, result)), json_output=json_output)
+    table = build_sweep_table(matrix.name, result.measurements)
+    show(content_answer([table], _as_json(matrix, result)), json_output=json_output)
     if result.rejected:
         raise GpuyardError(
-            f"{len(result.rejected)} of {matrix.points} points have no credible run; see "
+            f"{len(result.rejected)} of {matrix.points} points have no valid run; see "
             "`gpuyard results list --kind rejected`, and run it again when the machine is quiet"
         )
 

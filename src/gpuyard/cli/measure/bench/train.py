@@ -12,7 +12,7 @@ from gpuyard.cli.measure.places import (
     LauncherOption,
     RanksPerNodeOption,
     SlurmOption,
-    chosen_place,
+    open_place,
 )
 from gpuyard.cli.options import (
     AccumulateOption,
@@ -23,11 +23,11 @@ from gpuyard.cli.options import (
     LocalSgdOption,
     PrecisionOption,
     TimePerPointOption,
-    measured_in_asked,
+    override_precision,
     parse_counts,
     parse_exchange,
 )
-from gpuyard.cli.output import JsonOption, progress_bar, show, shown_if_not_stored
+from gpuyard.cli.output import JsonOption, progress_bar, show, show_if_not_stored
 from gpuyard.errors import GpuyardError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def train(
         typer.Option(help="Batch sizes per worker, e.g. 10,50 (default: the workload's)."),
     ] = None,
     strategy: Annotated[
-        str, typer.Option(help="How gradients are exchanged: ddp, dataparallel or horovod.")
+        str, typer.Option(help="Strategy of gradient exchange: ddp, dataparallel, or horovod.")
     ] = "ddp",
     time_per_point: TimePerPointOption = 3.0,
     precision: PrecisionOption = None,
@@ -63,12 +63,11 @@ def train(
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Train for a few seconds at each worker count and batch size, and keep how fast it went.
+    """Train for a few seconds at each worker count and batch size, and store the speed.
 
-    Workers are processes with the same number of cores each (or one GPU each, where there are GPUs); with
-    --lab, --hosts or --slurm they fill one node after the other. With --gpu nothing is computed: each step
-    takes the time that this GPU would, and what is exchanged is real. A sweep that was stopped goes on where it
-    was when you run it again.
+    Workers are processes with the same number of cores each, or one GPU each if there are GPUs. With --lab, --hosts,
+    or --slurm they fill one node after another. With --gpu, steps only wait as long as that GPU would compute, but
+    gradients are really exchanged. If you stop a sweep and run it again, it continues where it stopped.
 
     Example: gpuyard bench train spoken-digits-linear --workers 1,2 --batch 10,50,200
     """
@@ -77,14 +76,14 @@ def train(
 
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.measure import plan_sweep, run_sweep
-    from gpuyard.measure.training.run import stored_keys
-    from gpuyard.measure.training.tables import plan_listing, scaling_listing
-    from gpuyard.report.answers.results import shown_answer
+    from gpuyard.measure.training.run import find_stored_keys
+    from gpuyard.measure.training.tables import build_plan_table, build_scaling_table
+    from gpuyard.report.answers.results import content_answer
 
-    spec = measured_in_asked(read_workload(workload), precision)
+    spec = override_precision(read_workload(workload), precision)
     remedy = parse_exchange(compress, accumulate, bucket_mb, local_sgd)
     store = results_store()
-    with chosen_place(
+    with open_place(
         lab, hosts, slurm=slurm, ranks_per_node=ranks_per_node, planning=dry_run
     ) as place:
         sweep = plan_sweep(
@@ -99,34 +98,34 @@ def train(
             launcher=launcher,
         )
         if dry_run:
-            stored = set() if fresh else stored_keys(sweep, store)
-            answer = shown_answer([plan_listing(sweep, stored)], sweep.describe(stored))
+            stored = set() if fresh else find_stored_keys(sweep, store)
+            answer = content_answer([build_plan_table(sweep, stored)], sweep.describe(stored))
             show(answer, json_output=json_output)
             return
         with (
-            shown_if_not_stored(json_output=json_output, document=lambda one: [one]),
-            progress_bar() as tell,
+            show_if_not_stored(json_output=json_output, document=lambda record: [record]),
+            progress_bar() as on_progress,
         ):
             measurements = run_sweep(
-                sweep, store, on_event=lambda event: tell(event.progress), fresh=fresh
+                sweep, store, on_event=lambda event: on_progress(event.progress), fresh=fresh
             )
-    table = scaling_listing(sweep.title, measurements)
-    answer = shown_answer([table], [measurement.as_json() for measurement in measurements])
+    table = build_scaling_table(sweep.title, measurements)
+    answer = content_answer([table], [measurement.as_json() for measurement in measurements])
     show(answer, json_output=json_output)
-    _say_doubts(measurements)
+    _report_doubts(measurements)
 
 
-def _say_doubts(measurements: "list[Measurement]") -> None:
-    from gpuyard.measure.credible import NO_LOSS
-    from gpuyard.report.terminal import say
-    from gpuyard.units import counted
+def _report_doubts(measurements: "list[Measurement]") -> None:
+    from gpuyard.measure.validity import NAN_LOSS
+    from gpuyard.report.terminal import print_line
+    from gpuyard.units import format_count
 
     for m in measurements:
         if m.doubt is not None:
-            say(
-                f"Doubtful: {m.id}, {counted(m.workers, 'worker')} at a batch of {m.batch_per_worker}: "
+            print_line(
+                f"Doubtful: {m.id}, {format_count(m.workers, 'worker')} at a batch of {m.batch_per_worker}: "
                 f"{m.doubt}; measure it again with --fresh.",
                 "caution",
             )
-    if any(m.doubt == NO_LOSS for m in measurements):
-        raise GpuyardError(f"{NO_LOSS}: look at data, precision and learning rate first")
+    if any(m.doubt == NAN_LOSS for m in measurements):
+        raise GpuyardError(f"{NAN_LOSS}; check the data, precision, and learning rate")

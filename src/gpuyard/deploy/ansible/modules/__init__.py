@@ -1,1 +1,1 @@
-"""Modules for Ansible, which run on the machines themselves with nothing but Python."""
+"""Ansible modules, which run on the machines themselves and need only Python."""

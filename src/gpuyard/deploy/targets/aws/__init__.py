@@ -1,1 +1,1 @@
-"""Instances of AWS EC2."""
+"""Instances at AWS EC2."""

@@ -1,4 +1,4 @@
-# Instances of AWS EC2 in a network of their own: ssh comes in at the first one, and nothing else from outside.
+# Instances at AWS EC2 in their own network. From outside, only ssh to the first instance is allowed.
 terraform {
   required_providers {
     aws = {
@@ -10,7 +10,7 @@ terraform {
 
 variable "prefix" {
   type        = string
-  description = "Of all names; no other deployment has it."
+  description = "Prefix of all resource names, unique to this deployment."
 }
 
 variable "nodes" {
@@ -24,7 +24,7 @@ variable "region" {
 variable "zone" {
   type        = string
   nullable    = true
-  description = "AWS chooses where it is null."
+  description = "Availability zone; AWS chooses one if it is null."
 }
 
 variable "instance_type" {
@@ -34,7 +34,7 @@ variable "instance_type" {
 variable "image" {
   type        = string
   nullable    = true
-  description = "The newest Ubuntu 24.04 where it is null."
+  description = "AMI; the newest Ubuntu 24.04 if it is null."
 }
 
 variable "disk_gb" {
@@ -43,17 +43,17 @@ variable "disk_gb" {
 
 variable "efa_interfaces" {
   type        = number
-  description = "Elastic Fabric Adapters of each machine."
+  description = "Number of Elastic Fabric Adapters per machine."
 }
 
 variable "ssh_from" {
   type        = string
-  description = "Addresses from which ssh reaches the head."
+  description = "CIDR block from which ssh may reach the head."
 }
 
 variable "near" {
   type        = bool
-  description = "A placement group for all machines."
+  description = "Put all machines in one placement group."
 }
 
 variable "public_key" {
@@ -67,7 +67,7 @@ provider "aws" {
 locals {
   network = "10.83.0.0/16"
   image   = var.image == null ? data.aws_ami.ubuntu[0].id : var.image
-  # the first card carries IP as well; the others, where there are any, the fabric alone
+  # The first card also carries IP traffic; any others carry only the fabric.
   cards = range(max(var.efa_interfaces, 1))
 }
 
@@ -114,41 +114,41 @@ resource "aws_route_table_association" "cluster" {
   route_table_id = aws_route_table.cluster.id
 }
 
-resource "aws_security_group" "inside" {
-  name        = "${var.prefix}-inside"
-  description = "Machines of one cluster talk to each other."
+resource "aws_security_group" "internal" {
+  name        = "${var.prefix}-internal"
+  description = "Allows all traffic between machines of the cluster."
   vpc_id      = aws_vpc.cluster.id
-  tags        = { Name = "${var.prefix}-inside" }
+  tags        = { Name = "${var.prefix}-internal" }
 }
 
-resource "aws_vpc_security_group_ingress_rule" "inside" {
-  security_group_id            = aws_security_group.inside.id
-  referenced_security_group_id = aws_security_group.inside.id
+resource "aws_vpc_security_group_ingress_rule" "internal" {
+  security_group_id            = aws_security_group.internal.id
+  referenced_security_group_id = aws_security_group.internal.id
   ip_protocol                  = "-1"
 }
 
-# an Elastic Fabric Adapter wants its own group named in both directions
-resource "aws_vpc_security_group_egress_rule" "inside" {
-  security_group_id            = aws_security_group.inside.id
-  referenced_security_group_id = aws_security_group.inside.id
+# An Elastic Fabric Adapter needs rules for its own group in both directions.
+resource "aws_vpc_security_group_egress_rule" "internal" {
+  security_group_id            = aws_security_group.internal.id
+  referenced_security_group_id = aws_security_group.internal.id
   ip_protocol                  = "-1"
 }
 
 resource "aws_vpc_security_group_egress_rule" "outside" {
-  security_group_id = aws_security_group.inside.id
+  security_group_id = aws_security_group.internal.id
   cidr_ipv4         = "0.0.0.0/0"
   ip_protocol       = "-1"
 }
 
-resource "aws_security_group" "door" {
-  name        = "${var.prefix}-door"
-  description = "ssh to the head."
+resource "aws_security_group" "ssh" {
+  name        = "${var.prefix}-ssh"
+  description = "Allows ssh to the head."
   vpc_id      = aws_vpc.cluster.id
-  tags        = { Name = "${var.prefix}-door" }
+  tags        = { Name = "${var.prefix}-ssh" }
 }
 
-resource "aws_vpc_security_group_ingress_rule" "door" {
-  security_group_id = aws_security_group.door.id
+resource "aws_vpc_security_group_ingress_rule" "ssh" {
+  security_group_id = aws_security_group.ssh.id
   cidr_ipv4         = var.ssh_from
   ip_protocol       = "tcp"
   from_port         = 22
@@ -193,7 +193,7 @@ resource "aws_launch_template" "node" {
       interface_type        = var.efa_interfaces == 0 ? null : network_interfaces.value == 0 ? "efa" : "efa-only"
       subnet_id             = aws_subnet.cluster.id
       delete_on_termination = true
-      security_groups       = count.index == 0 && network_interfaces.value == 0 ? [aws_security_group.inside.id, aws_security_group.door.id] : [aws_security_group.inside.id]
+      security_groups       = count.index == 0 && network_interfaces.value == 0 ? [aws_security_group.internal.id, aws_security_group.ssh.id] : [aws_security_group.internal.id]
     }
   }
 
@@ -205,12 +205,12 @@ resource "aws_launch_template" "node" {
     }
   }
 
-  # session tokens, so that what a program of a user fetches for others is not the machine's
+  # Require session tokens, so that a request forged through a user's program cannot read the metadata.
   metadata_options {
     http_tokens = "required"
   }
 
-  # a newer image must not replace machines that are there
+  # A newer image must not replace existing machines.
   lifecycle {
     ignore_changes = [image_id]
   }
@@ -226,7 +226,7 @@ resource "aws_instance" "node" {
   }
 }
 
-# without one, a machine with several cards could not fetch packages
+# Machines with several network cards get no public address otherwise, and could not download packages.
 resource "aws_eip" "node" {
   count             = var.nodes
   network_interface = aws_instance.node[count.index].primary_network_interface_id

@@ -1,1 +1,1 @@
-"""Instances of Google Compute Engine."""
+"""Instances at Google Compute Engine."""

@@ -1,5 +1,4 @@
-# Instances of Google Compute Engine in a network of their own: ssh comes in at the first one, and nothing else from
-# outside.
+# Instances at Google Compute Engine in their own network. From outside, only ssh to the first instance is allowed.
 terraform {
   required_providers {
     google = {
@@ -11,7 +10,7 @@ terraform {
 
 variable "prefix" {
   type        = string
-  description = "Of all names; no other deployment has it."
+  description = "Prefix of all resource names, unique to this deployment."
 }
 
 variable "nodes" {
@@ -33,12 +32,12 @@ variable "machine_type" {
 variable "accelerator" {
   type        = string
   nullable    = true
-  description = "GPUs to add, where the machine type does not include them."
+  description = "Type of GPUs to add, if the machine type does not include them."
 }
 
 variable "gpus" {
   type        = number
-  description = "Of each machine."
+  description = "Number of GPUs per machine."
 }
 
 variable "image" {
@@ -55,12 +54,12 @@ variable "user" {
 
 variable "ssh_from" {
   type        = string
-  description = "Addresses from which ssh reaches the head."
+  description = "CIDR block from which ssh may reach the head."
 }
 
 variable "near" {
   type        = bool
-  description = "A compact placement policy for all machines."
+  description = "Use a compact placement policy for all machines."
 }
 
 variable "public_key" {
@@ -68,10 +67,10 @@ variable "public_key" {
 }
 
 locals {
-  network = "10.83.0.0/16"
-  region  = join("-", slice(split("-", var.zone), 0, 2))
-  inside  = "${var.prefix}-inside"
-  door    = "${var.prefix}-door"
+  network  = "10.83.0.0/16"
+  region   = join("-", slice(split("-", var.zone), 0, 2))
+  internal = "${var.prefix}-internal"
+  ssh      = "${var.prefix}-ssh"
 }
 
 provider "google" {
@@ -92,22 +91,22 @@ resource "google_compute_subnetwork" "cluster" {
   region        = local.region
 }
 
-resource "google_compute_firewall" "inside" {
-  name        = local.inside
+resource "google_compute_firewall" "internal" {
+  name        = local.internal
   network     = google_compute_network.cluster.name
-  source_tags = [local.inside]
-  target_tags = [local.inside]
+  source_tags = [local.internal]
+  target_tags = [local.internal]
 
   allow {
     protocol = "all"
   }
 }
 
-resource "google_compute_firewall" "door" {
-  name          = local.door
+resource "google_compute_firewall" "ssh" {
+  name          = local.ssh
   network       = google_compute_network.cluster.name
   source_ranges = [var.ssh_from]
-  target_tags   = [local.door]
+  target_tags   = [local.ssh]
 
   allow {
     protocol = "tcp"
@@ -131,7 +130,7 @@ resource "google_compute_instance" "node" {
   name              = "${var.prefix}-${count.index}"
   machine_type      = var.machine_type
   zone              = var.zone
-  tags              = count.index == 0 ? [local.inside, local.door] : [local.inside]
+  tags              = count.index == 0 ? [local.internal, local.ssh] : [local.internal]
   resource_policies = google_compute_resource_policy.near[*].self_link
 
   metadata = {
@@ -147,7 +146,7 @@ resource "google_compute_instance" "node" {
     }
   }
 
-  # an outside address on each, so that they can fetch packages; the firewall lets nothing in but ssh to the head
+  # Every machine needs a public address to download packages; the firewall allows only ssh to the head.
   network_interface {
     subnetwork = google_compute_subnetwork.cluster.id
     nic_type   = "GVNIC"
@@ -165,13 +164,13 @@ resource "google_compute_instance" "node" {
     }
   }
 
-  # machines with GPUs can't be moved while they run
+  # Machines with GPUs cannot be migrated while they run.
   scheduling {
     on_host_maintenance = "TERMINATE"
     automatic_restart   = true
   }
 
-  # a newer image of the family must not replace machines that are there
+  # A newer image of the family must not replace existing machines.
   lifecycle {
     ignore_changes = [boot_disk[0].initialize_params[0].image]
   }

@@ -1,1 +1,1 @@
-"""Jobs of imec's GPULab."""
+"""Jobs on imec's GPULab."""

@@ -1,4 +1,4 @@
-# Jobs of imec's GPULab, one a machine.
+# Jobs on imec's GPULab, one per machine.
 terraform {
   required_providers {
     gpuyard = {
@@ -13,7 +13,7 @@ variable "project" {
 
 variable "definitions" {
   type        = list(string)
-  description = "One job's definition for each machine, as JSON."
+  description = "Job definitions as JSON, one per machine."
 }
 
 resource "gpuyard_gpulab_job" "node" {

@@ -1,1 +1,1 @@
-"""Machines on this host."""
+"""Emulated machines on this host."""

@@ -1,4 +1,4 @@
-# Machines on this host: a network of its own with shaped links, and a host in each of its nodes.
+# Emulated machines on this host: a network with shaped links, and a machine on each of its nodes.
 terraform {
   required_providers {
     gpuyard = {
@@ -9,21 +9,21 @@ terraform {
 
 variable "name" {
   type        = string
-  description = "Of the lab, and of the deployment."
+  description = "Name of the lab, which is also the deployment's."
 }
 
 variable "nodes" {
   type = number
 }
 
-variable "link" {
-  type        = string
-  description = "Rate of each node's link, like 1 Gbit/s."
+variable "rate_bytes_per_second" {
+  type        = number
+  description = "Rate of each node's link in each direction, in bytes per second."
 }
 
 variable "disks" {
   type        = string
-  description = "Directory in which each machine has its disk."
+  description = "Directory for the machines' disks."
 }
 
 variable "authorized_key" {
@@ -32,29 +32,29 @@ variable "authorized_key" {
 
 variable "gpus" {
   type        = number
-  description = "Stand-ins for GPUs in each machine."
+  description = "Number of GPU stand-ins per machine."
 }
 
 variable "packages" {
   type        = list(string)
-  description = "Debian packages that each machine has beside the usual ones."
+  description = "Additional Debian packages for each machine."
 }
 
 variable "release" {
   type        = string
   default     = null
-  description = "Release of Debian or Ubuntu; without it this host's own."
+  description = "Debian or Ubuntu release; this host's release by default."
 }
 
 variable "mounts" {
   type        = list(string)
-  description = "Directories of this host that each machine sees at the same path, read-only."
+  description = "Directories of this host that each machine sees read-only at the same path."
 }
 
 resource "gpuyard_lab" "network" {
-  name  = var.name
-  nodes = var.nodes
-  link  = var.link
+  name                  = var.name
+  nodes                 = var.nodes
+  rate_bytes_per_second = var.rate_bytes_per_second
 }
 
 resource "gpuyard_lab_machine" "node" {

@@ -1,4 +1,4 @@
-"""Machines on this host, to try a deployment on before it costs anything."""
+"""Emulated machines on this host, to try a deployment before it costs anything."""
 
 import importlib.util
 import sys
@@ -6,33 +6,33 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from gpuyard import files, units
+from gpuyard import files
 from gpuyard.deploy.state import Host, StateDirectory, public_key
-from gpuyard.deploy.targets.base import Provisioner, check_most, not_ended
+from gpuyard.deploy.targets.base import Provisioner, check_node_count, remove_each
 from gpuyard.deploy.terraform.run import Terraform
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
-from gpuyard.hardware.clusters import machine_of, network_rate
+from gpuyard.hardware.clusters import find_network_rate, resolve_machine
 from gpuyard.lab import check_can_make_labs
 from gpuyard.lab.operation import call
-from gpuyard.lab.plan import MOST_NODES
+from gpuyard.lab.plan import MAX_NODES
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
 
 _PACKAGE = Path(__file__).parents[4]
-# what roles install elsewhere is there already, because no route leads out of a lab
+# Machines are created with the packages that roles install elsewhere, because a lab has no route to the internet.
 _PACKAGES: dict[str, tuple[str, ...]] = {
     "containers": ("docker.io",),
     "slurm": ("munge", "slurm-wlm", "slurmdbd", "mariadb-server"),
     "monitoring": ("prometheus", "prometheus-node-exporter"),
     "firewall": ("nftables",),
 }
-# what stands before notebooks of several people, and what debootstrap does not find itself: it provides what another needs
+# JupyterHub's proxy, and a dependency that debootstrap misses because another package only "provides" it.
 _HUB_PACKAGES = ("node-configurable-http-proxy", "node-fast-safe-stringify")
-_DEFAULT_LINK = "1 Gbit/s"
+_DEFAULT_RATE_BYTES_PER_SECOND = 125_000_000  # 1 Gbit/s
 
 
 class LabProvisioner(Provisioner):
-    """A network namespace and an overlay over one Debian root for each."""
+    """Creates each machine as a network namespace and an overlay over a shared Debian root."""
 
     kind: ClassVar[str] = "lab"
 
@@ -40,17 +40,17 @@ class LabProvisioner(Provisioner):
         check_can_make_labs()
         if deployment.framework != "pytorch" or deployment.horovod:
             raise UserMistake(
-                "machines of a lab use this host's Python environment, for no route leads out of a lab: framework "
-                "can only be pytorch there, and horovod is what this host has"
+                "lab machines cannot download packages, so they use this host's Python environment: framework must be "
+                "pytorch, and horovod must not be set"
             )
         if "jupyter" in deployment.head and not deployment.environment:
             _check_jupyter(deployment)
-        check_most(cluster, MOST_NODES, f"a lab has at most {MOST_NODES} machines")
+        check_node_count(cluster, MAX_NODES, f"a lab has at most {MAX_NODES} machines")
 
     def variables(
         self, deployment: Deployment, cluster: Cluster, state: StateDirectory
     ) -> Mapping[str, Any]:
-        _, machine = machine_of(cluster)
+        _, machine = resolve_machine(cluster)
         roles = {*deployment.head, *deployment.workers}
         packages = {package for role in roles for package in _PACKAGES.get(role, ())}
         if _has_hub(deployment):
@@ -58,74 +58,75 @@ class LabProvisioner(Provisioner):
         return {
             "name": deployment.name,
             "nodes": cluster.nodes,
-            "link": _link(cluster),
+            "rate_bytes_per_second": _get_rate(cluster),
             "disks": str(state.path / "disks"),
             "authorized_key": public_key(),
             "gpus": machine.gpus,
             "packages": sorted(packages),
             "release": getattr(deployment.target, "release", None),
-            "mounts": [] if deployment.environment else _own_environment(),
+            "mounts": [] if deployment.environment else _find_python_paths(),
         }
 
     def hosts(self, deployment: Deployment, outputs: Mapping[str, Any]) -> tuple[Host, ...]:
         del deployment
         return tuple(Host(**host) for host in outputs["hosts"])
 
+    def check_unclaimed(self, state: StateDirectory) -> None:
+        if not _marker(state).exists() and call("find", name=state.name) is not None:
+            raise GpuyardError(
+                f"a lab named {state.name!r} already exists and does not belong to this deployment; remove it with "
+                f"`gpuyard lab down --name {state.name}`, or give the deployment another name"
+            )
+
     def claim(self, state: StateDirectory) -> None:
-        """A lab has no owner's mark, so the deployment notes that it was first; else it would take somebody's own."""
-        there = call("find", name=state.name) is not None
-        if not _mark(state).exists():
-            if there:
-                raise GpuyardError(
-                    f"there is a lab called {state.name!r} already that is not this deployment's; remove it with "
-                    f"`gpuyard lab down --name {state.name}`, or give the deployment another name"
-                )
-            files.write_text(_mark(state), "", mode=0o600)
-        elif there and not Terraform(state.terraform).identities():
-            self.sweep(state)
+        """Record in a marker file that the lab belongs to this deployment, because labs themselves have no owner."""
+        if not _marker(state).exists():
+            files.write_text(_marker(state), "", mode=0o600)
+        elif self.list_existing(state) and not Terraform(state.terraform).list_resources():
+            self.remove_untracked(state)
 
-    def standing(self, state: StateDirectory) -> list[str]:
-        ours = _mark(state).exists() and call("find", name=state.name) is not None
-        return [f"lab {state.name}"] if ours else []
+    def list_existing(self, state: StateDirectory) -> list[str]:
+        owned = _marker(state).exists() and call("find", name=state.name) is not None
+        return [f"lab {state.name}"] if owned else []
 
-    def sweep(self, state: StateDirectory) -> list[str]:
-        """Of a run that was killed before Terraform wrote it down, or whose state is lost."""
-        if not _mark(state).exists():
+    def remove_untracked(self, state: StateDirectory) -> list[str]:
+        """Remove what a run created that was killed before Terraform saved its state, or whose state is lost."""
+        if not _marker(state).exists():
             return []
         disks = sorted((state.path / "disks").glob("node*"))
         return [
-            *not_ended(disks, lambda disk: call("remove", name=disk.name, directory=str(disk))),
-            *not_ended([state.name], lambda name: call("down", name=name)),
+            *remove_each(disks, lambda disk: call("remove", name=disk.name, directory=str(disk))),
+            *remove_each([state.name], lambda name: call("down", name=name)),
         ]
 
     def link_rates(self, cluster: Cluster) -> tuple[float, ...]:
-        """A lab can set any: the cluster's own, and a tenth of it."""
-        own = units.parse_rate(_link(cluster))
-        return (own / 10, own)
+        """Return the cluster's rate and a tenth of it, although a lab can set any rate."""
+        rate = _get_rate(cluster)
+        return (rate / 10, float(rate))
 
-    def set_link(self, state: StateDirectory, rate_bytes_per_second: float) -> None:
+    def set_link_rate(self, state: StateDirectory, rate_bytes_per_second: float) -> None:
         call("set_rates", name=state.name, rate_bytes_per_second=rate_bytes_per_second)
 
     def environment(self, deployment: Deployment) -> str:
-        """No route leads out of a lab, so its machines see this host's own."""
+        """Return this host's environment, which lab machines see because they cannot download packages."""
         return deployment.environment or sys.prefix
 
     def ansible_variables(self) -> Mapping[str, Any]:
         return {
-            "gpuyard_clock_is_kept": True,  # all have this host's
-            "containers_start": False,  # they have no cgroups of their own
+            "gpuyard_clock_is_kept": True,  # all share this host's clock
+            "containers_start": False,  # all share this host's cgroups
             "gpuyard_packages_are_there": True,
             "training_python_path": str(_PACKAGE),
-            "slurm_isolates": False,  # they share one kernel
+            "slurm_isolates": False,  # all share one kernel
         }
 
     def notes(self) -> Sequence[str]:
         return (
-            "Machines of a lab see this host's clock and its Python environment, and have stand-ins for GPUs.",
+            "Lab machines share this host's clock and Python environment, and have stand-ins for GPUs.",
         )
 
 
-def _mark(state: StateDirectory) -> Path:
+def _marker(state: StateDirectory) -> Path:
     return state.path / "lab-is-ours"
 
 
@@ -134,26 +135,27 @@ def _has_hub(deployment: Deployment) -> bool:
 
 
 def _check_jupyter(deployment: Deployment) -> None:
-    """The head's notebooks run in this host's environment."""
-    wanted = ["jupyterlab", *(["jupyterhub"] if _has_hub(deployment) else [])]
-    missing = [name for name in wanted if importlib.util.find_spec(name) is None]
+    """Check that this host's environment, in which the head's notebooks run, has Jupyter."""
+    packages = ["jupyterlab", *(["jupyterhub"] if _has_hub(deployment) else [])]
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingRequirement(
-            f"machines of a lab see this host's Python environment, which has no {missing[0]}: pip install {missing[0]}"
+            f"lab machines use this host's Python environment, which has no {missing[0]}: pip install {missing[0]}"
         )
 
 
-def _link(cluster: Cluster) -> str:
-    rate = network_rate(cluster)
-    return _DEFAULT_LINK if rate is None else units.format_bit_rate(rate)
+def _get_rate(cluster: Cluster) -> int:
+    """Return the link rate in whole bytes per second, which Terraform passes on exactly."""
+    rate = find_network_rate(cluster)
+    return _DEFAULT_RATE_BYTES_PER_SECOND if rate is None else round(rate)
 
 
-def _own_environment() -> list[str]:
-    """What this Python is made of, at the paths that it knows, without what lies inside another of them."""
-    wanted = sorted({Path(sys.prefix), Path(sys.base_prefix), _PACKAGE} - {Path("/usr")})
+def _find_python_paths() -> list[str]:
+    """Return the directories that this Python consists of, without those inside another of them."""
+    paths = sorted({Path(sys.prefix), Path(sys.base_prefix), _PACKAGE} - {Path("/usr")})
     outer = [
         path
-        for path in wanted
-        if not any(other != path and path.is_relative_to(other) for other in wanted)
+        for path in paths
+        if not any(other != path and path.is_relative_to(other) for other in paths)
     ]
     return [str(path) for path in outer]

@@ -1,1 +1,1 @@
-"""Instances of Lambda Cloud. `lambda` is a word of Python, hence the underscore."""
+"""Instances at Lambda Cloud. The underscore is needed because `lambda` is a Python keyword."""

@@ -1,4 +1,4 @@
-# Instances of Lambda Cloud, one a machine.
+# Instances at Lambda Cloud, one per machine.
 terraform {
   required_providers {
     gpuyard = {
@@ -9,7 +9,7 @@ terraform {
 
 variable "prefix" {
   type        = string
-  description = "Of the instances' names; no other deployment has it."
+  description = "Prefix of the instance names, unique to this deployment."
 }
 
 variable "nodes" {
@@ -26,7 +26,7 @@ variable "region" {
 
 variable "ssh_key" {
   type        = string
-  description = "Name of a key that the account has."
+  description = "Name of an ssh key in the account."
 }
 
 resource "gpuyard_lambda_instance" "node" {

@@ -1,4 +1,4 @@
-"""Instances of Lambda Cloud."""
+"""Instances at Lambda Cloud."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,102 +6,98 @@ from typing import Any, ClassVar
 
 from gpuyard.deploy.clouds.lambda_cloud import Instance, InstanceType, LambdaCloud
 from gpuyard.deploy.state import Host, StateDirectory
-from gpuyard.deploy.targets.base import Provisioner, not_ended
+from gpuyard.deploy.targets.base import Provisioner, get_target_spec, remove_each
 from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.hardware.clusters import machine_of
-from gpuyard.specs import deployment as specs
+from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.specs.cluster import Cluster
+from gpuyard.specs.deployment import Deployment
 from gpuyard.specs.targets.clouds import LambdaTarget
 
-_GPUS = re.compile(r"gpu_(\d{1,3})x_")
-_USER = "ubuntu"  # of every image that Lambda offers
+_GPU_COUNT = re.compile(r"gpu_(\d{1,3})x_")
+_USER = "ubuntu"  # in every image that Lambda offers
 
 
 class LambdaProvisioner(Provisioner):
-    """Their names say which deployment they are of, so that none is ever paid for unseen."""
+    """Rents instances whose names identify the deployment, so none is ever paid for unnoticed."""
 
     kind: ClassVar[str] = "lambda"
     rented: ClassVar[bool] = True
 
-    def check(self, deployment: specs.Deployment, cluster: Cluster) -> None:
-        """Without asking Lambda Cloud: machines can be logged in to while its interface is away."""
-        wanted = _of(deployment)
-        _, machine = machine_of(cluster)
-        named = _GPUS.match(wanted.instance_type)
-        if named is not None and int(named[1]) != machine.gpus:
+    def check(self, deployment: Deployment, cluster: Cluster) -> None:
+        """Check without calling Lambda Cloud, so that machines stay accessible while its API is down."""
+        spec = get_target_spec(deployment, LambdaTarget)
+        _, machine = resolve_machine(cluster)
+        match = _GPU_COUNT.match(spec.instance_type)
+        if match is not None and int(match[1]) != machine.gpus:
             raise UserMistake(
-                f"the cluster's machines have {machine.gpus} GPUs, and {wanted.instance_type} has {named[1]}"
+                f"the cluster's machines have {machine.gpus} GPUs, and {spec.instance_type} has {match[1]}"
             )
 
     def variables(
-        self, deployment: specs.Deployment, cluster: Cluster, state: StateDirectory
+        self, deployment: Deployment, cluster: Cluster, state: StateDirectory
     ) -> Mapping[str, Any]:
-        wanted = _of(deployment)
+        spec = get_target_spec(deployment, LambdaTarget)
         return {
-            "prefix": f"gpuyard-{state.name}-{state.token()}",
+            "prefix": state.ensure_prefix(),
             "nodes": cluster.nodes,
-            "instance_type": wanted.instance_type,
-            "region": wanted.region,
-            "ssh_key": wanted.ssh_key,
+            "instance_type": spec.instance_type,
+            "region": spec.region,
+            "ssh_key": spec.ssh_key,
         }
 
-    def hosts(self, deployment: specs.Deployment, outputs: Mapping[str, Any]) -> tuple[Host, ...]:
+    def hosts(self, deployment: Deployment, outputs: Mapping[str, Any]) -> tuple[Host, ...]:
         del deployment
-        return tuple(Host(user=_USER, first_contact=True, **host) for host in outputs["hosts"])
+        return tuple(Host(user=_USER, trust_on_first_use=True, **host) for host in outputs["hosts"])
 
-    def usd_per_hour(self, deployment: specs.Deployment, cluster: Cluster) -> float:
-        return _offer(deployment).usd_per_hour * cluster.nodes
+    def usd_per_hour(self, deployment: Deployment, cluster: Cluster) -> float:
+        return _find_instance_type(deployment).usd_per_hour * cluster.nodes
 
-    def availability(self, deployment: specs.Deployment) -> Sequence[str]:
-        wanted, offer = _of(deployment), _offer(deployment)
-        if wanted.region in offer.regions:
+    def availability(self, deployment: Deployment) -> Sequence[str]:
+        region = get_target_spec(deployment, LambdaTarget).region
+        instance_type = _find_instance_type(deployment)
+        if region in instance_type.regions:
             return ()
-        elsewhere = ", ".join(offer.regions) or "none"
+        others = ", ".join(instance_type.regions) or "none"
         return (
-            f"Lambda Cloud has no {offer.name} in {wanted.region} now; regions that have: {elsewhere}.",
+            f"Lambda Cloud has no {instance_type.name} in {region} now; regions with capacity: {others}.",
         )
 
-    def check_orders(self, deployment: specs.Deployment) -> None:
-        wanted = _of(deployment)
-        known = LambdaCloud.of_user().ssh_keys()
-        if wanted.ssh_key not in known:
-            raise UnknownName("ssh key of the account", wanted.ssh_key, known)
+    def check_before_create(self, deployment: Deployment) -> None:
+        name = get_target_spec(deployment, LambdaTarget).ssh_key
+        names = LambdaCloud.from_environment().ssh_keys()
+        if name not in names:
+            raise UnknownName("ssh key of the account", name, names)
 
-    def standing(self, state: StateDirectory) -> list[str]:
-        ours = state.known_token()
+    def list_existing(self, state: StateDirectory) -> list[str]:
+        own_token = state.read_token()
         return [
-            f"{instance}{'' if token == ours else ', of another deployment of this name'}"
-            for instance, token in _of_name(state)
+            f"{instance}{'' if token == own_token else ', of another deployment with this name'}"
+            for instance, token in _find_instances(state)
         ]
 
-    def sweep(self, state: StateDirectory) -> list[str]:
-        """Of a launch whose answer never came; what others have made under this name is theirs."""
-        known = state.known_token()
-        ours = [instance for instance, token in _of_name(state) if token == known]
-        return not_ended(ours, lambda instance: LambdaCloud.of_user().end(instance.id))
+    def remove_untracked(self, state: StateDirectory) -> list[str]:
+        """Terminate instances whose launch was interrupted; those of other deployments with this name stay."""
+        own_token = state.read_token()
+        instances = [instance for instance, token in _find_instances(state) if token == own_token]
+        return remove_each(
+            instances, lambda instance: LambdaCloud.from_environment().terminate(instance.id)
+        )
 
 
-def _of(deployment: specs.Deployment) -> LambdaTarget:
-    target = deployment.target
-    if not isinstance(target, LambdaTarget):
-        raise TypeError(f"expected a deployment on Lambda Cloud, got {target.kind}")
-    return target
+def _find_instance_type(deployment: Deployment) -> InstanceType:
+    name = get_target_spec(deployment, LambdaTarget).instance_type
+    offers = LambdaCloud.from_environment().instance_types()
+    if name not in offers:
+        raise UnknownName("instance type of Lambda Cloud", name, sorted(offers))
+    return offers[name]
 
 
-def _offer(deployment: specs.Deployment) -> InstanceType:
-    name = _of(deployment).instance_type
-    offered = LambdaCloud.of_user().instance_types()
-    if name not in offered:
-        raise UnknownName("instance type of Lambda Cloud", name, sorted(offered))
-    return offered[name]
-
-
-def _of_name(state: StateDirectory) -> list[tuple[Instance, str]]:
-    """What the account has under this deployment's name, with the token of each."""
-    ours = re.compile(rf"gpuyard-{re.escape(state.name)}-([0-9a-f]{{8}})-\d+")
-    found = []
-    for instance in LambdaCloud.of_user().instances():
-        match = ours.fullmatch(instance.name)
+def _find_instances(state: StateDirectory) -> list[tuple[Instance, str]]:
+    """Return the account's instances with this deployment's name, each with its token."""
+    pattern = re.compile(rf"gpuyard-{re.escape(state.name)}-([0-9a-f]{{8}})-\d+")
+    instances = []
+    for instance in LambdaCloud.from_environment().instances():
+        match = pattern.fullmatch(instance.name)
         if match is not None:
-            found.append((instance, match[1]))
-    return found
+            instances.append((instance, match[1]))
+    return instances

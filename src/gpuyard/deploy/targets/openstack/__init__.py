@@ -1,1 +1,1 @@
-"""Servers of an OpenStack."""
+"""Servers in an OpenStack cloud."""

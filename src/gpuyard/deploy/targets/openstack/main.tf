@@ -1,5 +1,5 @@
-# Servers of an OpenStack in a network of their own behind a router: ssh comes in at the first one, which has a
-# floating address, and nothing else from outside.
+# Servers in an OpenStack cloud, in their own network behind a router. From outside, only ssh to the first server is
+# allowed, through its floating IP address.
 terraform {
   required_providers {
     openstack = {
@@ -11,7 +11,7 @@ terraform {
 
 variable "prefix" {
   type        = string
-  description = "Of all names; no other deployment has it."
+  description = "Prefix of all resource names, unique to this deployment."
 }
 
 variable "nodes" {
@@ -28,7 +28,7 @@ variable "image" {
 
 variable "external_network" {
   type        = string
-  description = "Name of the network that has the floating addresses."
+  description = "Name of the network that provides floating IP addresses."
 }
 
 variable "name_servers" {
@@ -37,12 +37,12 @@ variable "name_servers" {
 
 variable "ssh_from" {
   type        = string
-  description = "Addresses from which ssh reaches the head."
+  description = "CIDR block from which ssh may reach the head."
 }
 
 variable "near" {
   type        = bool
-  description = "A server group for all machines."
+  description = "Put all machines in one server group."
 }
 
 variable "public_key" {
@@ -80,31 +80,31 @@ resource "openstack_networking_router_interface_v2" "cluster" {
   subnet_id = openstack_networking_subnet_v2.cluster.id
 }
 
-resource "openstack_networking_secgroup_v2" "inside" {
-  name        = "${var.prefix}-inside"
-  description = "Machines of one cluster talk to each other."
+resource "openstack_networking_secgroup_v2" "internal" {
+  name        = "${var.prefix}-internal"
+  description = "Allows all traffic between machines of the cluster."
 }
 
-resource "openstack_networking_secgroup_rule_v2" "inside" {
+resource "openstack_networking_secgroup_rule_v2" "internal" {
   direction         = "ingress"
   ethertype         = "IPv4"
-  remote_group_id   = openstack_networking_secgroup_v2.inside.id
-  security_group_id = openstack_networking_secgroup_v2.inside.id
+  remote_group_id   = openstack_networking_secgroup_v2.internal.id
+  security_group_id = openstack_networking_secgroup_v2.internal.id
 }
 
-resource "openstack_networking_secgroup_v2" "door" {
-  name        = "${var.prefix}-door"
-  description = "ssh to the head."
+resource "openstack_networking_secgroup_v2" "ssh" {
+  name        = "${var.prefix}-ssh"
+  description = "Allows ssh to the head."
 }
 
-resource "openstack_networking_secgroup_rule_v2" "door" {
+resource "openstack_networking_secgroup_rule_v2" "ssh" {
   direction         = "ingress"
   ethertype         = "IPv4"
   protocol          = "tcp"
   port_range_min    = 22
   port_range_max    = 22
   remote_ip_prefix  = var.ssh_from
-  security_group_id = openstack_networking_secgroup_v2.door.id
+  security_group_id = openstack_networking_secgroup_v2.ssh.id
 }
 
 resource "openstack_compute_keypair_v2" "cluster" {
@@ -123,7 +123,7 @@ resource "openstack_networking_port_v2" "node" {
   name               = "${var.prefix}-${count.index}"
   network_id         = openstack_networking_network_v2.cluster.id
   admin_state_up     = true
-  security_group_ids = count.index == 0 ? [openstack_networking_secgroup_v2.inside.id, openstack_networking_secgroup_v2.door.id] : [openstack_networking_secgroup_v2.inside.id]
+  security_group_ids = count.index == 0 ? [openstack_networking_secgroup_v2.internal.id, openstack_networking_secgroup_v2.ssh.id] : [openstack_networking_secgroup_v2.internal.id]
 
   fixed_ip {
     subnet_id = openstack_networking_subnet_v2.cluster.id

@@ -1,1 +1,1 @@
-"""Machines that you have."""
+"""Machines that you already have."""

@@ -1,4 +1,4 @@
-"""Machines that you have."""
+"""Machines that you already have."""
 
 import shutil
 from collections.abc import Mapping
@@ -7,24 +7,29 @@ from typing import Any, ClassVar
 from gpuyard.deploy.state import Host
 from gpuyard.deploy.targets.base import Provisioner
 from gpuyard.errors import MissingRequirement
-from gpuyard.specs import deployment as specs
 from gpuyard.specs.cluster import Cluster
+from gpuyard.specs.deployment import Deployment
 
 
 class SshProvisioner(Provisioner):
-    """Reached with the user's own ssh: its keys, its agent and its known hosts."""
+    """Reaches machines with the user's own ssh keys, agent, and known hosts."""
 
     kind: ClassVar[str] = "ssh"
 
-    def check(self, deployment: specs.Deployment, cluster: Cluster) -> None:
+    def check(self, deployment: Deployment, cluster: Cluster) -> None:
         del deployment, cluster
         if shutil.which("ssh") is None:
-            raise MissingRequirement("machines are reached over ssh, which is not installed here")
+            raise MissingRequirement("ssh not found; install OpenSSH to reach the machines")
 
-    def hosts(self, deployment: specs.Deployment, outputs: Mapping[str, Any]) -> tuple[Host, ...]:
+    def hosts(self, deployment: Deployment, outputs: Mapping[str, Any]) -> tuple[Host, ...]:
         del outputs
-        machines = getattr(deployment.target, "machines", ())
         return tuple(
-            Host(one.name, one.address, one.user, one.port, through_head=one.through_head)
-            for one in machines
+            Host(
+                machine.name,
+                machine.address,
+                machine.user,
+                machine.port,
+                through_head=machine.through_head,
+            )
+            for machine in getattr(deployment.target, "machines", ())
         )

@@ -1,1 +1,1 @@
-"""Bare-metal servers of imec's Virtual Wall."""
+"""Bare-metal servers on imec's Virtual Wall."""

@@ -1,4 +1,4 @@
-# One slice of imec's Virtual Wall with all machines and their network.
+# A slice of imec's Virtual Wall with all machines and their network.
 terraform {
   required_providers {
     gpuyard = {
@@ -15,21 +15,21 @@ variable "project" {
   type = string
 }
 
-variable "hours" {
+variable "lifetime_hours" {
   type        = number
-  description = "After which the testbed ends it."
+  description = "Hours after which the testbed deletes the slice."
 }
 
 variable "request" {
   type        = string
-  description = "In GENI's RSpec, version 3."
+  description = "Request RSpec, GENI version 3."
 }
 
 resource "gpuyard_virtual_wall_slice" "slice" {
-  name    = var.name
-  project = var.project
-  hours   = var.hours
-  request = var.request
+  name           = var.name
+  project        = var.project
+  lifetime_hours = var.lifetime_hours
+  request        = var.request
 }
 
 output "hosts" {

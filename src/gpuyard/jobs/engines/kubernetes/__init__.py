@@ -1,1 +1,1 @@
-"""Jobs on Kubernetes: manifests from a job file, and their life through the official client."""
+"""Jobs on Kubernetes: manifests from a job file, submitted and followed with the official client."""

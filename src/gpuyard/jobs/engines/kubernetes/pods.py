@@ -1,34 +1,38 @@
-"""Pods: the template that a job's pods are made from, and what pods that run say of it."""
+"""Pods: create a job's pod template, and summarize its running pods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
 from posixpath import normpath
-from typing import Any
 
 from gpuyard.errors import UserMistake
 from gpuyard.jobs.engines.kubernetes.draft import Draft, Manifest
 
 _SHARED_MEMORY, _SHARED_MEMORY_PATH = "shared-memory", "/dev/shm"  # noqa: S108
 _RUNNING, _PENDING, _SUCCEEDED, _FAILED = "Running", "Pending", "Succeeded", "Failed"
+_UNKNOWN = "Unknown"
+_MAX_TIMESTAMP = 250_000_000_000.0  # in the year 9892
+_INDEX_KEYS = (
+    "batch.kubernetes.io/job-completion-index",  # an annotation, and since 1.28 also a label
+    "training.kubeflow.org/replica-type",
+    "training.kubeflow.org/replica-index",
+)
 
 
-def pod_template(
+def create_pod_template(
     draft: Draft,
     container: str,
     *,
     restart: str | None = "Never",
     variables: Sequence[Manifest] = (),
     arguments: Sequence[str] = (),
-    more: Mapping[str, Any] | None = None,
 ) -> Manifest:
-    """One node's pod. What the job sets itself stands over `variables`."""
+    """Create the template of one node's pod. The job's own variables override `variables`."""
     spec: Manifest = {
-        "containers": [_container(draft, container, variables, arguments)],
-        "volumes": volumes(draft),
+        "containers": [_create_container(draft, container, variables, arguments)],
+        "volumes": list_volumes(draft),
         **({} if restart is None else {"restartPolicy": restart}),
-        **(more or {}),
     }
     checkpoint = draft.job.spec.checkpoint
     if checkpoint is not None:
@@ -40,35 +44,36 @@ def pod_template(
     return {"metadata": {"labels": draft.labels}, "spec": spec}
 
 
-def _container(
+def _create_container(
     draft: Draft, name: str, variables: Sequence[Manifest], arguments: Sequence[str]
 ) -> Manifest:
     if draft.options.image is None:
         raise UserMistake(
-            "kubernetes.image is missing: name the container image that has the command, "
+            "kubernetes.image is missing: name a container image with the command, "
             "like pytorch/pytorch:2.7.1-cuda12.6-cudnn9-runtime"
         )
     own = draft.environment()
-    taken = {variable["name"] for variable in own}
-    made: Manifest = {
+    own_names = {variable["name"] for variable in own}
+    others = [variable for variable in variables if variable["name"] not in own_names]
+    container: Manifest = {
         "name": name,
         "image": draft.options.image,
         "command": [*draft.command(), *arguments],
-        "env": [*(each for each in variables if each["name"] not in taken), *own],
-        "resources": resources(draft),
-        "volumeMounts": volume_mounts(draft),
+        "env": [*others, *own],
+        "resources": list_resources(draft),
+        "volumeMounts": list_volume_mounts(draft),
     }
     if draft.job.spec.cwd is not None:
-        made["workingDir"] = working_directory(draft)
+        container["workingDir"] = _check_working_directory(draft)
     checkpoint = draft.job.spec.checkpoint
     if checkpoint is not None and checkpoint.command is not None:
-        # a hook's command is not searched for references to variables: nothing is escaped
-        made["lifecycle"] = {"preStop": {"exec": {"command": list(checkpoint.command)}}}
-    return made
+        # Kubernetes expands no variables in a hook's command, so nothing is escaped
+        container["lifecycle"] = {"preStop": {"exec": {"command": list(checkpoint.command)}}}
+    return container
 
 
-def resources(draft: Draft) -> Manifest:
-    """Of one node; what is asked for is also the limit."""
+def list_resources(draft: Draft) -> Manifest:
+    """Return the resources of one node; requests equal limits."""
     amounts: Manifest = {draft.options.gpu_resource: draft.gpus_per_node}
     if draft.options.cpus is not None:
         amounts["cpu"] = f"{round(draft.options.cpus * 1000)}m"
@@ -77,8 +82,8 @@ def resources(draft: Draft) -> Manifest:
     return {"limits": amounts, "requests": dict(amounts)}
 
 
-def volumes(draft: Draft) -> list[Manifest]:
-    """Claims that exist, and memory for /dev/shm: a container has 64 MB, and data loaders need more."""
+def list_volumes(draft: Draft) -> list[Manifest]:
+    """Return existing claims, and memory for /dev/shm: data loaders need more than the default of 64 MB."""
     claims = dict.fromkeys(draft.options.volumes.values())
     return [
         {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}},
@@ -89,12 +94,12 @@ def volumes(draft: Draft) -> list[Manifest]:
     ]
 
 
-def volume_mounts(draft: Draft) -> list[Manifest]:
-    """Raises where checkpoints would be lost with their pod."""
+def list_volume_mounts(draft: Draft) -> list[Manifest]:
+    """Return the mounts; raise UserMistake if checkpoints would be lost with their pod."""
     claims = list(dict.fromkeys(draft.options.volumes.values()))
     checkpoint = draft.job.spec.checkpoint
     if checkpoint is not None and checkpoint.directory is not None:
-        _check_kept(PurePosixPath(normpath(checkpoint.directory)), draft)
+        _check_persistent(PurePosixPath(normpath(checkpoint.directory)), draft)
     return [
         {"name": _SHARED_MEMORY, "mountPath": _SHARED_MEMORY_PATH},
         *(
@@ -104,122 +109,143 @@ def volume_mounts(draft: Draft) -> list[Manifest]:
     ]
 
 
-def _check_kept(directory: PurePosixPath, draft: Draft) -> None:
+def _check_persistent(directory: PurePosixPath, draft: Draft) -> None:
     if not any(directory.is_relative_to(path) for path in draft.options.volumes):
         raise UserMistake(
-            f"checkpoint.directory {str(directory)!r} would be lost with its pod: mount a "
+            f"checkpoint.directory {str(directory)!r} would be lost with its pod; mount a "
             "PersistentVolumeClaim there, like kubernetes.volumes: {"
             + f"{directory}: my-checkpoints"
             + "}"
         )
 
 
-def working_directory(draft: Draft) -> str:
-    """In the container; one here means nothing there."""
+def _check_working_directory(draft: Draft) -> str:
+    """Return the working directory, which must be a path in the container."""
     cwd = draft.job.spec.cwd or ""
     if not cwd.startswith("/"):
         raise UserMistake(
-            f"cwd: on Kubernetes expected an absolute path in the container, got {cwd!r}"
+            f"cwd: must be an absolute path in the container on Kubernetes, got {cwd!r}"
         )
     return cwd
 
 
 @dataclass(frozen=True)
-class PodsView:
-    """What the pods of one job say of it."""
+class PodSummary:
+    """The state of a job's pods."""
 
     running: bool = False
-    unknown: bool = False
+    unreachable: tuple[str, ...] = ()
+    """The nodes of running pods that do not respond."""
     restarts: int = 0
     exit_status: int | None = None
-    """Of what failed last, else 0 where something ended well."""
+    """The status of the last failure; 0 if pods have only succeeded."""
     started: float | None = None
     nodes: tuple[str, ...] = ()
     waiting: str = ""
-    """Why one that is pending is not running."""
+    """Why a pending pod is not running."""
 
     @classmethod
-    def of(cls, pods: Sequence[Manifest]) -> "PodsView":
-        """Of the pods that the API lists."""
-        phases = [pod.get("status", {}).get("phase") for pod in pods]
+    def from_pods(cls, pods: Sequence[Manifest]) -> "PodSummary":
+        """Summarize the pods that the API lists."""
+        running = [pod for pod in pods if _get_phase(pod) in {_RUNNING, _UNKNOWN}]
+        unreachable = [pod for pod in running if _is_unreachable(pod)]
         ended = sorted(
-            (moment(end.get("finishedAt")) or 0.0, int(end.get("exitCode", 0)))
+            (parse_time(end.get("finishedAt")) or 0.0, int(end.get("exitCode", 0)))
             for pod in pods
-            for end in _ends(pod)
+            for end in _list_ends(pod)
         )
         failed = [status for _, status in ended if status]
-        starts = [when for pod in pods if (when := _started(pod)) is not None]
-        nodes = [pod.get("spec", {}).get("nodeName") for pod in pods]
+        starts = [start for pod in pods if (start := _get_start(pod)) is not None]
         return cls(
-            running=_RUNNING in phases,
-            unknown="Unknown" in phases and _RUNNING not in phases,
-            restarts=_restarts(pods),
+            running=len(running) > len(unreachable),
+            unreachable=_list_nodes(unreachable),
+            restarts=_count_restarts(pods),
             exit_status=failed[-1] if failed else (0 if ended else None),
             started=min(starts, default=None),
-            nodes=tuple(dict.fromkeys(node for node in nodes if node)),
-            waiting=next((why for pod in pods if (why := _waiting(pod))), ""),
+            nodes=_list_nodes(pods),
+            waiting=next((reason for pod in pods if (reason := _explain_waiting(pod))), ""),
         )
 
 
-def _restarts(pods: Sequence[Manifest]) -> int:
-    """The most of any node: a pod takes the place of one that failed, or its container starts again."""
+def _get_phase(pod: Manifest) -> str:
+    return str(pod.get("status", {}).get("phase", ""))
+
+
+def _is_unreachable(pod: Manifest) -> bool:
+    """Return whether a pod's node does not respond: the cluster then calls the pod not ready, without the node's reason."""
+    conditions = pod.get("status", {}).get("conditions", [])
+    ready: Manifest = next((each for each in conditions if each.get("type") == "Ready"), {})
+    marked = ready.get("status") == "False" and not ready.get("reason")
+    return marked or _get_phase(pod) == _UNKNOWN
+
+
+def _list_nodes(pods: Sequence[Manifest]) -> tuple[str, ...]:
+    nodes = [pod["spec"].get("nodeName") for pod in pods]
+    return tuple(dict.fromkeys(node for node in nodes if node))
+
+
+def _count_restarts(pods: Sequence[Manifest]) -> int:
+    """Return the most restarts of any node: replaced pods plus container restarts."""
     by_node: dict[str, list[Manifest]] = {}
     for pod in pods:
-        labels = pod["metadata"].get("labels", {})
-        keys = ("batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-type",
-                "training.kubeflow.org/replica-index")  # fmt: skip
-        by_node.setdefault("/".join(labels.get(key, "") for key in keys), []).append(pod)
+        metadata = pod["metadata"]
+        words = {**metadata.get("labels", {}), **metadata.get("annotations", {})}
+        by_node.setdefault("/".join(words.get(key, "") for key in _INDEX_KEYS), []).append(pod)
     return max(
         (
-            len(own)
+            len(members)
             - 1
-            + sum(int(each.get("restartCount", 0)) for pod in own for each in _states(pod))
-            for own in by_node.values()
+            + sum(
+                int(container.get("restartCount", 0))
+                for pod in members
+                for container in _list_containers(pod)
+            )
+            for members in by_node.values()
         ),
         default=0,
     )
 
 
-def _states(pod: Manifest) -> list[Manifest]:
-    found: list[Manifest] = pod.get("status", {}).get("containerStatuses") or []
-    return found
+def _list_containers(pod: Manifest) -> list[Manifest]:
+    statuses: list[Manifest] = pod.get("status", {}).get("containerStatuses", [])
+    return statuses
 
 
-def _ends(pod: Manifest) -> list[Manifest]:
+def _list_ends(pod: Manifest) -> list[Manifest]:
     return [
-        each["state"]["terminated"]
-        for each in _states(pod)
-        if each.get("state", {}).get("terminated")
+        container["state"]["terminated"]
+        for container in _list_containers(pod)
+        if container.get("state", {}).get("terminated")
     ]
 
 
-def _started(pod: Manifest) -> float | None:
-    if pod.get("status", {}).get("phase") not in {_RUNNING, _SUCCEEDED, _FAILED}:
+def _get_start(pod: Manifest) -> float | None:
+    if _get_phase(pod) not in {_RUNNING, _SUCCEEDED, _FAILED}:
         return None
-    return moment(pod["status"].get("startTime"))
+    return parse_time(pod["status"].get("startTime"))
 
 
-def _waiting(pod: Manifest) -> str:
-    status = pod.get("status", {})
-    if status.get("phase") != _PENDING:
+def _explain_waiting(pod: Manifest) -> str:
+    if _get_phase(pod) != _PENDING:
         return ""
-    for each in _states(pod):
-        waiting = each.get("state", {}).get("waiting") or {}
+    for container in _list_containers(pod):
+        waiting = container.get("state", {}).get("waiting", {})
         if waiting.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
-            return _sentence(waiting)
-    for condition in status.get("conditions") or []:
+            return _join_reason(waiting)
+    for condition in pod["status"].get("conditions", []):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return _sentence(condition)
+            return _join_reason(condition)
     return ""
 
 
-def _sentence(said: Manifest) -> str:
-    return ": ".join(text for text in (said.get("reason"), said.get("message")) if text)
+def _join_reason(state: Manifest) -> str:
+    return ": ".join(text for text in (state.get("reason"), state.get("message")) if text)
 
 
-def moment(text: object) -> float | None:
-    """Seconds since 1970 of what the API writes; None for what is not there or is none."""
+def parse_time(text: object) -> float | None:
+    """Parse a time from the API as seconds since 1970; None if it is missing, invalid, or far in the future."""
     try:
-        return datetime.fromisoformat(str(text)).timestamp() if text else None
-    except ValueError:
+        seconds = datetime.fromisoformat(str(text)).timestamp() if text else -1.0
+    except (ValueError, OverflowError):
         return None
+    return seconds if 0 <= seconds <= _MAX_TIMESTAMP else None

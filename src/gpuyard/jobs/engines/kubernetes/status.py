@@ -1,4 +1,4 @@
-"""What a handle means, and the status of the job that it names: from the object and its pods, or from what is left."""
+"""Parse handles, and read a job's status from its object and pods or, if it is gone, from the local record."""
 
 import re
 from collections.abc import Sequence
@@ -14,18 +14,18 @@ from gpuyard.jobs.engines.kubernetes.draft import (
     Manifest,
 )
 from gpuyard.jobs.engines.kubernetes.kinds import KINDS
-from gpuyard.jobs.engines.kubernetes.kinds.base import ObjectKind
-from gpuyard.jobs.engines.kubernetes.pods import PodsView, moment
-from gpuyard.jobs.engines.kubernetes.records import record_of
+from gpuyard.jobs.engines.kubernetes.kinds.base import ObjectKind, ObjectState
+from gpuyard.jobs.engines.kubernetes.pods import PodSummary, parse_time
+from gpuyard.jobs.engines.kubernetes.records import read_record
 from gpuyard.jobs.job import Handle, Job, JobStatus
-from gpuyard.web_client import json_of
+from gpuyard.web_client import parse_json
 
 _GPUS = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
 class ObjectReference:
-    """What a handle says: `kubernetes://CONTEXT/NAMESPACE/KIND/NAME`."""
+    """The parts of a handle: `kubernetes://CONTEXT/NAMESPACE/KIND/NAME`."""
 
     context: str
     namespace: str
@@ -33,9 +33,9 @@ class ObjectReference:
     name: str
 
     @classmethod
-    def of(cls, handle: Handle) -> "ObjectReference":
-        """Raises where it is none of ours."""
-        parts = handle.id.rsplit("/", 3)  # a context may have slashes
+    def from_handle(cls, handle: Handle) -> "ObjectReference":
+        """Parse a handle; raise UserMistake if it has another form."""
+        parts = handle.id.rsplit("/", 3)  # a context may contain slashes
         if len(parts) != 4 or parts[2] not in KINDS:
             raise UserMistake(
                 f"expected kubernetes://CONTEXT/NAMESPACE/KIND/NAME with one of the kinds {', '.join(KINDS)}, "
@@ -47,69 +47,71 @@ class ObjectReference:
     def handle(self) -> Handle:
         return Handle("kubernetes", f"{self.context}/{self.namespace}/{self.kind.name}/{self.name}")
 
-    def checked(self) -> "ObjectReference":
-        """Raises where it can't be said as a handle, before anything is made."""
+    def check_handle(self) -> None:
+        """Raise UserMistake if this cannot be written as a handle."""
         try:
             Handle.parse(str(self.handle))
         except UserMistake:
             raise UserMistake(
-                f"the context {self.context!r} of your kubeconfig can't be part of a handle; give it a name of "
-                "letters, digits and '-' with `kubectl config rename-context`"
+                f"the context {self.context!r} of your kubeconfig cannot be part of a handle; rename it to "
+                "letters, digits, and '-' with `kubectl config rename-context`"
             ) from None
-        return self
 
 
-def selector(found: Manifest) -> str:
-    return f"{UUID_LABEL}={label(found, UUID_LABEL)}"
+def get_selector(manifest: Manifest) -> str:
+    return f"{UUID_LABEL}={get_label(manifest, UUID_LABEL)}"
 
 
-def label(found: Manifest, name: str) -> str:
-    return str(found["metadata"].get("labels", {}).get(name, ""))
+def get_label(manifest: Manifest, name: str) -> str:
+    return str(manifest["metadata"].get("labels", {}).get(name, ""))
 
 
-def job_of(found: Manifest) -> Job | None:
-    """What its submitter wrote of it, if that is a job: whoever may make objects in a namespace may write there."""
+def read_job(manifest: Manifest) -> Job | None:
+    """Read the job from the object's annotation; None if it is invalid, since others may write there."""
     try:
-        return Job.from_document(json_of(found["metadata"]["annotations"][JOB_ANNOTATION]))
+        return Job.from_document(parse_json(manifest["metadata"]["annotations"][JOB_ANNOTATION]))
     except (ValueError, KeyError, OverflowError, TypeError):
         return None
 
 
-def status_said(reference: ObjectReference, found: Manifest, pods: Sequence[Manifest]) -> JobStatus:
-    """Of an object and its pods as they are told of; one that is not as Kubernetes has them hides no other."""
-    try:
-        return status_of(reference, found, PodsView.of(pods))
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-        return status_unknown(
-            reference.handle, "what the cluster says of it is not as Kubernetes says it"
-        )
-
-
-def status_of(reference: ObjectReference, found: Manifest, pods: PodsView) -> JobStatus:
-    seen = reference.kind.state_of(found, pods)
-    annotations = found["metadata"].get("annotations") or {}
-    job = job_of(found)
-    begun = seen.state == "running" or pods.started is not None
+def read_status(
+    reference: ObjectReference, manifest: Manifest, pods: Sequence[Manifest]
+) -> JobStatus:
+    """Read the status from an object and its pods."""
+    summary = PodSummary.from_pods(pods)
+    object_state = _ignore_end_by_deletion(manifest, reference.kind.get_state(manifest, summary))
+    annotations = manifest["metadata"].get("annotations", {})
+    job = read_job(manifest)
+    has_started = object_state.state == "running" or summary.started is not None
     gpus = annotations.get(GPUS_ANNOTATION, "")
     status = JobStatus(
         reference.handle,
-        seen.state,
-        uuid=label(found, UUID_LABEL),
+        object_state.state,
+        uuid=get_label(manifest, UUID_LABEL),
         name=annotations.get(NAME_ANNOTATION, ""),
-        user=label(found, USER_LABEL),
-        restarts=pods.restarts,
-        exit_status=_exit_status(seen.state, pods),
-        gpus=int(gpus) if begun and _GPUS.fullmatch(gpus) else None,
-        nodes=pods.nodes,
-        submitted=moment(found["metadata"].get("creationTimestamp")),
-        started=pods.started,
-        ended=seen.ended,
-        reason=seen.reason,
+        user=get_label(manifest, USER_LABEL),
+        restarts=summary.restarts,
+        exit_status=_find_exit_status(object_state.state, summary),
+        gpus=int(gpus) if has_started and _GPUS.fullmatch(gpus) else None,
+        nodes=summary.nodes,
+        submitted=parse_time(manifest["metadata"].get("creationTimestamp")),
+        started=summary.started,
+        ended=object_state.ended,
+        reason=object_state.reason,
+        canceling=object_state.canceling,
     )
-    return status if job is None else _with_job(status, job)
+    return status if job is None else _add_job(status, job)
 
 
-def _with_job(status: JobStatus, job: Job) -> JobStatus:
+def _ignore_end_by_deletion(manifest: Manifest, state: ObjectState) -> ObjectState:
+    """Return a failed state as being canceled if the deletion ended the command."""
+    deleted = parse_time(manifest["metadata"].get("deletionTimestamp"))
+    if state.state == "failed" and deleted is not None and (state.ended or deleted) >= deleted:
+        return ObjectState("running", canceling=True)
+    return state
+
+
+def _add_job(status: JobStatus, job: Job) -> JobStatus:
     return replace(
         status,
         min_gpus=job.spec.gpus.min,
@@ -120,30 +122,31 @@ def _with_job(status: JobStatus, job: Job) -> JobStatus:
     )
 
 
-def _exit_status(state: str, pods: PodsView) -> int | None:
+def _find_exit_status(state: str, pods: PodSummary) -> int | None:
     if state == "succeeded":
         return 0
     return pods.exit_status if state == "failed" and pods.exit_status else None
 
 
-def status_unknown(handle: Handle, reason: str) -> JobStatus:
-    """Of a job that can't be asked for now, with what is known of it here."""
-    status, record = JobStatus(handle, "unknown", reason=reason), record_of(handle)
+def unknown_status(handle: Handle, reason: str) -> JobStatus:
+    """Return the status of a job whose cluster is unreachable, with the details of its record."""
+    status, record = JobStatus(handle, "unknown", reason=reason), read_record(handle)
     if record is None:
         return status
     job = Job.from_document(record.job)
-    known = replace(status, uuid=job.uuid, name=job.name, submitted=job.submitted)
-    return _with_job(known, job)
+    status = replace(status, uuid=job.uuid, name=job.name, submitted=job.submitted)
+    return _add_job(status, job)
 
 
-def status_of_gone(handle: Handle) -> JobStatus:
-    record = record_of(handle)
+def deleted_status(handle: Handle) -> JobStatus:
+    """Return the status of a job whose object no longer exists."""
+    record = read_record(handle)
     if record is None:
-        raise UserMistake(f"there is no job {handle}, or no longer")
+        raise UserMistake(f"job {handle} not found; it may have been deleted")
     job = Job.from_document(record.job)
-    if record.cancelled:
+    if record.canceled:
         status = JobStatus(handle, "cancelled", uuid=job.uuid, name=job.name)
     else:
-        why = "somebody deleted it in the cluster, or it was cleaned up after its end"
-        status = JobStatus(handle, "lost", uuid=job.uuid, name=job.name, reason=why)
-    return _with_job(replace(status, submitted=job.submitted), job)
+        reason = "it was deleted in the cluster, by a user or by a cleanup after its end"
+        status = JobStatus(handle, "lost", uuid=job.uuid, name=job.name, reason=reason)
+    return _add_job(replace(status, submitted=job.submitted), job)

@@ -1,158 +1,188 @@
-"""The engine for this machine."""
+"""The engine that runs jobs on this machine."""
 
 import os
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.files import expand_home
 from gpuyard.jobs.engines.base import Availability, Engine, Request
 from gpuyard.jobs.engines.local.paths import JobPaths
-from gpuyard.jobs.engines.local.runner import DEFAULT_POLICY, ensure_runner, policy_set
-from gpuyard.jobs.engines.local.settling import settle
+from gpuyard.jobs.engines.local.pruning import (
+    DEFAULT_KEEP_SECONDS,
+    prune_jobs,
+    read_keep_seconds,
+    set_keep_seconds,
+)
+from gpuyard.jobs.engines.local.reports import StepReports
+from gpuyard.jobs.engines.local.runner_process import ensure_runner
 from gpuyard.jobs.engines.local.store import Store, StoredJob
-from gpuyard.jobs.engines.local.views import Reports, progress
+from gpuyard.jobs.engines.local.transitions import close_dead_starts
 from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
 from gpuyard.jobs.log_files import read_logs
-from gpuyard.jobs.policies import Policy, policy_of
-from gpuyard.jobs.progress import latest_loss
-from gpuyard.jobs.torchrun import torchrun_line
-from gpuyard.share.service.caller import user_name
-from gpuyard.share.service.desk import open_desk
-from gpuyard.share.store.config import ShareConfig, config_file, read_config, share_directory
+from gpuyard.jobs.torchrun import complete_torchrun_command
+from gpuyard.reporting.windows import latest_loss
+from gpuyard.share.caller import user_name
+from gpuyard.share.config import (
+    Rules,
+    ShareConfig,
+    is_set_up,
+    read_config,
+    share_directory,
+)
 
 if TYPE_CHECKING:
     from gpuyard.jobs.explain import Explanation
-    from gpuyard.jobs.known_work import KnownWork
-    from gpuyard.steps.windows import StepWindow
+    from gpuyard.jobs.progress import Progress
+    from gpuyard.jobs.work_estimate import WorkEstimate
+    from gpuyard.policies import Policy
+    from gpuyard.reporting.windows import StepWindow
 
 
 @dataclass(frozen=True)
 class LocalRequest(Request):
-    """A job with what the machine has for it."""
+    """A job with the GPUs of this machine and an estimate of its work."""
 
     machine_gpus: int
-    known: "KnownWork"
-
-    @property
-    def most_gpus(self) -> int:
-        return min(self.job.spec.gpus.max, self.machine_gpus)
+    estimate: "WorkEstimate"
 
     def text(self) -> str:
-        """As one would type it."""
-        job, gpus = self.job, self.most_gpus
-        argv = torchrun_line(job.spec.command, gpus_per_node=gpus)
+        """Return shell commands that would run the job now, with as many GPUs as it may use."""
+        job = self.job
+        gpus = min(job.spec.gpus.max, self.machine_gpus)
+        argv = complete_torchrun_command(job.spec.command, gpus_per_node=gpus)
         limit = f" --for {job.spec.time_limit!r}s" if job.spec.time_limit else ""
         project = f" --project {shlex.quote(job.spec.project)}" if job.spec.project else ""
         lines = [f"cd {shlex.quote(str(job.cwd))}"]
         lines += [
             f"export {name}={shlex.quote(value)}"
             if name.isidentifier()
-            else f"# and a variable called {name!r}, which no shell can set: {value!r}"
+            else f"# also the variable {name!r}, which a shell cannot set: {value!r}"
             for name, value in job.environment(gpus).items()
         ]
         lines.append(f"gpuyard lease {gpus}{limit}{project} -- {shlex.join(argv)}")
         if job.spec.gpus.min < gpus:
-            lines.insert(
-                0, f"# with {gpus} GPUs; from {job.spec.gpus.min} on, as many as there are for it"
-            )
+            lines.insert(0, f"# with {gpus} GPUs; it may get any number from {job.spec.gpus.min}")
         return "\n".join(lines) + "\n"
 
 
 class LocalEngine(Engine):
-    """Jobs of this user on this machine."""
+    """This user's jobs on this machine."""
 
     name = "local"
     keeps_measurements = True
 
     def __init__(self) -> None:
-        self._paths = JobPaths.of_user()
-        self._problem = ""
-        """Why jobs that wait will not start now."""
+        self._paths = JobPaths.for_user()
+        self._runner_error = ""
+        """Why jobs that wait cannot start now."""
 
     def available(self) -> Availability:
         try:
-            config = _config()
+            config = _read_share_config()
         except GpuyardError as error:
             return Availability(False, str(error))
         if config.scheduler != "local":
-            return Availability(False, "Slurm gives out the GPUs of this machine")
+            return Availability(False, "Slurm manages the GPUs of this machine")
         return Availability(True)
 
     def plan(self, job: Job) -> LocalRequest:
-        config = _config()
+        config = _read_share_config()
         machine_gpus = len(config.gpus)
         if (job.spec.nodes or 1) > 1:
             raise UserMistake(
-                f"the local engine has one machine, and the job wants {job.spec.nodes}; use --engine slurm"
+                f"the local engine has one machine, and the job needs {job.spec.nodes}; use --engine slurm"
             )
         if job.spec.gpus.min > machine_gpus:
             raise UserMistake(
-                f"the job wants {job.spec.gpus.min} GPUs or more; this machine has {machine_gpus}"
+                f"the job needs at least {job.spec.gpus.min} GPUs; this machine has {machine_gpus}"
             )
+        if job.spec.time_limit:
+            config.rules.check_time("job", job.spec.time_limit)
         for text in job.spec.after:
-            before = Handle.parse(text)
-            if before.engine != self.name:
+            dependency = Handle.parse(text)
+            if dependency.engine != self.name:
                 raise UserMistake(
-                    f"a job of this machine can't wait for {before}, which is elsewhere"
+                    f"a local job cannot wait for {dependency}, which runs on another engine"
                 )
-            self._row(before)
-        return LocalRequest(job, machine_gpus, self._known(job, config))
+            self._read_job(dependency)
+        return LocalRequest(job, machine_gpus, _estimate_work(job, config))
 
     def submit(self, request: LocalRequest) -> Handle:
-        """The runner first: where none can be started, nothing is queued."""
-        self._paths.make()
+        """Queue the job; nothing is queued if its program is missing or no runner can be started."""
+        _check_program(request.job)
+        self._paths.create()
         with Store(self._paths.store) as store:
             ensure_runner(self._paths)
-            handle = store.add(request.job, _environment(), request.known)
-        self._look()  # it may have ended since, for want of jobs
+            handle = store.add_job(request.job, _copy_environment(), request.estimate)
+        self._update()  # the runner may have exited since, because it had no jobs
         return handle
 
     def status(self, handle: Handle) -> JobStatus:
-        if self._row(handle).state not in FINAL:
-            self._look()
-        return self._status(self._row(handle))
+        if self._read_job(handle).state not in FINAL:
+            self._update()
+        return self._build_status(self._read_job(handle))
 
-    def list(self) -> Sequence[JobStatus]:
+    def list(self, ended: int | None = None) -> Sequence[JobStatus]:
         if not self._paths.store.exists():
             return ()
-        self._look()
+        self._update()
         with Store(self._paths.store) as store:
-            return [self._status(row) for row in store.rows()]
+            jobs = store.jobs() if ended is None else (*store.ended_jobs(ended), *store.open_jobs())
+        return [self._build_status(job) for job in sorted(jobs, key=lambda job: job.number)]
 
     def logs(self, handle: Handle, follow: bool) -> Iterator[str]:
-        self._row(handle)
+        self._read_job(handle)
         yield from read_logs(
-            lambda: self._logs(self._row(handle)),
+            lambda: self._find_logs(self._read_job(handle)),
             lambda: self.status(handle).final,
             follow=follow,
         )
 
     def cancel(self, handle: Handle) -> None:
-        now = time.time()
-        while True:
-            self.status(handle)  # what has ended meanwhile has not been cancelled
-            row = self._row(handle)
-            if row.state in FINAL or row.cancelled is not None:
-                return
+        self._read_job(handle)  # raises if it does not exist
+        now, done = time.time(), False
+        while not done:
+            self._update()  # a job whose processes are gone can no longer be canceled
             with Store(self._paths.store) as store:
-                if row.in_progress:
-                    done = store.change(row, cancelled=now)
-                else:
-                    done = store.change(row, cancelled=now, state="cancelled", ended=now, reason="")
-            if done:
-                break
-        self._look()
+                job = store.job(handle)
+                if job.state in FINAL or job.cancel_requested is not None:
+                    return
+                changes: dict[str, Any] = {}
+                if not job.in_progress:
+                    changes = {"state": "cancelled", "ended": now}
+                done = store.update_job(job, cancel_requested=now, reason="", **changes)
+        self._update()
 
-    def policy(self) -> Policy:
-        """By which jobs share the GPUs."""
+    def prune(self, before: float, *, dry_run: bool = False) -> int:
         if not self._paths.store.exists():
-            return policy_of(DEFAULT_POLICY)
+            return 0
         with Store(self._paths.store) as store:
-            return policy_set(store)
+            return prune_jobs(store, self._paths, before, dry_run=dry_run)
+
+    def keep_seconds(self) -> float:
+        """Return how long the records of this user's ended jobs are kept, on all engines."""
+        if not self._paths.store.exists():
+            return DEFAULT_KEEP_SECONDS
+        with Store(self._paths.store) as store:
+            return read_keep_seconds(store)
+
+    def set_keep_seconds(self, seconds: float) -> None:
+        """Set how long the records of ended jobs are kept; infinity: forever."""
+        self._paths.create()
+        with Store(self._paths.store) as store:
+            set_keep_seconds(store, seconds)
+
+    def policy(self) -> "Policy":
+        """Return the policy by which the jobs of all users of this machine share its GPUs."""
+        from gpuyard.policies import get_policy
+
+        rules = _read_rules()
+        return get_policy(rules.job_policy, explore_gpu_s=rules.explore_gpu_seconds)
 
     def set_policy(
         self,
@@ -160,108 +190,168 @@ class LocalEngine(Engine):
         every_seconds: float | None = None,
         explore_gpu_seconds: float | None = None,
     ) -> None:
-        """For all jobs from now on; running ones are resized at most so often, else as often as the policy says."""
-        chosen = policy_of(name, explore_gpu_s=explore_gpu_seconds)
-        self._paths.make()
-        with Store(self._paths.store) as store, store.transaction():
-            store.set("policy", chosen.name)
-            store.set("every", "" if every_seconds is None else repr(every_seconds))
-            store.set("explore", "" if explore_gpu_seconds is None else repr(explore_gpu_seconds))
+        """Set the policy for the jobs of all users. For admins of the share.
+
+        `every_seconds` is the shortest interval between two resizes; None: the policy's own.
+        """
+        from gpuyard.policies import get_policy
+        from gpuyard.share.client import open_client
+
+        get_policy(name, explore_gpu_s=explore_gpu_seconds)
+        client = open_client()
+        client.set_rules(
+            replace(
+                client.config.rules,
+                job_policy=name,
+                resize_seconds=every_seconds,
+                explore_gpu_seconds=explore_gpu_seconds,
+            )
+        )
+        client.close()
 
     def job(self, handle: Handle) -> Job:
-        return self._row(handle).job
+        return self._read_job(handle).job
 
     def reports(self, handle: Handle) -> "Sequence[StepWindow]":
-        return Reports(self._paths).windows(self._row(handle))
+        return StepReports(self._paths).read_job(self._read_job(handle), completely=True)
 
     def explain(self, handle: Handle) -> "Explanation":
-        from gpuyard.jobs.engines.local.explaining import explain_job
+        from gpuyard.jobs.engines.local.explanation import explain_job
 
         status = self.status(handle)
         if status.final:
             raise UserMistake(f"{handle} is {status.state}: it neither waits nor runs")
         with Store(self._paths.store) as store:
-            rows = store.open_rows()
-        return explain_job(self._row(handle), rows, self._paths, self.policy(), time.time())
-
-    def _known(self, job: Job, config: ShareConfig) -> "KnownWork":
-        from gpuyard.jobs.known_work import known_work
-
-        kinds = {gpu.catalog for gpu in config.gpus}
-        return known_work(
-            job.spec, gpu=kinds.pop() if len(kinds) == 1 else None, gpus=len(config.gpus)
+            open_jobs = store.open_jobs()
+        return explain_job(
+            self._read_job(handle), open_jobs, self._paths, self.policy(), time.time()
         )
 
-    def _row(self, handle: Handle) -> StoredJob:
+    def _read_job(self, handle: Handle) -> StoredJob:
         if not self._paths.store.exists():
-            raise UserMistake(f"there is no job {handle}; nothing was submitted here yet")
+            raise UserMistake(f"job {handle} not found; no job was submitted here yet")
         with Store(self._paths.store) as store:
-            return store.row(handle)
+            return store.job(handle)
 
-    def _look(self) -> None:
-        """Bring the store up to date, and let its runner go on where one is needed."""
+    def _update(self) -> None:
+        """Move on jobs whose processes are gone, and start a runner if jobs are open."""
         with Store(self._paths.store) as store:
-            settle(store, self._paths)
-            needed = bool(store.open_rows())
-        if needed:
+            close_dead_starts(store, self._paths)
+            has_open_jobs = store.has_open_jobs()
+        if has_open_jobs:
             try:
                 ensure_runner(self._paths)
             except GpuyardError as error:
-                self._problem = str(error)
+                self._runner_error = str(error)
 
-    def _logs(self, row: StoredJob) -> Sequence[Path]:
-        every = (self._paths.start(row.number, number).log for number in range(1, row.starts + 1))
-        return [log for log in every if os.path.lexists(log)]  # a link is never followed
+    def _find_logs(self, job: StoredJob) -> Sequence[Path]:
+        numbers = range(1, job.start_count + 1)
+        logs = (self._paths.start(job.number, number).log for number in numbers)
+        return [log for log in logs if os.path.lexists(log)]  # links are listed, never followed
 
-    def _status(self, row: StoredJob) -> JobStatus:
-        job = row.job
-        made, reports = None, Reports(self._paths)
-        if row.state == "running":
-            made = progress(row, reports, time.time())
+    def _estimate_progress(self, stored: StoredJob, reports: StepReports) -> "Progress | None":
+        """Return the progress of a running job; None without reports or an estimate, which saves its imports."""
+        windows = reports.read_job(stored)
+        if not windows and not stored.has_estimate:
+            return None
+        from gpuyard.jobs.engines.local.views import read_progress
+
+        progress = read_progress(stored, reports, time.time())
+        if reports.counts_everything(windows):
+            return progress
+        return replace(progress, total_samples=None, expected_end=None)
+
+    def _build_status(self, stored: StoredJob) -> JobStatus:
+        job, running, loss = stored.summary, stored.state == "running", stored.loss
+        progress = None
+        if running or stored.measured_starts < stored.start_count:
+            reports = StepReports(self._paths, tail_only=True)
+            windows = reports.read_job(stored)
+            loss = latest_loss(windows) if windows else loss
+            progress = self._estimate_progress(stored, reports) if running else None
         return JobStatus(
-            handle=row.handle,
-            state=row.state,
-            uuid=row.uuid,
+            handle=stored.handle,
+            state=stored.state,
+            uuid=stored.uuid,
             name=job.name,
             user=user_name(os.getuid()),
-            restarts=row.restarts,
-            exit_status=row.exit_status,
-            gpus=row.gpus if row.state != "queued" and row.started is not None else None,
-            min_gpus=job.spec.gpus.min,
-            max_gpus=job.spec.gpus.max,
-            nodes=(os.uname().nodename,) if row.state == "running" else (),
+            restarts=stored.restarts,
+            exit_status=stored.exit_status,
+            gpus=stored.gpus if stored.state != "queued" and stored.started is not None else None,
+            min_gpus=job.min_gpus,
+            max_gpus=job.max_gpus,
+            nodes=(os.uname().nodename,) if running else (),
             submitted=job.submitted,
-            started=row.started,
-            ended=row.ended,
+            started=stored.started,
+            ended=stored.ended,
             deadline=job.deadline,
-            priority=job.spec.priority,
-            done=None if made is None else made.share,
-            samples_per_second=None if made is None else made.samples_per_second,
-            expected_end=None if made is None else made.expected_end,
-            loss=latest_loss(reports.windows(row)) if row.starts else None,
-            reason=(self._problem if row.state == "queued" else "") or row.reason,
-            command=job.spec.command,
-            logs=tuple(map(str, self._logs(row))),
+            priority=job.priority,
+            done=None if progress is None else progress.share,
+            samples_per_second=None if progress is None else progress.samples_per_second,
+            speed_basis=None if progress is None else progress.speed_basis,
+            expected_end=None if progress is None else progress.expected_end,
+            loss=loss,
+            reason=(self._runner_error if stored.state == "queued" else "") or stored.reason,
+            canceling=stored.cancel_requested is not None and stored.state not in FINAL,
+            command=job.command,
+            logs=tuple(map(str, self._find_logs(stored))),
         )
 
 
-def _config() -> ShareConfig:
-    """Of the share whose GPUs jobs get; a machine of one's own needs no setup."""
+def _estimate_work(job: Job, config: ShareConfig) -> "WorkEstimate":
+    from gpuyard.jobs.work_estimate import estimate_work
+
+    kinds = {gpu.catalog for gpu in config.gpus}
+    gpu = kinds.pop() if len(kinds) == 1 else None
+    return estimate_work(job.spec, gpu=gpu, gpus=len(config.gpus))
+
+
+def _read_rules() -> Rules:
+    """Return the rules of the share; the default ones on a machine without a share."""
+    directory = share_directory()
+    return read_config(directory).rules if is_set_up(directory) else Rules()
+
+
+def _check_program(job: Job) -> None:
+    """Refuse a job whose program does not exist, unless an earlier job may create it."""
+    if job.spec.after:
+        return
+    program = job.spec.command[0]
+    search_path = job.spec.env.get("PATH", os.environ.get("PATH", os.defpath))
+    directories = [""] if "/" in program else search_path.split(os.pathsep)
+    candidates = [job.cwd / directory / program for directory in directories]
+    # unlike pathlib, os.path takes a file in a directory that the user cannot enter for missing
+    if any(os.path.isfile(path) and os.access(path, os.X_OK) for path in candidates):  # noqa: PTH113
+        return
+    existing = next((path for path in candidates if os.path.exists(path)), None)  # noqa: PTH110
+    where = "on the PATH" if "/" not in program else f"in {job.cwd}"
+    raise UserMistake(
+        f"{existing} cannot be run: it is not an executable file"
+        if existing
+        else f"the program {program!r} was not found {where}; the command runs without a shell, so name a program "
+        "first, like: gpuyard submit -- python train.py"
+    )
+
+
+def _read_share_config() -> ShareConfig:
+    """Return the configuration of the share whose GPUs jobs get; a personal machine needs no setup."""
     try:
-        shared = config_file(share_directory()).exists()
+        shared = is_set_up(share_directory())
     except OSError as error:
-        raise GpuyardError(f"{error.filename} can't be read: {error.strerror}") from error
+        raise GpuyardError(f"{error.filename} cannot be read: {error.strerror}") from error
     if shared:
         return read_config(share_directory())
-    desk = open_desk()
-    desk.close()
-    return desk.config
+    from gpuyard.share.client import open_client
+
+    client = open_client()
+    client.close()
+    return client.config
 
 
-def _environment() -> dict[str, str]:
-    """What the job sees of this process's: as sbatch does it, all of it."""
-    kept = dict(os.environ)
+def _copy_environment() -> dict[str, str]:
+    """Return this process's environment for the job, as sbatch does by default."""
+    environment = dict(os.environ)
     for name in ("GPUYARD_HOME", "GPUYARD_SHARE_DIR"):  # the job may run in another directory
-        if kept.get(name):
-            kept[name] = str(Path(kept[name]).expanduser().absolute())
-    return kept
+        if environment.get(name):
+            environment[name] = str(expand_home(environment[name]).absolute())
+    return environment

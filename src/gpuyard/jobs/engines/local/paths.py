@@ -1,4 +1,4 @@
-"""Where everything about a user's jobs on this machine is."""
+"""The files of a user's jobs on this machine."""
 
 import os
 from dataclasses import dataclass
@@ -10,62 +10,55 @@ from gpuyard.errors import GpuyardError
 
 @dataclass(frozen=True)
 class StartPaths:
-    """The files of one start of a job."""
+    """The files of one start of a job. The job store has its state; only the lock says whether it is alive."""
 
     directory: Path
 
     @property
     def lock(self) -> Path:
-        """Held by the supervisor and all that it starts."""
+        """The lock that the supervisor and all processes it starts hold."""
         return self.directory / "lock"
 
     @property
-    def order(self) -> Path:
-        """What the runner tells the supervisor to do."""
-        return self.directory / "order.json"
-
-    @property
-    def progress(self) -> Path:
-        """How far the supervisor is: its place in the queue of leases, or its lease."""
-        return self.directory / "progress.json"
-
-    @property
-    def end(self) -> Path:
-        """How it ended; there only when it has."""
-        return self.directory / "end.json"
-
-    @property
     def log(self) -> Path:
-        """What the job prints."""
+        """The output of the job."""
         return self.directory / "log"
 
     @property
     def steps(self) -> Path:
-        """What the job reports of its steps."""
+        """The reports of the job about its training steps."""
         return self.directory / "steps"
 
     @property
+    def exit_status(self) -> Path:
+        """The exit status of the job's command, as soon as it has ended."""
+        return self.directory / "exit"
+
+    @property
     def supervisor_log(self) -> Path:
-        """What goes wrong before there is a log of the job."""
+        """The errors of a supervisor that did not get as far as the job's log."""
         return self.directory / "supervisor.log"
 
 
 @dataclass(frozen=True)
 class JobPaths:
-    """All of it, in a directory that only its user can enter."""
+    """The files of all jobs, in a directory that only their user can enter."""
 
     directory: Path
 
     @classmethod
-    def of_user(cls) -> "JobPaths":
-        """By machine: where several share a home, none may take another's jobs for lost."""
+    def for_user(cls) -> "JobPaths":
+        """Return this user's paths on this machine.
+
+        The host name is part of them: machines that share a home must not take each other's jobs for lost.
+        """
         return cls(files.home().absolute() / "jobs" / "local" / os.uname().nodename)
 
-    def make(self) -> None:
+    def create(self) -> None:
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise GpuyardError(f"{self.directory} can't be made: {error.strerror}") from error
+            raise GpuyardError(f"{self.directory} cannot be created: {error.strerror}") from error
 
     @property
     def store(self) -> Path:
@@ -79,6 +72,10 @@ class JobPaths:
     def runner_log(self) -> Path:
         return self.directory / "runner.log"
 
+    def job(self, number: int) -> Path:
+        """Return the directory with the files of all starts of a job."""
+        return self.directory / str(number)
+
     def start(self, job: int, number: int) -> StartPaths:
-        """Of the start with this number, from 1."""
-        return StartPaths(self.directory / str(job) / str(number))
+        """Return the paths of one start; `number` counts from 1."""
+        return StartPaths(self.job(job) / str(number))

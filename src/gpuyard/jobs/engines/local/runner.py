@@ -1,259 +1,216 @@
-"""`python -m gpuyard.jobs.engines.local.runner LOCK`: one process a user that starts jobs when it is their turn.
+"""`python -m gpuyard.jobs.engines.local.runner DIRECTORY LOCK`: start and stop a user's jobs as the share decides.
 
-It has nothing that the store and the starts' files don't have: killed, it is missed only by jobs that wait. It ends when
-all jobs have; every command about jobs starts it again where it is needed.
+There is one runner per user. All its state is in the job store: if it is killed, jobs that run continue, and jobs that
+wait do so until the next command about jobs starts another runner. It exits when all jobs have ended.
 """
 
 import contextlib
 import fcntl
+import hashlib
 import math
 import os
 import shutil
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuyard import files
 from gpuyard.errors import GpuyardError
-from gpuyard.interpreter import import_path, module_argv
-from gpuyard.jobs.engines.local.ending import Endings
-from gpuyard.jobs.engines.local.paths import JobPaths, StartPaths
-from gpuyard.jobs.engines.local.settling import settle_one
-from gpuyard.jobs.engines.local.start import Order, StartView, look, prepared
+from gpuyard.jobs.engines.local.paths import JobPaths
+from gpuyard.jobs.engines.local.pruning import prune_jobs, read_keep_seconds
+from gpuyard.jobs.engines.local.reports import StepReports
+from gpuyard.jobs.engines.local.start import create_lock, spawn_supervisor
+from gpuyard.jobs.engines.local.stopping import StartStopper
 from gpuyard.jobs.engines.local.store import Store, StoredJob
-from gpuyard.jobs.engines.local.turns import (
-    LocalJob,
-    free_for_jobs,
-    others_in_the_way,
-    resized,
-    starts,
-)
-from gpuyard.jobs.engines.local.views import Reports, keep_measurements, view_of
+from gpuyard.jobs.engines.local.transitions import close_dead_starts
+from gpuyard.jobs.engines.local.views import announce_job, keep_measurements
 from gpuyard.jobs.job import FINAL, Handle
-from gpuyard.jobs.log_files import open_log
-from gpuyard.jobs.policies import Policy, policy_of
-from gpuyard.jobs.torchrun import torchrun_line
-from gpuyard.run.process import Command, start_apart
-from gpuyard.share.service.desk import open_desk
-from gpuyard.share.store.config import share_directory
-from gpuyard.share.watch.processes import VARIABLE
-from gpuyard.steps.reporter import FILE_VARIABLE
-from gpuyard.temporary import sweep
+from gpuyard.reporting.windows import latest_loss
+from gpuyard.share.client import open_client
+from gpuyard.share.schedule import MAX_JOBS, MAX_SPEEDS, JobAnnouncement
+from gpuyard.temporary import remove_leftovers
 
-DEFAULT_POLICY = "fifo"
-_MODULE = "gpuyard.jobs.engines.local.runner"
-_LOOK_SECONDS = 0.25
+_ROUND_SECONDS = 0.25
 _IDLE_SECONDS = 2.0
-_AGAIN_SECONDS = 1.0
-_LONGEST_TITLE = 200  # characters, for `gpuyard who`; a name may be a page
+_ASK_AGAIN_SECONDS = 1.0  # whether waiting jobs may start: leases of other users may have ended
+_MAX_ASK_AGAIN_SECONDS = 3.0  # if the answer has been the same for a while
+_PATIENCE = 10  # the pause grows to this fraction of the time without a change
+_ANNOUNCE_AGAIN_SECONDS = 5.0  # if no job waits; an announcement expires after 20 s
+_ESTIMATE_AGAIN_SECONDS = 30.0  # the remaining work of jobs, if none of them has changed
 _AFTER_ERROR_SECONDS = 1.0
-
-
-def ensure_runner(paths: JobPaths) -> bool:
-    """Start one unless there is one; True: it was started now."""
-    paths.make()
-    try:
-        return _start_runner(paths)
-    except (OSError, GpuyardError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
-        raise GpuyardError(
-            f"the jobs' runner can't be started: {said}; jobs wait until it can"
-        ) from error
-
-
-def _start_runner(paths: JobPaths) -> bool:
-    lock = os.open(paths.runner_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        log = open_log(paths.runner_log)
-        try:
-            # the lock goes over to it: there is no moment in which a second one could start
-            environment = {
-                **import_path(),
-                VARIABLE: "",
-                "GPUYARD_HOME": str(files.home().absolute()),
-                "GPUYARD_SHARE_DIR": str(share_directory()),
-            }
-            argv = (*module_argv(_MODULE), str(paths.directory), str(lock))
-            start_apart(Command("here", argv, environment), output=log, kept=(lock,))
-        finally:
-            os.close(log)
-    finally:
-        os.close(lock)
-    return True
-
-
-def policy_set(store: Store) -> Policy:
-    """By which the user's jobs share GPUs."""
-    name = store.setting("policy") or DEFAULT_POLICY
-    return policy_of(name, explore_gpu_s=store.seconds_set("explore"))
+_NOTE_SECONDS = 5.0  # between notes that the runner works
+_IN_QUEUE = "in the queue for GPUs"
+_PRUNED_PER_ROUND = 50
+_PRUNE_AGAIN_SECONDS = 3600.0
 
 
 class Runner:
-    """The loop; `look` is one round of it."""
+    """The decisions of a runner, one round at a time."""
 
     def __init__(self, paths: JobPaths, store: Store) -> None:
         self._paths = paths
         self._store = store
-        self._reports = Reports(paths)
-        self._resized_at: float | None = None
-        self._endings = Endings(paths)
-        self._seen: tuple[object, ...] = ()
-        self._decided_at = -math.inf
+        self._reports = StepReports(paths)
+        self._stopper = StartStopper(paths)
+        # one user may have several home directories, each with a runner
+        self._id = hashlib.sha256(os.fsencode(paths.directory)).hexdigest()[:16]
+        self._error = ""
+        self._revision: tuple[int, int] | None = None
+        self._in_progress: Sequence[StoredJob] = ()
+        self._waiting: Sequence[StoredJob] = ()
+        self._has_unmeasured = True
+        self._queue: tuple[object, ...] = ()
+        """The facts about jobs on which a decision depends."""
+        self._announced: Sequence[JobAnnouncement] = ()
+        self._announced_queue: tuple[object, ...] = ()
+        self._asked_at = self._estimated_at = self._changed_at = self._prune_at = -math.inf
 
-    def look(self) -> bool:
-        """Bring everything up to date and start what can be; False: there is nothing left to do."""
-        rows = self._store.open_rows()
-        views = {}
-        for row in rows:
-            if row.in_progress:
-                views[row.number] = look(self._paths.start(row.number, row.starts))
-                settle_one(self._store, row, views[row.number])
-        rows = self._store.open_rows()
-        for row in rows:
-            if row.number in views and row.in_progress:
-                self._endings.look(row, views[row.number])
-        waiting = [row for row in rows if not row.in_progress and self._may_start(row)]
-        started = [row for row in rows if row.in_progress]
-        resizes = self._may_resize(started)
-        if resizes or (waiting and self._is_new(rows)):
+    def run_round(self) -> bool:
+        """Stop and start jobs as needed; return whether any job is open."""
+        self._read_jobs()
+        close_dead_starts(self._store, self._paths, self._in_progress)
+        self._read_jobs()
+        in_progress, waiting = self._in_progress, self._waiting
+        for job in in_progress:
+            self._stopper.advance(job)
+        if self._is_time_to_ask():
             try:
-                self._decide(waiting, started, views, resizes=resizes)
-            except (
-                GpuyardError
-            ) as error:  # a lease service that does not answer, a policy that can't decide
-                for row in waiting:
-                    if row.reason != str(error):
-                        self._store.change(row, reason=str(error))
+                self._ask_share(waiting, in_progress)
+            except GpuyardError as error:  # e.g. the lease service is unreachable
+                self._error = str(error)
+                for job in waiting:
+                    if job.reason != str(error):
+                        self._store.update_job(job, reason=str(error))
                 raise
-        for row in self._store.unmeasured_rows():
-            self._store.note_measured(row, row.finished_starts)
-            for number in range(row.measured + 1, row.finished_starts + 1):
-                sweep(self._paths.start(row.number, number).directory)
-            keep_measurements(row, self._reports)
-        return bool(rows)
+        if self._has_unmeasured:
+            self._measure_finished_starts()
+        self._prune_jobs()
+        return bool(waiting or in_progress or self._store.has_open_jobs())
 
-    def _is_new(self, rows: Sequence[StoredJob]) -> bool:
-        """Whether jobs have changed since the last decision; what others do is looked at now and then."""
-        seen = tuple((row.number, row.state, row.starts, row.gpus) for row in rows)
-        if seen == self._seen and time.monotonic() - self._decided_at < _AGAIN_SECONDS:
-            return False
-        self._seen, self._decided_at = seen, time.monotonic()
-        return True
-
-    def _may_start(self, row: StoredJob) -> bool:
-        """Whether the jobs that it comes after have succeeded; where one can't any more, it won't start."""
-        for text in row.job.spec.after:
-            before = self._store.row(Handle.parse(text))
-            if before.state == "succeeded":
-                continue
-            if before.state in FINAL:
-                reason = f"comes after {text}, which is {before.state}"
-                self._store.change(row, state="cancelled", ended=time.time(), reason=reason)
-            elif row.reason != (reason := f"comes after {text}"):
-                self._store.change(row, reason=reason)
-            return False
-        return True
-
-    def _may_resize(self, started: Sequence[StoredJob]) -> bool:
-        """Now and then, where the policy is one that changes what running jobs have."""
-        round_s = self._store.seconds_set("every") or self._policy().round_s
-        if round_s is None or not any(row.job.spec.checkpoint for row in started):
-            return False
-        if self._resized_at is not None and time.monotonic() - self._resized_at < round_s:
-            return False
-        self._resized_at = time.monotonic()
-        return all(row.stopping is None for row in started)
-
-    def _policy(self) -> Policy:
-        return policy_set(self._store)
-
-    def _decide(
-        self,
-        waiting: Sequence[StoredJob],
-        started: Sequence[StoredJob],
-        views: dict[int, StartView],
-        *,
-        resizes: bool,
-    ) -> None:
-        desk, now = open_desk(), time.time()
-        try:
-            state, total = desk.state(), len(desk.config.gpus)
-            indices = desk.config.indices
-        finally:
-            desk.close()
-        leases = {row.number: _lease_of(views.get(row.number)) for row in started}
-        ours = frozenset(filter(None, leases.values())) | _waiting_leases(views)
-        jobs = [
-            LocalJob(
-                row.number,
-                view_of(row, self._reports, total, now),
-                row.in_progress and not leases[row.number],
-            )
-            for row in (*started, *waiting)
+    def _read_jobs(self) -> None:
+        """Read the open jobs if any process has changed the store since the last time."""
+        revision = self._store.revision()
+        if revision == self._revision:
+            return
+        self._revision = revision
+        jobs = self._store.open_jobs()
+        self._in_progress = [job for job in jobs if job.in_progress]
+        self._waiting = [
+            job for job in jobs if not job.in_progress and self._check_dependencies(job)
         ]
-        policy, free = self._policy(), free_for_jobs(state, indices, ours)
-        if resizes:
-            for number, gpus in resized(jobs, policy, free=free, now_s=now).items():
-                self._stop_to_resize(next(row for row in started if row.number == number), gpus)
-        chosen = starts(
-            jobs,
-            policy,
-            free=free,
-            total=total,
-            contended=others_in_the_way(state, ours),
-            now_s=now,
+        self._queue = tuple(
+            (job.number, job.state, job.start_count, job.gpus, job.stop_reason) for job in jobs
         )
-        for row in waiting:
-            if row.number in chosen:
-                self.start_one(row, chosen[row.number])
+        self._has_unmeasured = True
 
-    def _stop_to_resize(self, row: StoredJob, gpus: int) -> None:
-        why = "was stopped to let others go on"
+    def _measure_finished_starts(self) -> None:
+        """Keep the reports of finished starts as measurements, and their last loss for lists of jobs."""
+        self._has_unmeasured = False
+        for job in self._store.unmeasured_jobs():
+            loss = latest_loss(StepReports(self._paths, tail_only=True).read_job(job))
+            if not self._store.update_job(job, measured_starts=job.finished_starts, loss=loss):
+                self._has_unmeasured = True
+                continue
+            for number in range(job.measured_starts + 1, job.finished_starts + 1):
+                remove_leftovers(self._paths.start(job.number, number).directory)
+            keep_measurements(job, self._reports)
+            if job.state in FINAL:
+                self._reports.forget(job)
+
+    def _prune_jobs(self) -> None:
+        """Delete some of the jobs that ended long ago; once there are none, look again later."""
+        if time.monotonic() >= self._prune_at:
+            before = time.time() - read_keep_seconds(self._store)
+            pruned = prune_jobs(self._store, self._paths, before, limit=_PRUNED_PER_ROUND)
+            pause = 0.0 if pruned == _PRUNED_PER_ROUND else _PRUNE_AGAIN_SECONDS
+            self._prune_at = time.monotonic() + pause
+
+    def _is_time_to_ask(self) -> bool:
+        """Return whether jobs have changed since the last announcement, or enough time has passed."""
+        changed = self._queue != self._announced_queue
+        interval = _ANNOUNCE_AGAIN_SECONDS
+        if self._waiting:
+            unchanged_seconds = time.monotonic() - self._changed_at
+            interval = max(_ASK_AGAIN_SECONDS, unchanged_seconds / _PATIENCE)
+            interval = min(interval, _MAX_ASK_AGAIN_SECONDS)
+        return changed or (bool(self._queue) and time.monotonic() - self._asked_at >= interval)
+
+    def _check_dependencies(self, job: StoredJob) -> bool:
+        """Return whether the jobs before it have succeeded; cancel it if one of them cannot any more."""
+        for text in job.job.spec.after:
+            dependency = self._store.job(Handle.parse(text))
+            if dependency.state == "succeeded":
+                continue
+            if dependency.state in FINAL:
+                reason = f"comes after {text}, which is {dependency.state}"
+                self._store.update_job(job, state="cancelled", ended=time.time(), reason=reason)
+            elif job.reason != (reason := f"comes after {text}"):
+                self._store.update_job(job, reason=reason)
+            return False
+        return True
+
+    def _ask_share(self, waiting: Sequence[StoredJob], in_progress: Sequence[StoredJob]) -> None:
+        """Announce the open jobs to the share, and do what its policy decides for all users."""
+        client, self._asked_at = open_client(), time.monotonic()
+        try:
+            age = self._asked_at - self._estimated_at
+            limit = _ANNOUNCE_AGAIN_SECONDS if in_progress else _ESTIMATE_AGAIN_SECONDS
+            if self._queue != self._announced_queue or age >= limit:
+                self._estimated_at = self._asked_at
+                self._announced = self._describe_jobs(waiting, in_progress, len(client.config.gpus))
+            answer = client.schedule(self._id, list(self._announced))
+        finally:
+            client.close()
+        if self._queue != self._announced_queue:
+            self._changed_at = self._asked_at
+        self._announced_queue = self._queue
+        for job in in_progress:
+            if job.uuid in answer.resizes and job.stop_reason is None:
+                self._stop_to_resize(job, answer.resizes[job.uuid])
+        for job in waiting:
+            reason = answer.reasons.get(job.uuid, _IN_QUEUE)
+            # why it was stopped, lost, or failed says more than its place in the queue
+            is_place = job.reason.endswith((_IN_QUEUE, self._error or _IN_QUEUE))
+            is_known = job.start_count and job.reason and not is_place
+            if job.uuid in answer.starts:
+                self._start(job, answer.starts[job.uuid])
+            elif job.reason != reason and not is_known:
+                self._store.update_job(job, reason=reason)
+
+    def _describe_jobs(
+        self, waiting: Sequence[StoredJob], in_progress: Sequence[StoredJob], total_gpus: int
+    ) -> Sequence[JobAnnouncement]:
+        first = sorted(waiting, key=lambda job: (-job.job.spec.priority, job.job.submitted))
+        jobs, now = [*in_progress, *first][:MAX_JOBS], time.time()
+        announced: list[JobAnnouncement] = []
+        speeds = 0
+        for job in jobs:
+            announcement = announce_job(job, self._reports, total_gpus, now)
+            speeds += len(announcement.speeds)
+            if announced and speeds > MAX_SPEEDS:
+                break
+            announced.append(announcement)
+        return announced
+
+    def _stop_to_resize(self, job: StoredJob, gpus: int) -> None:
+        stop_reason = "was stopped to make room for other jobs"
         if gpus:
-            why = f"was stopped to go on with {gpus} GPUs instead of {row.gpus}"
-        self._store.change(row, stopping=why)
+            stop_reason = f"was stopped to continue with {gpus} GPUs instead of {job.gpus}"
+        reason = "is being stopped to continue with another number of GPUs"
+        self._store.update_job(job, stop_reason=stop_reason, reason=reason)
 
-    def start_one(self, row: StoredJob, gpus: int) -> None:
-        """On so many GPUs, unless somebody has cancelled it meanwhile."""
-        start = self._paths.start(row.number, row.starts + 1)
-        shutil.rmtree(start.directory, ignore_errors=True)  # of a runner that was killed right here
-        with prepared(start, order_of(row, self._store.environment(row), gpus, start)) as set_off:
-            if self._store.change(row, starts=row.starts + 1, gpus=gpus):
-                set_off()
+    def _start(self, job: StoredJob, gpus: int) -> None:
+        """Start a job unless it was canceled in the meantime."""
+        paths = self._paths.start(job.number, job.start_count + 1)
+        # a runner that was killed before the store had the start has left these files
+        shutil.rmtree(paths.directory, ignore_errors=True)
+        with create_lock(paths) as lock:
+            start = self._store.add_start(job, gpus)
+            if start is not None:
+                spawn_supervisor(self._paths, start, lock)
                 return
-        shutil.rmtree(start.directory)
-
-
-def order_of(row: StoredJob, environment: dict[str, str], gpus: int, start: StartPaths) -> Order:
-    """Exactly what runs."""
-    job = row.job
-    reports = {FILE_VARIABLE: str(start.steps)}
-    return Order(
-        argv=torchrun_line(job.spec.command, gpus_per_node=gpus),
-        environment={**environment, **reports, **job.environment(gpus)},
-        cwd=str(job.cwd),
-        gpus=gpus,
-        seconds=job.spec.time_limit,
-        project=job.spec.project,
-        title=f"{row.handle} {' '.join(job.name.split())}"[:_LONGEST_TITLE],
-    )
-
-
-def _lease_of(view: StartView | None) -> str:
-    return view.progress.lease if view is not None and view.progress is not None else ""
-
-
-def _waiting_leases(views: dict[int, StartView]) -> frozenset[str]:
-    return frozenset(
-        view.progress.place
-        for view in views.values()
-        if view.progress is not None and view.progress.place
-    )
+        shutil.rmtree(paths.directory)
 
 
 def main() -> None:
@@ -265,53 +222,52 @@ def main() -> None:
     with Store(paths.store) as store:
         runner = Runner(paths, store)
         while True:
-            _serve(runner, paths)
-            # a job that came after the last look has seen our lock, and starts no other runner
+            _run_until_idle(runner, paths, lock)
+            # a command that submitted a job after the last round saw the lock and started no runner
             fcntl.flock(lock, fcntl.LOCK_UN)
-            if not store.open_rows():
+            if not store.has_open_jobs():
                 return
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                return  # there is another one now
+                return  # another runner has started
 
 
-def _serve(runner: Runner, paths: JobPaths) -> None:
-    idle_since, said = None, ""
+def _run_until_idle(runner: Runner, paths: JobPaths, lock: int) -> None:
+    idle_since, message, noted_at = None, "", 0.0
     while True:
         busy = True
+        if time.monotonic() - noted_at >= _NOTE_SECONDS:
+            noted_at = time.monotonic()
+            os.utime(lock)  # shows that it is not hung
         try:
-            busy = runner.look()
-        except (
-            Exception
-        ) as error:  # a service that is down, a full disk, a fault of ours: the rest goes on
+            busy = runner.run_round()
+        except Exception as error:  # one failure (a full disk, a bug) must not stop all jobs
             if not paths.store.exists():
                 raise SystemExit(0) from error
-            said = _note(error, said)
+            message = _log_error(error, message)
             time.sleep(_AFTER_ERROR_SECONDS)
-        _reap()
+        _reap_children()
         if busy:
             idle_since = None
         else:
             idle_since = idle_since or time.monotonic()
             if time.monotonic() - idle_since >= _IDLE_SECONDS:
                 return
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_ROUND_SECONDS)
 
 
-def _note(error: Exception, before: str) -> str:
-    """In the log, once: what does not pass would fill it."""
-    import traceback
-
-    said = str(error) if isinstance(error, GpuyardError) else traceback.format_exc()
-    if said != before:
+def _log_error(error: Exception, last_message: str) -> str:
+    """Log an error once: a lasting one would fill the log. Return its message."""
+    message = str(error) if isinstance(error, GpuyardError) else traceback.format_exc()
+    if message != last_message:
         with contextlib.suppress(OSError):
-            sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {said}\n")
+            sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {message}\n")
             sys.stderr.flush()
-    return said
+    return message
 
 
-def _reap() -> None:
+def _reap_children() -> None:
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -1,33 +1,34 @@
-"""One start of a job: its supervisor is set off, and later asked for, by its files and by its lock alone."""
+"""The processes of one start: create its lock, spawn its supervisor, find out whether it is alive, and stop it.
+
+The supervisor and everything it starts hold the lock. The kernel frees it when the last of them is gone.
+"""
 
 import contextlib
 import fcntl
-import json
 import os
 import signal
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
-from gpuyard.errors import GpuyardError
-from gpuyard.files import write_text
 from gpuyard.interpreter import import_path, module_argv
-from gpuyard.jobs.engines.local.paths import StartPaths
+from gpuyard.jobs.engines.local.paths import JobPaths, StartPaths
+from gpuyard.jobs.engines.local.store import StoredJob, StoredStart
 from gpuyard.jobs.log_files import open_log
-from gpuyard.run.process import Command, start_apart
-from gpuyard.share.store.locks import is_held
-from gpuyard.share.watch import processes
+from gpuyard.jobs.torchrun import complete_torchrun_command
+from gpuyard.reporting.reporter import FILE_VARIABLE
+from gpuyard.run.process import Command, start_detached
+from gpuyard.share import processes
+from gpuyard.share.locks import is_held
 
 _SUPERVISOR = "gpuyard.jobs.engines.local.supervisor"
-_LONGEST_FAULT = 300  # characters
-How = Literal["exit", "time", "evicted", "refused", "stopped"]
-"""By its own; at its time limit; its GPUs were reserved; never started; stopped while it waited for GPUs."""
+_MAX_ERROR = 300  # characters
+_MAX_TITLE = 200  # characters, for `gpuyard who`; a name may be a page
 
 
 @dataclass(frozen=True)
-class Order:
-    """What a supervisor has to do."""
+class StartSpec:
+    """The command of a start with its environment, and the lease that it needs."""
 
     argv: tuple[str, ...]
     environment: dict[str, str]
@@ -36,161 +37,93 @@ class Order:
     seconds: float | None
     project: str
     title: str
-    """Of the command, as `gpuyard who` shows it."""
+    """The job's name in the output of `gpuyard who`."""
+    job: str
+    """The ID by which the share knows the job."""
+    exit_status: Path
+    """The file for the exit status of its command."""
 
-
-@dataclass(frozen=True)
-class StartProgress:
-    """How far a supervisor is; `lease` is empty while it waits for its turn."""
-
-    pid: int
-    process_start: int
-    waits_for: str = ""
-    place: str = ""
-    """In the queue of leases, by the name of the lease that it will be."""
-    lease: str = ""
-    gpus: tuple[int, ...] = ()
-    started: float | None = None
-
-
-@dataclass(frozen=True)
-class StartEnd:
-    """How a start ended; `exit_status` is None where its command never ran."""
-
-    how: How
-    ended: float
-    exit_status: int | None = None
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class StartView:
-    """What can be known of a start now."""
-
-    end: StartEnd | None
-    progress: StartProgress | None
-    alive: bool
-    """Its supervisor or something that it started lives."""
-    began: bool
-    """A supervisor has come as far as its log, before which nothing of the job runs, or could not."""
-    fault: str = ""
-    """What it said last before it had a log, where it could not do its work."""
+    @classmethod
+    def from_job(
+        cls, stored: StoredJob, environment: Mapping[str, str], gpus: int, paths: StartPaths
+    ) -> "StartSpec":
+        """`environment` is that of the process that submitted the job."""
+        job = stored.job
+        report_file = {FILE_VARIABLE: str(paths.steps)}
+        return cls(
+            argv=complete_torchrun_command(job.spec.command, gpus_per_node=gpus),
+            environment={**environment, **report_file, **job.environment(gpus)},
+            cwd=str(job.cwd),
+            gpus=gpus,
+            seconds=job.spec.time_limit,
+            project=job.spec.project,
+            title=f"{stored.handle} {' '.join(job.name.split())}"[:_MAX_TITLE],
+            job=stored.uuid,
+            exit_status=paths.exit_status,
+        )
 
 
 @contextlib.contextmanager
-def prepared(paths: StartPaths, order: Order) -> Iterator[Callable[[], None]]:
-    """The files of a new start and its lock, which is held from here on; call what this gives to set it off.
+def create_lock(paths: StartPaths) -> Iterator[int]:
+    """Create the directory and the lock of a new start, and hold the lock.
 
-    So there is no moment in which the store says that it was started and its lock says that it is gone.
+    The lock is held before the store has the start: otherwise another process could take the start for lost.
     """
     paths.directory.parent.mkdir(mode=0o700, exist_ok=True)
     paths.directory.mkdir(mode=0o700)
-    write_text(paths.order, json.dumps(asdict(order)), mode=0o600)
     lock = os.open(paths.lock, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield lambda: _set_off(paths, lock)
+        yield lock
     finally:
         os.close(lock)
 
 
-def _set_off(paths: StartPaths, lock: int) -> None:
-    output = open_log(paths.supervisor_log)
+def spawn_supervisor(paths: JobPaths, start: StoredStart, lock: int) -> None:
+    """Start the supervisor of a start that the store has; it inherits the lock."""
+    output = open_log(paths.start(start.job, start.number).supervisor_log)
     try:
-        argv = (*module_argv(_SUPERVISOR), str(paths.directory), str(lock))
-        environment = {**import_path(), processes.VARIABLE: ""}  # it is of no lease yet
-        start_apart(Command("here", argv, environment), output=output, kept=(lock,))
+        arguments = (str(paths.directory), str(start.job), str(start.number), str(lock))
+        environment = {**import_path(), processes.LEASE_VARIABLE: ""}  # it has no lease yet
+        command = Command("here", (*module_argv(_SUPERVISOR), *arguments), environment)
+        start_detached(command, output=output, kept=(lock,))
     finally:
         os.close(output)
 
 
-def look(paths: StartPaths) -> StartView:
-    """As it is now. The lock is asked first: what ends meanwhile has written its end by then."""
-    alive = is_held(paths.lock)
-    progress = _read(paths.progress, _progress)
-    if not alive and progress is not None and progress.lease:
-        # a program that closes what it inherits is found by its environment
-        alive = bool(processes.processes_of(processes.Marks(progress.lease, os.getuid())))
-    end = _read(paths.end, _end)
-    fault = "" if alive or end is not None else _last_line(paths.supervisor_log)
-    began = end is not None or progress is not None or paths.log.exists() or bool(fault)
-    return StartView(end, progress, alive, began, fault)
+def is_alive(paths: StartPaths, start: StoredStart) -> bool:
+    """Return whether the supervisor or any process that it started is alive."""
+    if is_held(paths.lock):
+        return True
+    # a program that closes the files it inherits is recognized by its environment
+    matcher = processes.ProcessMatcher(start.lease, os.getuid())
+    return bool(start.lease) and bool(processes.find_processes(matcher))
 
 
-def gpu_seconds(paths: StartPaths, now: float) -> float:
-    """That it has had so far; of one that was lost, up to the last that it printed."""
-    progress, end = _read(paths.progress, _progress), _read(paths.end, _end)
-    if progress is None or progress.started is None:
-        return 0.0
-    until: float = now
-    if end is not None:
-        until = end.ended
-    elif not is_held(paths.lock):
-        with contextlib.suppress(OSError):
-            until = paths.log.stat().st_mtime
-    return float(len(progress.gpus) * max(0.0, until - progress.started))
-
-
-def ask_to_end(paths: StartPaths, number: signal.Signals) -> None:
-    """Send a signal to the supervisor, which passes it on; never to a process that only has its pid now."""
-    progress = _read(paths.progress, _progress)
-    if progress is None:
+def signal_supervisor(start: StoredStart, number: signal.Signals) -> None:
+    """Send a signal to the supervisor, which forwards it; never to a process that only reuses its pid."""
+    if start.pid is None:
         return
     with contextlib.suppress(OSError):
-        handle = os.pidfd_open(progress.pid)
+        handle = os.pidfd_open(start.pid)
         try:
-            if processes.start_time(progress.pid) == progress.process_start:
+            if processes.start_time(start.pid) == start.process_start:
                 signal.pidfd_send_signal(handle, number)
         finally:
             os.close(handle)
 
 
-def end_all(paths: StartPaths, grace_seconds: float) -> bool:
-    """Stop the supervisor and everything of its lease; True: nothing is left."""
-    progress = _read(paths.progress, _progress)
-    if progress is None:
-        return not is_held(paths.lock)
-    supervisor = (progress.pid, progress.process_start)
-    with processes.pinned(paths.lock) as lock:
-        marks = processes.Marks(progress.lease or "none", os.getuid(), lock, supervisor)
-        return not processes.stop([marks], grace_seconds)
+def stop_processes(paths: StartPaths, start: StoredStart, grace_seconds: float) -> None:
+    """Stop the supervisor and everything that it started, and kill those that remain after the grace period."""
+    with processes.pin_lock(paths.lock) as lock:
+        matcher = processes.ProcessMatcher(start.lease or "none", os.getuid(), lock)
+        processes.stop_processes([matcher], grace_seconds)
 
 
-def read_order(paths: StartPaths) -> Order:
-    """For the supervisor."""
-    document = json.loads(paths.order.read_text(encoding="utf-8"))
-    return Order(**{**document, "argv": tuple(document["argv"])})
-
-
-def write_progress(paths: StartPaths, progress: StartProgress) -> None:
-    write_text(paths.progress, json.dumps(asdict(progress)), mode=0o600)
-
-
-def write_end(paths: StartPaths, end: StartEnd) -> None:
-    write_text(paths.end, json.dumps(asdict(end)), mode=0o600)
-
-
-def _last_line(path: Path) -> str:
+def read_supervisor_error(paths: StartPaths) -> str:
+    """Return the last line that a failed supervisor printed before it opened the job's log."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+        lines = paths.supervisor_log.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:
         return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")[:_LONGEST_FAULT]
-
-
-def _read(path: Path, made: Any) -> Any:
-    """What was written whole; None where nothing was."""
-    try:
-        return made(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise GpuyardError(f"{path} can't be read: {error}") from error
-
-
-def _progress(document: dict[str, Any]) -> StartProgress:
-    return StartProgress(**{**document, "gpus": tuple(document["gpus"])})
-
-
-def _end(document: dict[str, Any]) -> StartEnd:
-    return StartEnd(**document)
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")[:_MAX_ERROR]

@@ -1,1 +1,1 @@
-"""Jobs on Slurm: a batch script for each, a record of what was submitted, and the state by our own UUID."""
+"""The Slurm engine: each job is a batch script with a record, and is identified by gpuyard's UUID."""

@@ -1,12 +1,12 @@
-"""Growing and shrinking jobs that run on Slurm: the queue's policy is asked once, for this user's jobs and what is free.
+"""Growing and shrinking of running jobs: the queue's policy divides the free GPUs among this user's jobs, once.
 
-Slurm keeps the order of everybody's jobs. More nodes are asked for like any job's, by a companion that holds them; the job
-goes on as it is until they are there. What a job gives back is Slurm's to give, so that is done where nobody else waits.
+Slurm keeps the order of all users' jobs. To grow, a job requests more nodes with a companion job that holds them, and
+continues until they are there. Slurm decides who gets the nodes that a job gives back, so a job shrinks only if no other
+user waits.
 """
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,26 +16,26 @@ import numpy as np
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError
-from gpuyard.jobs.curve import Curve
-from gpuyard.jobs.engines.local.turns import LocalJob, resized
-from gpuyard.jobs.engines.slurm import commands, records
-from gpuyard.jobs.engines.slurm.commands import PartitionNodes
+from gpuyard.jobs.engines.slurm import records
 from gpuyard.jobs.engines.slurm.records import SlurmRecord
-from gpuyard.jobs.engines.slurm.request import default_partition
-from gpuyard.jobs.engines.slurm.rows import SlurmJob, queue_rows
-from gpuyard.jobs.engines.slurm.script.nodes import COMPANION_COMMENT, WANTED
-from gpuyard.jobs.engines.slurm.sizing import UNKNOWN_SECONDS, known_curve, speed_of_shape
-from gpuyard.jobs.engines.slurm.starts import Start, all_reports, starts_of
-from gpuyard.jobs.policies import JobView, Policy, Pool
-from gpuyard.jobs.progress import progress_of
+from gpuyard.jobs.engines.slurm.request import find_partition
+from gpuyard.jobs.engines.slurm.script.nodes import RESIZE_FILE
+from gpuyard.jobs.engines.slurm.sizing import UNKNOWN_SECONDS, load_curve, speed_on_nodes
+from gpuyard.jobs.engines.slurm.starts import Start, read_reports, read_starts
+from gpuyard.jobs.progress import estimate_progress
+from gpuyard.policies import JobView, Policy, Pool
+from gpuyard.policies.curve import Curve
+from gpuyard.policies.decision import choose_resizes
+from gpuyard.slurm import client
+from gpuyard.slurm.jobs import WAITING_FOR_GPUS, SlurmJob, list_jobs, other_users_wait
+from gpuyard.slurm.nodes import PartitionNodes, list_partition
 
-_WAITS = frozenset({"Resources", "Priority", "None"})
-_MOST_BYTES = 100_000
+_MAX_BYTES = 100_000
 
 
 @dataclass(frozen=True)
 class Resize:
-    """What is to become of one job."""
+    """The new size of one job."""
 
     job: str
     gpus: int
@@ -43,7 +43,7 @@ class Resize:
     nodes: int
     new_nodes: int
     seconds_saved: float | None
-    """Of this job's own time, restart counted; None where it makes room for others."""
+    """Time that the job saves, including its restart; None if it shrinks for other jobs."""
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -51,250 +51,246 @@ class Resize:
 
 @dataclass(frozen=True)
 class Rebalance:
-    """The policy's answer, and why jobs that it could concern keep what they have."""
+    """The policy's decisions, and the reasons why other jobs keep their size."""
 
     policy: str
     resizes: tuple[Resize, ...] = ()
     kept: tuple[tuple[str, str], ...] = ()
-    """(job, why)."""
+    """Jobs and reasons."""
     open_jobs: int = 0
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """A job that has not ended, with Slurm's row of it."""
+class _OpenJob:
+    """An unfinished job and its entry in Slurm's queue."""
 
     record: SlurmRecord
-    row: SlurmJob
+    queued: SlurmJob
     start: Start | None
-    """The one that runs."""
-    elastic: bool = False
-    """Its nodes can change now."""
+    """The start that runs now."""
+    resizable: bool = False
+
+    @property
+    def handle(self) -> str:
+        return str(self.record.handle)
+
+    @property
+    def partition(self) -> str:
+        return find_partition(self.record.job) or ""
 
 
 def rebalance(policy: Policy, *, dry_run: bool) -> Rebalance:
-    """Decide for all of this user's jobs, and have it done unless it is a dry run."""
-    rows = queue_rows()
-    seen = [one for record in records.read_all() if (one := _seen(record, rows)) is not None]
+    """Decide about all of this user's jobs, and request the changes unless it is a dry run."""
+    queue = list_jobs()
+    open_jobs = [job for record in records.read_all() if (job := _find_open(record, queue))]
     resizes: list[Resize] = []
     kept: dict[str, str] = {}
-    for partition in sorted({default_partition(one.record.job) or "" for one in seen}):
-        here = [one for one in seen if (default_partition(one.record.job) or "") == partition]
-        here = [replace(one, elastic=not _busy(one, rows, kept, dry_run=dry_run)) for one in here]
-        nodes = commands.nodes(partition or None)
-        for one, resize in _decided(here, nodes, partition, policy, kept):
+    for partition in sorted({job.partition for job in open_jobs}):
+        jobs = [
+            replace(job, resizable=_check_resizable(job, queue, kept, dry_run=dry_run))
+            for job in open_jobs
+            if job.partition == partition
+        ]
+        nodes = list_partition(partition or None)
+        for job, resize in _decide_resizes(jobs, nodes, partition, policy, kept):
             if not dry_run:
-                with records.held(one.record.job.uuid):
-                    _have_done(one, resize)
+                with records.lock(job.record.job.uuid):
+                    _request_resize(job, resize)
             resizes.append(resize)
-    return Rebalance(policy.name, tuple(resizes), tuple(kept.items()), len(seen))
+    return Rebalance(policy.name, tuple(resizes), tuple(kept.items()), len(open_jobs))
 
 
-def _seen(record: SlurmRecord, rows: Sequence[SlurmJob]) -> _Seen | None:
-    own = [row for row in rows if row.uuid == record.job.uuid and not row.final]
-    if record.end or record.array is not None or not own:
+def _find_open(record: SlurmRecord, queue: Sequence[SlurmJob]) -> _OpenJob | None:
+    own = [job for job in queue if job.comment == record.comment and not job.is_final]
+    if record.result or record.array is not None or not own:
         return None
-    starts = starts_of(record.directory)
+    starts = read_starts(record.directory)
     runs = own[0].state == "running" and starts and starts[-1].ended is None
-    return _Seen(record, own[0], starts[-1] if runs else None)
+    return _OpenJob(record, own[0], starts[-1] if runs else None)
 
 
-def _busy(one: _Seen, rows: Sequence[SlurmJob], kept: dict[str, str], *, dry_run: bool) -> bool:
-    """Whether its nodes can't change now. A companion that is still waited for is given up: this look decides anew."""
-    handle = str(one.record.handle)
-    if one.start is None:
-        return True
-    if not one.record.elastic:
-        if one.record.job.spec.checkpoint is not None:
-            kept[handle] = (
-                "only torchrun with a range of GPUs, a workload and nodes that Slurm chooses"
-            )
-        return True
-    wanted = _wanted(one.record)
-    if refused := wanted.get("refused"):
-        kept[handle] = f"Slurm does not let it shrink: {refused}"
-        return True
-    if not wanted:
+def _check_resizable(
+    job: _OpenJob, queue: Sequence[SlurmJob], kept: dict[str, str], *, dry_run: bool
+) -> bool:
+    """Return whether a job's nodes can change now; withdraw a companion that still waits for its nodes."""
+    if job.start is None:
         return False
-    more = _companions(one.record, rows)
-    if not wanted.get("more") or any(row.state == "running" for row in more):
-        kept[handle] = f"it is changing to {wanted.get('nodes')} nodes"
+    if not job.record.elastic:
+        if job.record.job.spec.checkpoint is not None:
+            kept[job.handle] = (
+                "only torchrun with a range of GPUs, a workload, and nodes that Slurm chooses can be resized"
+            )
+        return False
+    request = _read_resize_request(job.record)
+    if refusal := request.get("refused"):
+        kept[job.handle] = f"Slurm does not let it shrink: {refusal}"
+        return False
+    if not request:
         return True
+    companions = _find_companions(job.record, queue)
+    if not request.get("companion") or any(c.state == "running" for c in companions):
+        kept[job.handle] = f"it is changing to {request.get('nodes')} nodes"
+        return False
     if not dry_run:
-        for row in more:
-            commands.scancel(str(row.number))
-        (one.record.directory / WANTED).unlink(missing_ok=True)
-    return False
+        for companion in companions:
+            client.cancel(str(companion.number))
+        (job.record.directory / RESIZE_FILE).unlink(missing_ok=True)
+    return True
 
 
-def _decided(
-    seen: Sequence[_Seen],
+def _decide_resizes(
+    open_jobs: Sequence[_OpenJob],
     nodes: PartitionNodes,
     partition: str,
     policy: Policy,
     kept: dict[str, str],
-) -> list[tuple[_Seen, Resize]]:
+) -> list[tuple[_OpenJob, Resize]]:
     now = time.time()
-    views = [_view(one, nodes, now) for one in seen]
-    jobs = [LocalJob(at, view) for at, view in enumerate(views) if view is not None]
-    unused = [there - used for there, used in zip(nodes.gpus or (), nodes.used, strict=False)]
-    total = sum(unused) + sum(job.view.gpus for job in jobs)
-    found: list[tuple[_Seen, Resize]] = []
+    views = [_build_view(job, nodes, now) for job in open_jobs]
+    jobs = [view for view in views if view is not None]
+    free = [gpus - used for gpus, used in zip(nodes.gpus or (), nodes.used, strict=False)]
+    total = sum(free) + sum(view.gpus for view in jobs)
+    resizes: list[tuple[_OpenJob, Resize]] = []
     if total <= 0:
-        return found
-    given = policy.allocate([job.view for job in jobs], Pool((total,)), now)
-    left_over = total - sum(given.values())
-    for at, dealt in resized(jobs, policy, free=total, now_s=now).items():
-        one, view = seen[at], views[at]
-        if view is None or one.start is None:
+        return resizes
+    allocations = policy.allocate(jobs, Pool((total,)), now)
+    unallocated = total - sum(allocations.values())
+    resized = choose_resizes(jobs, policy, Pool((total,)), now)
+    for job, view in zip(open_jobs, views, strict=True):
+        if view is None or view.id not in resized or job.start is None:
             continue
-        # a job can't be stopped for a while here: it keeps what the others leave
-        gpus = dealt or min(view.gpus, left_over)
-        left_over -= 0 if dealt else gpus
-        each, before, handle = (
-            one.record.gpus_per_node,
-            len(one.start.nodes),
-            str(one.record.handle),
-        )
-        count = min(gpus // each, before + sum(left >= each for left in unused))
+        allocated = resized[view.id]
+        # A job cannot pause on Slurm, so it keeps the GPUs that the others leave.
+        gpus = allocated or min(view.gpus, unallocated)
+        unallocated -= 0 if allocated else gpus
+        per_node, before = job.record.gpus_per_node, len(job.start.nodes)
+        count = min(gpus // per_node, before + sum(unused >= per_node for unused in free))
+        sizes = (before * per_node, count * per_node, before, count)
+        saved: float | None = None
         if count == before:
             if gpus > view.gpus:
-                kept[handle] = "no whole node is free for it"
-        elif count < max(1, -(-view.least_gpus // each)):
-            kept[handle] = "the policy would stop it, and it would wait behind everybody"
-        elif count < before and _others_wait(partition):
-            kept[handle] = "it would make room, and other users' jobs wait for that"
+                kept[job.handle] = "no whole node is free for it"
+        elif count < max(1, -(-view.min_gpus // per_node)):
+            kept[job.handle] = (
+                "the policy would stop it, and it would then wait behind all other jobs"
+            )
+        elif count < before and other_users_wait(partition):
+            kept[job.handle] = "other users' jobs would get the nodes that it gives back"
+        elif (
+            count > before
+            and (saved := view.remaining_seconds(sizes[0]) - view.remaining_seconds(sizes[1])) <= 0
+        ):
+            kept[job.handle] = "a restart costs more time than the free nodes would save"
         else:
-            saved = view.seconds_left(before * each) - view.seconds_left(count * each)
-            if count > before and saved <= 0:
-                kept[handle] = "a restart costs more than the nodes that are free would save"
-                continue
             for _ in range(count - before):
-                unused.remove(next(left for left in unused if left >= each))
-            found.append(
-                (
-                    one,
-                    Resize(
-                        handle, before * each, count * each, before, count,
-                        saved if count > before else None,
-                    ),
-                )
-            )  # fmt: skip
-    return found
+                free.remove(next(unused for unused in free if unused >= per_node))
+            resizes.append((job, Resize(job.handle, *sizes, saved)))
+    return resizes
 
 
-def _view(one: _Seen, nodes: PartitionNodes, now: float) -> JobView | None:
-    """None: it waits for something else than GPUs."""
-    record, spec = one.record, one.record.job.spec
-    each = record.gpus_per_node
-    gpus = len(one.start.nodes) * each if one.start else one.row.node_count * each
-    runs = one.row.state == "running"
-    if not runs and one.row.slurm_reason not in _WAITS:
+def _build_view(job: _OpenJob, nodes: PartitionNodes, now: float) -> JobView | None:
+    """Describe a job to the policy; None if it waits for something other than GPUs."""
+    record, spec = job.record, job.record.job.spec
+    per_node = record.gpus_per_node
+    gpus = (len(job.start.nodes) if job.start else job.queued.node_count) * per_node
+    runs = job.queued.state == "running"
+    if not runs and job.queued.slurm_reason not in WAITING_FOR_GPUS:
         return None
-    asked = gpus if runs else record.most_nodes * each
+    requested = gpus if runs else record.max_nodes * per_node
     view = JobView(
-        id=str(record.handle),
-        curve=Curve.rigid(asked),
+        id=job.handle,
+        curve=Curve.rigid(requested),
         remaining_work=UNKNOWN_SECONDS,
-        asked_gpus=asked,
-        least_gpus=asked,
-        most_gpus=asked,
+        requested_gpus=requested,
+        min_gpus=requested,
+        max_gpus=requested,
         submitted_s=record.job.submitted,
         deadline_s=record.job.deadline,
         priority=spec.priority,
         allocation=((0, gpus),) if runs else None,
-        started_s=one.row.started if runs else None,
+        started_s=job.queued.started if runs else None,
     )
     if spec.workload is None:
         return view
-    with contextlib.suppress(GpuyardError):  # its workload's file may be gone
-        curve, samples, _ = known_curve(record.job, nodes, record.cluster)
-        made = progress_of(
-            all_reports(record),
-            curve=curve,
-            gpus=gpus,
-            now=now,
-            total_samples=samples,
-            resumes=True,
-        )
-        if made.curve is None:
+    with contextlib.suppress(GpuyardError):  # The workload's file may be gone.
+        curve, samples, _ = load_curve(record.job, nodes, record.cluster)
+        progress = estimate_progress(
+            read_reports(record), curve=curve, gpus=gpus, now=now, total_samples=samples, resumes=True
+        )  # fmt: skip
+        if progress.curve is None:
             return view
-        most = min(spec.gpus.max // each, nodes.with_gpus(each)) if one.elastic else asked // each
-        packed = np.zeros(max(most * each, asked) + 1)
-        for count in range(1, most + 1) if one.elastic else [asked // each]:
-            packed[count * each] = speed_of_shape(made.curve, count, each)
-        if packed[asked] <= 0:
+        max_nodes = requested // per_node
+        counts = [max_nodes]
+        if job.resizable:
+            max_nodes = min(spec.gpus.max // per_node, nodes.count_nodes(per_node))
+            counts = list(range(1, max_nodes + 1))
+        max_gpus = max(max_nodes * per_node, requested)
+        speeds = np.zeros(max_gpus + 1)
+        for count in counts:
+            speeds[count * per_node] = speed_on_nodes(progress.curve, count, per_node)
+        if speeds[requested] <= 0:
             return view
-        left = made.total_samples and max(0.0, made.total_samples - made.done_samples)
-        view = replace(
-            view,
-            curve=Curve(packed),
-            remaining_work=UNKNOWN_SECONDS * packed[asked] if left is None else left,
-        )
-        if one.elastic and spec.checkpoint is not None:
+        remaining = UNKNOWN_SECONDS * speeds[requested]
+        if progress.total_samples is not None:
+            remaining = max(0.0, progress.total_samples - progress.done_samples)
+        view = replace(view, curve=Curve(speeds), remaining_work=remaining)
+        if job.resizable and spec.checkpoint is not None:
             view = replace(
                 view,
-                least_gpus=-(-spec.gpus.min // each) * each,
-                most_gpus=max(most * each, asked),
+                min_gpus=-(-spec.gpus.min // per_node) * per_node,
+                max_gpus=max_gpus,
                 elastic=True,
                 restart_s=spec.checkpoint.restart,
             )
     return view
 
 
-def _others_wait(partition: str) -> bool:
-    chosen = (f"--partition={partition}",) if partition else ()
-    said = commands.ask(
-        "squeue", "--noheader", "--states=PENDING", "--Format=UserID:|,Reason:|", *chosen
-    )
-    rows = [line.split("|") for line in said.splitlines()]
-    return any(row[0] != str(os.getuid()) and row[1] in _WAITS for row in rows if len(row) > 1)
-
-
-def _have_done(one: _Seen, resize: Resize) -> None:
-    """The job's own script does it, at its next look."""
-    record, start = one.record, one.start
-    more = None
-    if resize.new_nodes > resize.nodes and start is not None:
+def _request_resize(job: _OpenJob, resize: Resize) -> None:
+    """Submit a companion for more nodes, and write the request that the job's script reads."""
+    record, number, companion = job.record, job.queued.number, None
+    if resize.new_nodes > resize.nodes and job.start is not None:
         options = record.job.spec.slurm
-        excluded = [*start.nodes, *([options.exclude] if options and options.exclude else [])]
-        number = one.row.number
-        more = commands.sbatch(
+        excluded = [*job.start.nodes, *([options.exclude] if options and options.exclude else [])]
+        companion = client.submit(
             str(record.script),
-            record.environment(),
+            record.read_environment(),
             f"--nodes={resize.new_nodes - resize.nodes}",
             f"--exclude={','.join(excluded)}",
-            f"--comment={COMPANION_COMMENT}{record.job.uuid}",
+            f"--comment={record.companion_comment}",
             f"--dependency=after:{number}",
             "--no-requeue",
-            arguments=("more", str(number)),
+            arguments=("companion", str(number)),
         )
-    wanted = {"number": one.row.number, "nodes": resize.new_nodes, "more": more and str(more)}
+    request = {
+        "number": number,
+        "nodes": resize.new_nodes,
+        "companion": companion and str(companion),
+    }
     try:
-        files.write_text(record.directory / WANTED, json.dumps(wanted) + "\n", mode=0o600)
+        files.write_text(record.directory / RESIZE_FILE, json.dumps(request) + "\n", mode=0o600)
     except GpuyardError as error:
-        if more:  # it would hold nodes that nobody takes
-            commands.scancel(str(more))
+        if companion:  # It would hold nodes that no job uses.
+            client.cancel(str(companion))
         raise GpuyardError(
-            f"{resize.job} keeps its {resize.gpus} GPUs, as it can't be told to change: {error}"
+            f"{resize.job} keeps its {resize.gpus} GPUs, as the request to change cannot be written: {error}"
         ) from error
 
 
-def end_companion_asked_for(record: SlurmRecord) -> None:
-    """Of a job that is cancelled: its script may be killed before it can do so."""
-    for row in _companions(record, queue_rows()) if _wanted(record) else ():
-        commands.scancel(str(row.number))
+def cancel_companions(record: SlurmRecord) -> None:
+    """Cancel the companions of a job that is canceled: its script may be killed before it can do so."""
+    for companion in _find_companions(record, list_jobs()) if _read_resize_request(record) else ():
+        client.cancel(str(companion.number))
 
 
-def _companions(record: SlurmRecord, rows: Sequence[SlurmJob]) -> list[SlurmJob]:
-    """Those that were asked for last. Its number alone does not tell: Slurm may have given it to another job since."""
-    more = _wanted(record).get("more")
-    return [r for r in rows if r.companion_of == record.job.uuid and str(r.number) == more]
+def _find_companions(record: SlurmRecord, queue: Sequence[SlurmJob]) -> list[SlurmJob]:
+    """Find the companion in the last request by its number and comment: Slurm can reuse a number."""
+    number = _read_resize_request(record).get("companion")
+    return [j for j in queue if j.comment == record.companion_comment and str(j.number) == number]
 
 
-def _wanted(record: SlurmRecord) -> Mapping[str, Any]:
+def _read_resize_request(record: SlurmRecord) -> Mapping[str, Any]:
     try:
-        found = json.loads(files.read_text(record.directory / WANTED, most_bytes=_MOST_BYTES))
+        request = json.loads(files.read_text(record.directory / RESIZE_FILE, max_bytes=_MAX_BYTES))
     except (GpuyardError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return request if isinstance(request, dict) else {}

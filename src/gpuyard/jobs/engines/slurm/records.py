@@ -1,7 +1,7 @@
-"""What was submitted to Slurm, in the user's own directory: one folder a job, by our UUID.
+"""Records of submitted jobs: one folder per job, named by its UUID, in the user's own directory.
 
-The folder has the script and the environment that were submitted, the numbers that Slurm gave, and what the script
-itself writes on the nodes: a log and a small file for each start.
+The folder contains the script and the environment that were submitted, and Slurm's job numbers. The script adds a log
+and a small JSON file for each start.
 """
 
 import contextlib
@@ -9,196 +9,245 @@ import fcntl
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BeforeValidator, TypeAdapter
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.jobs.engines.slurm.request import SlurmRequest, tasks_of_array
-from gpuyard.jobs.engines.slurm.sizing import Speed
-from gpuyard.jobs.job import Handle, Job
+from gpuyard.jobs.engines.slurm.request import SlurmRequest, list_array_tasks
+from gpuyard.jobs.engines.slurm.script.nodes import COMMENT, COMPANION_COMMENT
+from gpuyard.jobs.engines.slurm.sizing import SpeedEstimate
+from gpuyard.jobs.job import Handle, Job, JobState
 
-_ENGINE = "slurm"
 _NAME = "submission.json"
+_ENDED = "ended"
 _FOLDER = re.compile(r"[0-9a-f-]{36}")
-_MOST_BYTES = 50_000_000
+_MAX_BYTES = 50_000_000
 
 
 @dataclass(frozen=True)
 class Submission:
-    """Once through sbatch: the number, and when."""
+    """One successful sbatch."""
 
     number: int
     at: float
 
 
 @dataclass(frozen=True)
-class SlurmRecord:
-    """One job as it was submitted, and how it ended, once that is known."""
+class TaskStatus:
+    """The progress of a job, or of one task of an array."""
 
-    job: Job
+    state: JobState
+    exit_status: int | None = None
+    restarts: int = 0
+    gpus: int | None = None
+    nodes: tuple[str, ...] = ()
+    started: float | None = None
+    ended: float | None = None
+    reason: str = ""
+
+
+def _parse_job(value: Any) -> Job:
+    return value if isinstance(value, Job) else Job.from_document(value)
+
+
+if TYPE_CHECKING:
+    _ParsedJob = Job
+else:  # pydantic need not know the fields of a job, which parses itself
+    _ParsedJob = Annotated[Any, BeforeValidator(_parse_job)]
+
+
+@dataclass(frozen=True)
+class SlurmRecord:
+    """A submitted job, and its result once that is known."""
+
+    job: _ParsedJob
     cluster: str
     gpus_per_node: int
-    most_nodes: int
+    max_nodes: int
     array: str | None
     submissions: tuple[Submission, ...] = ()
     handle_id: str = ""
-    cancelled: bool = False
-    speed: Speed | None = None
+    canceled: bool = False
+    speed: SpeedEstimate | None = None
     elastic: bool = False
-    end: dict[str, Any] = field(default_factory=dict)
-    """Of a JobStatus; empty: it has not ended, as far as is known."""
+    result: TaskStatus | None = None
 
     @property
     def directory(self) -> Path:
-        return directory_of(self.job.uuid)
+        return job_directory(self.job.uuid)
 
     @property
     def tasks(self) -> Sequence[str | None]:
-        """Of its array; None alone where it is none."""
-        return tasks_of_array(self.array)
+        """The tasks of its array; (None,) if it is no array."""
+        return list_array_tasks(self.array)
 
     @property
     def handle(self) -> Handle:
-        return Handle(_ENGINE, self.handle_id or f"{self.cluster}/{self.job.uuid}")
+        return Handle("slurm", self.handle_id or f"{self.cluster}/{self.job.uuid}")
 
     @property
     def script(self) -> Path:
         return self.directory / "script"
 
-    def environment(self) -> dict[str, str]:
-        """Of whoever submitted it."""
-        said = json.loads(
-            files.read_text(self.directory / "environment.json", most_bytes=_MOST_BYTES)
-        )
-        return {str(name): str(value) for name, value in said.items()}
+    @property
+    def comment(self) -> str:
+        """The comment that identifies the job in Slurm; a number can be given to another job."""
+        return f"{COMMENT}{self.job.uuid}"
 
-    def submitted_as(self, number: int, at: float, handle_id: str | None = None) -> "SlurmRecord":
-        numbers = (*self.submissions, Submission(number, at))
-        return replace(self, submissions=numbers, handle_id=handle_id or self.handle_id)
+    @property
+    def companion_comment(self) -> str:
+        return f"{COMPANION_COMMENT}{self.job.uuid}"
+
+    def read_environment(self) -> dict[str, str]:
+        """Read the environment in which the job was submitted."""
+        path = self.directory / "environment.json"
+        document = json.loads(files.read_text(path, max_bytes=_MAX_BYTES))
+        return {str(name): str(value) for name, value in document.items()}
+
+    def add_submission(self, number: int, at: float, handle_id: str | None = None) -> "SlurmRecord":
+        submissions = (*self.submissions, Submission(number, at))
+        return replace(self, submissions=submissions, handle_id=handle_id or self.handle_id)
 
     def write(self) -> None:
-        document = {
-            "job": self.job.document(),
-            "cluster": self.cluster,
-            "gpus_per_node": self.gpus_per_node,
-            "most_nodes": self.most_nodes,
-            "array": self.array,
-            "submissions": [[one.number, one.at] for one in self.submissions],
-            "handle": self.handle_id,
-            "cancelled": self.cancelled,
-            "speed": None if self.speed is None else self.speed.document(),
-            "elastic": self.elastic,
-            "end": self.end,
-        }
+        document = {**asdict(self), "job": self.job.document()}
         files.write_text(self.directory / _NAME, json.dumps(document, indent=1) + "\n", mode=0o600)
+        if self.result is not None:
+            end = self.result.ended or self.job.submitted
+            mark = self.directory / _ENDED
+            mark.touch(mode=0o600)
+            os.utime(mark, (end, end))
 
 
-def root() -> Path:
+_RECORD = TypeAdapter(SlurmRecord)
+
+
+def _root() -> Path:
     return files.home() / "jobs" / "slurm"
 
 
-def directory_of(uuid: str) -> Path:
-    return (root() / uuid).absolute()
+def job_directory(uuid: str) -> Path:
+    return (_root() / uuid).absolute()
 
 
 def create(request: SlurmRequest, environment: dict[str, str]) -> SlurmRecord:
-    """On disk before Slurm is asked for anything."""
-    directory = directory_of(request.job.uuid)
-    files.make_parent(directory / _NAME)
-    directory.chmod(0o700)
-    own = request.job.spec.slurm
+    """Write the record of a job before it is submitted."""
+    options = request.job.spec.slurm
     record = SlurmRecord(
         job=request.job,
         cluster=request.cluster,
         gpus_per_node=request.gpus_per_node,
-        most_nodes=request.most_nodes,
-        array=own.array if own else None,
+        max_nodes=request.max_nodes,
+        array=options.array if options else None,
         speed=request.speed,
         elastic=request.elastic,
     )
-    files.write_text(directory / "environment.json", json.dumps(environment), mode=0o600)
+    files.create_parent(record.directory / _NAME)
+    record.directory.chmod(0o700)
+    environment_file = record.directory / "environment.json"
+    files.write_text(environment_file, json.dumps(environment), mode=0o600)
     files.write_text(record.script, request.text(), mode=0o700)
     record.write()
     return record
 
 
 def read(uuid: str) -> SlurmRecord:
-    """Raises GpuyardError where it is damaged, UserMistake where there is none."""
-    path = directory_of(uuid) / _NAME
-    text = files.read_text(path, most_bytes=_MOST_BYTES)
+    """Read a record; raise GpuyardError if it is damaged and UserMistake if there is none."""
+    path = job_directory(uuid) / _NAME
+    text = files.read_text(path, max_bytes=_MAX_BYTES)
     try:
-        said = json.loads(text)
-        return SlurmRecord(
-            job=Job.from_document(said["job"]),
-            cluster=str(said["cluster"]),
-            gpus_per_node=int(said["gpus_per_node"]),
-            most_nodes=int(said["most_nodes"]),
-            array=said["array"],
-            submissions=tuple(Submission(int(n), float(at)) for n, at in said["submissions"]),
-            handle_id=str(said["handle"]),
-            cancelled=bool(said["cancelled"]),
-            speed=Speed(**said["speed"]) if said.get("speed") else None,
-            elastic=bool(said.get("elastic")),
-            end=dict(said["end"]),
-        )
+        return _RECORD.validate_json(text)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise GpuyardError(f"{path} is damaged: {str(error)[:200]}") from error
 
 
-def read_all() -> list[SlurmRecord]:
-    """In the order in which they were submitted; damaged ones are left out."""
-    found = []
-    for name in _folders():
+def read_all(ended: int | None = None) -> list[SlurmRecord]:
+    """Read the undamaged records of open jobs and of the newest `ended` others (None: all) by their submission."""
+    uuids = _list_uuids()
+    if ended is not None:
+        ends = _find_ends(uuids)
+        newest = sorted(ends, key=lambda uuid: ends[uuid])[max(0, len(ends) - ended) :]
+        uuids = [uuid for uuid in uuids if uuid not in ends or uuid in newest]
+    records = []
+    for uuid in uuids:
         with contextlib.suppress(GpuyardError):
-            found.append(read(name))
-    return sorted(found, key=lambda record: record.job.submitted)
+            records.append(read(uuid))
+    return sorted(records, key=lambda record: record.job.submitted)
 
 
-def _folders() -> list[str]:
+def _list_uuids() -> list[str]:
     try:
-        return [path.name for path in root().iterdir() if _FOLDER.fullmatch(path.name)]
+        return [path.name for path in _root().iterdir() if _FOLDER.fullmatch(path.name)]
     except OSError:
         return []
 
 
+def prune(before: float, *, dry_run: bool = False) -> int:
+    """Delete the folders of jobs that ended before a time, unless an open job depends on one; return their number."""
+    ends = _find_ends(_list_uuids())
+    needed = {handle for record in read_all(0) for handle in record.job.spec.after}
+    pruned = 0
+    for uuid in (uuid for uuid, end in ends.items() if end < before):
+        with contextlib.suppress(GpuyardError):
+            if needed and any(_names_job(handle, read(uuid)) for handle in needed):
+                continue
+        if not dry_run:
+            shutil.rmtree(job_directory(uuid), ignore_errors=True)
+        pruned += 1
+    return pruned
+
+
+def _names_job(handle: str, record: SlurmRecord) -> bool:
+    """Return whether a handle names a job or a task of it, by any number that Slurm gave it."""
+    name = handle.rpartition("/")[2].partition("_")[0]
+    numbers = {str(submission.number) for submission in record.submissions}
+    return name in {record.handle_id.rpartition("/")[2], record.job.uuid, *numbers}
+
+
+def _find_ends(uuids: Sequence[str]) -> dict[str, float]:
+    """Return when the jobs with a known result ended, by the time of their marks: their records are not read."""
+    ends = {}
+    for uuid in uuids:
+        with contextlib.suppress(OSError):
+            ends[uuid] = os.lstat(job_directory(uuid) / _ENDED).st_mtime
+    return ends
+
+
 def find(handle: Handle) -> tuple[SlurmRecord, str | None]:
-    """The job of this handle, and the task of its array that the handle may name."""
+    """Find the job with this handle, and the array task that the handle names, if any."""
     cluster, _, name = handle.id.rpartition("/")
     name, _, task = name.partition("_")
-    of_cluster = [one for one in read_all() if not cluster or one.cluster == cluster]
-    named = [one for one in of_cluster if one.handle_id.rpartition("/")[2] == name]
-    # a number that Slurm gave on the second time is good as well, if nobody has it as his handle
-    found = (
-        named
-        or [one for one in of_cluster if one.job.uuid == name]
-        or [one for one in of_cluster if name in {str(sub.number) for sub in one.submissions}]
+    records = [record for record in read_all() if not cluster or record.cluster == cluster]
+    # The number of a second submission also works, unless it is another job's handle.
+    matches = (
+        [record for record in records if record.handle_id.rpartition("/")[2] == name]
+        or [record for record in records if record.job.uuid == name]
+        or [r for r in records if name in {str(submission.number) for submission in r.submissions}]
     )
-    if not found:
-        for folder in _folders():
-            read(folder)  # one that is damaged may be meant
+    if not matches:
+        for uuid in _list_uuids():
+            read(uuid)  # Report a damaged record, which may be the one.
         raise UserMistake(
-            f"no job {handle} was submitted from here; `gpuyard queue` lists those that were"
+            f"no job {handle} was submitted from here; `gpuyard queue` lists your jobs"
         )
-    return found[-1], task or None
-
-
-def is_taken(handle_id: str) -> bool:
-    return any(one.handle_id == handle_id for one in read_all())
+    return matches[-1], task or None
 
 
 @contextlib.contextmanager
-def held(uuid: str, *, wait: bool = True) -> Iterator[bool]:
-    """Whether this process alone may submit, or submit again, this job now."""
-    directory = directory_of(uuid)
+def lock(uuid: str, *, wait: bool = True) -> Iterator[bool]:
+    """Lock a job's record for a submission; yield False if another process has it and `wait` is False."""
+    directory = job_directory(uuid)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        files.make_parent(directory / _NAME)
+        files.create_parent(directory / _NAME)
         descriptor = os.open(directory / "submit.lock", flags, 0o600)
     except OSError as error:
-        raise GpuyardError(f"{directory} can't be written: {error.strerror}") from error
+        raise GpuyardError(f"{directory} cannot be written: {error.strerror}") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

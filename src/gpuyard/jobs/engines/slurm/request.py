@@ -1,91 +1,98 @@
-"""What would be submitted to Slurm: a batch script that is data and a fixed program, and nothing that a shell reads."""
+"""A submission as a value: a batch script that consists of data and a fixed program, so that no shell parses the data."""
 
 import math
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from gpuyard.errors import UserMistake
+from gpuyard.errors import UserMistake, quote
 from gpuyard.jobs.engines.base import Request
-from gpuyard.jobs.engines.slurm.commands import PartitionNodes, SlurmConfig
 from gpuyard.jobs.engines.slurm.script import program
-from gpuyard.jobs.engines.slurm.script.launch import OWN_MEETING, given_options, words_of_torchrun
+from gpuyard.jobs.engines.slurm.script.launch import (
+    RENDEZVOUS_OPTIONS,
+    count_torchrun_words,
+    parse_torchrun_options,
+)
 from gpuyard.jobs.engines.slurm.script.nodes import COMMENT
-from gpuyard.jobs.engines.slurm.sizing import JobShape, Speed, chosen, machines_of
+from gpuyard.jobs.engines.slurm.sizing import (
+    JobShape,
+    SpeedEstimate,
+    choose_shape,
+    read_cluster_description,
+)
 from gpuyard.jobs.job import Job
-from gpuyard.jobs.policies import Policy, policy_of
+from gpuyard.policies import Policy, get_policy
+from gpuyard.slurm.client import SlurmConfig, format_duration
+from gpuyard.slurm.nodes import PartitionNodes
 from gpuyard.specs.engines.slurm import SlurmOptions
 
-_PLAIN = re.compile(r"[\w./:@%+,=\[\]-]+", re.ASCII)
-_LONGEST_NAME = 200
-_MOST_TASKS = 10_000
-_LATEST_SIGNAL_SECONDS = 65535
+_UNQUOTED = re.compile(r"[\w./:@%+,=\[\]-]+", re.ASCII)
+_MAX_NAME = 200
+_MAX_TASKS = 10_000
+_MAX_SIGNAL_SECONDS = 65535
 _SIGNAL_MARGIN_SECONDS = 10
-# what a site or a user sets for all of their jobs; the script says it, where the job does not
-_DEFAULTS = {
-    name: f"SBATCH_{name.upper()}" for name in ("partition", "account", "qos", "reservation")
-}
+# A site or a user sets these for all of their jobs. sbatch does not see the variables, so the script repeats them.
+_DEFAULTED = ("partition", "account", "qos", "reservation")
 _NOTE = """
-# Written by gpuyard for one job. JOB is what to run; the program after it, the same in every script, starts
-# it on the nodes without a shell and keeps what it prints, and how it ends, in the job's directory.
+# Written by gpuyard for one job. JOB is the command and its settings. The program after it is the same in every script:
+# it starts the command on the nodes without a shell, and keeps its output and its result in the job's directory.
 """
+_Options = list[tuple[str, str | None]]
 
 
 @dataclass(frozen=True)
 class SlurmRequest(Request):
-    """Everything is decided but the number, which Slurm gives."""
+    """A batch job; Slurm only has to give it a number."""
 
     cluster: str
     directory: Path
-    """Of this job, with its logs; all nodes have to see it."""
-    fewest_nodes: int
-    most_nodes: int
+    """The job's directory with its logs, which all nodes must share."""
+    min_nodes: int
+    max_nodes: int
     gpus_per_node: int
     options: tuple[tuple[str, str | None], ...]
     after: tuple[int | str, ...] = ()
-    """Numbers of jobs that have to succeed first; of one task of an array, like `17_3`."""
-    speed: Speed | None = None
-    """Of the job on these GPUs, where its curve is known."""
+    """Numbers of the jobs that must succeed first; `17_3` is one task of an array."""
+    speed: SpeedEstimate | None = None
 
     @property
     def elastic(self) -> bool:
-        """Whether its nodes can change while it runs."""
-        spec, words = self.job.spec, list(self.job.spec.command)
-        told = words_of_torchrun(words)
+        """True if its nodes can change while it runs."""
+        spec, argv = self.job.spec, list(self.job.spec.command)
+        torchrun_words = count_torchrun_words(argv)
+        options = parse_torchrun_options(argv[torchrun_words:])
         return (
             spec.checkpoint is not None
             and spec.workload is not None
             and spec.nodes is None
             and spec.gpus.min < spec.gpus.max
-            and _options(self.job).array is None
-            and told > 0
-            and not given_options(words[told:]) & (OWN_MEETING | {"--nnodes"})
+            and _slurm_options(self.job).array is None
+            and torchrun_words > 0
+            and not options & (RENDEZVOUS_OPTIONS | {"--nnodes"})
         )
 
     def text(self) -> str:
-        """The script, exactly as sbatch gets it."""
+        """Return the script exactly as sbatch gets it."""
         options = list(self.options)
         if self.after:
             options.append(("dependency", "afterok:" + ":".join(map(str, self.after))))
             options.append(("kill-on-invalid-dep", "yes"))
         lines = ["#!/usr/bin/env python3"]
-        lines += [f"#SBATCH --{name}{_value(value)}" for name, value in options]
+        lines += [f"#SBATCH --{name}{_quote_value(value)}" for name, value in options]
         if not self.cluster:
-            described = _options(self.job).cluster is not None
-            taken = (
-                "as slurm.cluster describes it" if described else "to have as many GPUs as it takes"
-            )
-            lines += ["", f"# Slurm was not asked: a node is taken {taken}."]
-        if self.speed is not None and self.speed.words:
-            lines += ["", *wrap(self.speed.words, 100, initial_indent="# ", subsequent_indent="# ")]
-        said = _literal(self._job_document())
+            described = _slurm_options(self.job).cluster is not None
+            nodes = "match slurm.cluster" if described else "have as many GPUs as the job needs"
+            lines += ["", f"# Slurm was not asked; its nodes are assumed to {nodes}."]
+        if self.speed is not None and self.speed.rationale:
+            lines += ["", *(f"# {line}" for line in wrap(self.speed.rationale, 98))]
+        job = _format_literal(self._job_document())
         return (
             "\n".join(lines)
-            + f"\n{_NOTE}JOB = {said}\n\n{program()}\n\nmain(JOB, sys.argv[1:], __file__)\n"
+            + f"\n{_NOTE}JOB = {job}\n\n{program()}\n\nmain(JOB, sys.argv[1:], __file__)\n"
         )
 
     def document(self) -> dict[str, Any]:
@@ -93,40 +100,39 @@ class SlurmRequest(Request):
             **super().document(),
             "cluster": self.cluster,
             "directory": str(self.directory),
-            "fewest_nodes": self.fewest_nodes,
-            "most_nodes": self.most_nodes,
+            "min_nodes": self.min_nodes,
+            "max_nodes": self.max_nodes,
             "gpus_per_node": self.gpus_per_node,
             "options": [list(option) for option in self.options],
             "after": list(self.after),
-            "speed": None if self.speed is None else self.speed.document(),
+            "speed": None if self.speed is None else asdict(self.speed),
         }
 
     def _job_document(self) -> dict[str, Any]:
         spec = self.job.spec
         checkpoint = spec.checkpoint
-        resumes = _options(self.job).walltime is not None
+        requeues = _slurm_options(self.job).walltime is not None
         return {
             "uuid": self.job.uuid,
             "argv": list(spec.command),
             "cwd": str(self.job.cwd),
-            "environment": self.job.environment(self.most_nodes * self.gpus_per_node),
+            "environment": self.job.environment(self.max_nodes * self.gpus_per_node),
             "directory": str(self.directory),
             "gpus_per_node": self.gpus_per_node,
             "retries": {"lost": spec.retries.lost, "failed": spec.retries.failed},
-            "checkpoint": None
-            if checkpoint is None
-            else {
-                "command": None if checkpoint.command is None else list(checkpoint.command),
+            "checkpoint": checkpoint
+            and {
+                "command": checkpoint.command and list(checkpoint.command),
                 "signal": checkpoint.signal,
                 "seconds": checkpoint.time,
             },
-            "resumes": resumes,
+            "requeues": requeues,
             "elastic": self.elastic,
-            "time_limit": spec.time_limit if resumes else None,
+            "time_limit": spec.time_limit if requeues else None,
         }
 
 
-def make_request(
+def create_request(
     job: Job,
     config: SlurmConfig,
     nodes: PartitionNodes,
@@ -134,25 +140,29 @@ def make_request(
     after: Sequence[int | str],
     *,
     policy: Policy | None = None,
+    exclude: Sequence[str] = (),
 ) -> SlurmRequest:
-    """Raises where the job asks for what this cluster can't give. The policy says how many GPUs of a range."""
-    shape, speed = chosen(job, nodes, config.cluster, policy or policy_of("fifo"))
-    tasks_of_array(_options(job).array)
+    """Create the request; raise if the cluster cannot run the job. The policy chooses from a range of GPUs.
+
+    The job must not use the nodes to `exclude`, in addition to those that it excludes itself.
+    """
+    shape, speed = choose_shape(job, nodes, config.cluster, policy or get_policy("fifo"))
+    list_array_tasks(_slurm_options(job).array)
     return SlurmRequest(
         job=job,
         cluster=config.cluster,
         directory=directory,
-        fewest_nodes=shape.fewest_nodes,
-        most_nodes=shape.nodes,
+        min_nodes=shape.min_nodes,
+        max_nodes=shape.nodes,
         gpus_per_node=shape.gpus_per_node,
-        options=tuple(_sbatch_options(job, config, shape)),
+        options=tuple(_list_options(job, config, shape, exclude)),
         after=tuple(after),
         speed=speed,
     )
 
 
-def tasks_of_array(array: str | None) -> Sequence[str | None]:
-    """0-9:2,15%4 → 0, 2, 4, 6, 8, 15; a job that is no array is its only part."""
+def list_array_tasks(array: str | None) -> Sequence[str | None]:
+    """Expand "0-9:2,15%4" to 0, 2, 4, 6, 8, 15; return (None,) for a job that is no array."""
     if array is None:
         return (None,)
     ranges = []
@@ -160,132 +170,144 @@ def tasks_of_array(array: str | None) -> Sequence[str | None]:
         ends, _, step = part.partition(":")
         first, _, last = ends.partition("-")
         ranges.append(range(int(first), int(last or first) + 1, int(step or 1) or 1))
-    if sum(map(len, ranges)) > _MOST_TASKS:
-        raise UserMistake(f"an array has at most {_MOST_TASKS:,} tasks, got {array}")
-    return tuple(map(str, dict.fromkeys(task for one in ranges for task in one)))
+    if sum(map(len, ranges)) > _MAX_TASKS:
+        raise UserMistake(f"an array has at most {_MAX_TASKS:,} tasks, got {array}")
+    return tuple(map(str, dict.fromkeys(task for tasks in ranges for task in tasks)))
 
 
-def default_partition(job: Job) -> str | None:
-    return _options(job).partition or os.environ.get(_DEFAULTS["partition"])
+def find_partition(job: Job) -> str | None:
+    """Return the partition that the job or $SBATCH_PARTITION names."""
+    return _option_or_default(job, "partition")
 
 
-def _options(job: Job) -> SlurmOptions:
+def _slurm_options(job: Job) -> SlurmOptions:
     return job.spec.slurm or SlurmOptions()
 
 
-def _sbatch_options(job: Job, config: SlurmConfig, shape: JobShape) -> list[tuple[str, str | None]]:
-    spec, own = job.spec, _options(job)
-    fewest, most, gpus = shape.fewest_nodes, shape.nodes, shape.gpus_per_node
-    found: list[tuple[str, str | None]] = [
-        ("job-name", _slurm_name(job.name)),
-        ("comment", f"{COMMENT}{job.uuid}"),
+def _option_or_default(job: Job, name: str) -> str | None:
+    value: str | None = getattr(_slurm_options(job), name)
+    if value:
+        return value
+    variable = f"SBATCH_{name.upper()}"
+    return _check_value(variable, os.environ.get(variable))
+
+
+def _list_options(
+    job: Job, config: SlurmConfig, shape: JobShape, exclude: Sequence[str]
+) -> _Options:
+    spec, own = job.spec, _slurm_options(job)
+    gpus, per_gpu = shape.gpus_per_node, config.supports_gpus_per_node
+    nodes = (
+        f"{shape.nodes}" if shape.min_nodes == shape.nodes else f"{shape.min_nodes}-{shape.nodes}"
+    )
+    gres = f"{own.gpu_type}:{gpus}" if own.gpu_type else f"{gpus}"
+    megabytes = math.ceil((own.memory_per_gpu or 0) / 2**20)
+    printable_name = "".join(letter if letter.isprintable() else "?" for letter in job.name)
+    texts = {
+        "job-name": printable_name[:_MAX_NAME],
+        "comment": f"{COMMENT}{job.uuid}",
+        **{name: _option_or_default(job, name) for name in _DEFAULTED},
+        "constraint": own.constraint,
+        "exclude": ",".join(filter(None, (own.exclude, *exclude))),
+        "array": own.array,
+        "nodes": nodes,
+        "gpus-per-node": gres if per_gpu else None,
+        "gres": None if per_gpu else f"gpu:{gres}",
+    }
+    if own.cpus_per_gpu and per_gpu:
+        texts["cpus-per-gpu"] = str(own.cpus_per_gpu)
+    elif own.cpus_per_gpu:
+        texts["cpus-per-task"] = str(own.cpus_per_gpu * gpus)
+    if megabytes and per_gpu:
+        texts["mem-per-gpu"] = f"{megabytes}M"
+    elif megabytes:
+        texts["mem"] = f"{megabytes * gpus}M"
+    options: _Options = [
+        (name, value if name == "job-name" else _check_value(f"slurm.{name}", value))
+        for name, value in texts.items()
+        if value
     ]
-    for name in ("partition", "account", "qos", "reservation"):
-        value = getattr(own, name) or os.environ.get(_DEFAULTS[name])
-        if value:
-            found.append((name, value))
-    plain = ("constraint", "exclude", "array")
-    found += [(name, getattr(own, name)) for name in plain if getattr(own, name)]
-    kind = f"{own.gpu_type}:" if own.gpu_type else ""
-    found += [
-        ("nodes", str(most) if fewest == most else f"{fewest}-{most}"),
-        ("gpus-per-node", f"{kind}{gpus}")
-        if config.gpus_per_node
-        else ("gres", f"gpu:{kind}{gpus}"),
-    ]
-    if own.cpus_per_gpu:
-        each, all_ = str(own.cpus_per_gpu), str(own.cpus_per_gpu * gpus)
-        found.append(("cpus-per-gpu", each) if config.gpus_per_node else ("cpus-per-task", all_))
-    if own.memory_per_gpu:
-        mega = math.ceil(own.memory_per_gpu / 2**20)
-        per_gpu = (
-            ("mem-per-gpu", f"{mega}M") if config.gpus_per_node else ("mem", f"{mega * gpus}M")
-        )
-        found.append(per_gpu)
     if own.exclusive:
-        found.append(("exclusive", None))
-    found += _placement(job, config, most)
-    found += _time(job)
+        options.append(("exclusive", None))
+    options += _list_placement_options(job, config, shape.nodes)
+    options += _list_time_options(job)
     if spec.priority < 0:
-        found.append(("nice", str(-spec.priority)))
+        options.append(("nice", str(-spec.priority)))
     return [
-        *found,
+        *options,
         ("requeue" if spec.retries.lost or own.walltime else "no-requeue", None),
         ("export", "ALL"),
         ("chdir", "/"),
-        ("output", "/dev/null"),  # the script keeps what there is, in files that it makes itself
+        ("output", "/dev/null"),  # The script writes the output to its own files.
     ]
 
 
-def _placement(job: Job, config: SlurmConfig, nodes: int) -> list[tuple[str, str | None]]:
-    """Nodes at one switch, or at as few as hold them, where Slurm knows the switches: a hint that it need not follow for
-    ever."""
-    own, switches = _options(job), 0
+def _list_placement_options(job: Job, config: SlurmConfig, nodes: int) -> _Options:
+    """Ask for nodes on as few switches as possible if Slurm knows the switches; after a while Slurm ignores this."""
+    own, switches = _slurm_options(job), 0
     if own.switches is not None:
         switches = own.switches
-    elif config.switches:
-        machines = machines_of(job)
-        rack = machines.nodes_per_rack if machines else None
+    elif config.has_topology:
+        cluster = read_cluster_description(job)
+        rack = cluster.nodes_per_rack if cluster else None
         switches = math.ceil(nodes / rack) if rack else 1
-    hints: list[tuple[str, str | None]] = []
+    options: _Options = []
     if nodes > 1 and switches:
-        hints.append(("switches", f"{switches}@{_duration(own.switches_wait)}"))
+        options.append(("switches", f"{switches}@{format_duration(own.switches_wait)}"))
     if own.contiguous:
-        hints.append(("contiguous", None))
-    return hints
+        options.append(("contiguous", None))
+    return options
 
 
-def _time(job: Job) -> list[tuple[str, str | None]]:
-    spec, own = job.spec, _options(job)
+def _list_time_options(job: Job) -> _Options:
+    spec, own = job.spec, _slurm_options(job)
     seconds = own.walltime or spec.time_limit
     if own.walltime and spec.checkpoint is None:
         raise UserMistake(
-            "slurm.walltime ends a run to go on in the next one, which needs a checkpoint; "
-            "for a job that ends then, use time_limit"
+            "slurm.walltime stops a run and continues it in the next one, which needs a checkpoint; "
+            "to stop the job for good, use time_limit"
         )
     if seconds is None:
         return []
-    found: list[tuple[str, str | None]] = [("time", _duration(seconds))]
+    options: _Options = [("time", format_duration(seconds))]
     if spec.checkpoint is not None:
         before = math.ceil(spec.checkpoint.time) + _SIGNAL_MARGIN_SECONDS
         if before >= seconds:
             raise UserMistake(
-                f"writing a checkpoint may take {spec.checkpoint.time:g} s, and the job's time is only "
-                f"{seconds:g} s; give it more time, or less to checkpoint.time"
+                f"checkpoint.time is {spec.checkpoint.time:g} s, which does not fit into the job's "
+                f"{seconds:g} s; increase the job's time or decrease checkpoint.time"
             )
-        found.append(("signal", f"B:USR1@{min(before, _LATEST_SIGNAL_SECONDS)}"))
-    return found
+        options.append(("signal", f"B:USR1@{min(before, _MAX_SIGNAL_SECONDS)}"))
+    return options
 
 
-def _slurm_name(name: str) -> str:
-    """As its listings can show it; the record has the exact one."""
-    shown = "".join(letter if letter.isprintable() else "?" for letter in name)
-    return shown[:_LONGEST_NAME]
+def _check_value(source: str, value: str | None) -> str | None:
+    """Refuse a value that sbatch would read as another line or another option of the script."""
+    if value and (value.startswith("-") or not value.isprintable()):
+        raise UserMistake(
+            f"{source} must be one line of printable characters that does not start with a dash, "
+            f"got {quote(value)}; correct or unset it"
+        )
+    return value
 
 
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(math.ceil(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    return f"{days}-{hours:02}:{minutes:02}:{rest:02}"
-
-
-def _value(value: str | None) -> str:
-    """As sbatch reads it: a backslash means what follows it, in quotes too."""
+def _quote_value(value: str | None) -> str:
+    """Quote a value for sbatch, which treats a backslash as an escape even in quotes."""
     if value is None:
         return ""
-    if _PLAIN.fullmatch(value):
+    if _UNQUOTED.fullmatch(value):
         return f"={value}"
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'="{escaped}"'
 
 
-def _literal(value: Any, indent: str = "") -> str:
-    """As Python reads it, in ASCII, with one entry a line."""
+def _format_literal(value: Any, indent: str = "") -> str:
+    """Format a value as an ASCII Python literal with one entry per line."""
     inner = indent + "    "
     if isinstance(value, dict) and value:
-        lines = [f"{inner}{key!a}: {_literal(one, inner)},\n" for key, one in value.items()]
+        lines = [f"{inner}{key!a}: {_format_literal(v, inner)},\n" for key, v in value.items()]
         return "{\n" + "".join(lines) + indent + "}"
     if isinstance(value, list) and value:
-        return "[\n" + "".join(f"{inner}{_literal(one, inner)},\n" for one in value) + indent + "]"
+        lines = [f"{inner}{_format_literal(v, inner)},\n" for v in value]
+        return "[\n" + "".join(lines) + indent + "]"
     return ascii(value)

@@ -1,31 +1,30 @@
-"""How many GPUs a job with a range asks Slurm for: as its curve and the queue's policy have it, when it is submitted."""
+"""The number of GPUs that a job with a range requests: the queue's policy chooses it from the job's scaling curve."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.jobs.curve import Curve
-from gpuyard.jobs.engines.slurm.commands import PartitionNodes
-from gpuyard.jobs.engines.slurm.script.launch import words_of_torchrun
+from gpuyard.jobs.engines.slurm.script.launch import count_torchrun_words
 from gpuyard.jobs.job import Job
-from gpuyard.jobs.policies import JobView, Policy, Pool
+from gpuyard.policies import JobView, Policy, Pool
+from gpuyard.policies.curve import Curve
+from gpuyard.slurm.nodes import PartitionNodes
 from gpuyard.specs import Cluster
-from gpuyard.units import counted, format_per_second
+from gpuyard.units import format_count, format_per_second
 
-_AS_GOOD_AS_BEST = 0.99
-UNKNOWN_SECONDS = 3600.0  # a job of which nothing is known is taken to last so long
-_NORMAL_90 = 1.645  # standard deviations to each side that 90 % are within
+UNKNOWN_SECONDS = 3600.0
+"""The assumed duration of a job about which nothing is known."""
+_NEARLY_BEST = 0.99
+_NORMAL_90 = 1.645  # 90% of a normal distribution lie within this many standard deviations.
 
 
 @dataclass(frozen=True)
 class JobShape:
-    """Nodes, and GPUs of each."""
+    """A number of nodes, and the GPUs on each."""
 
-    fewest_nodes: int
+    min_nodes: int
     nodes: int
     gpus_per_node: int
 
@@ -35,27 +34,24 @@ class JobShape:
 
 
 @dataclass(frozen=True)
-class Speed:
-    """What the curve says of a job on the GPUs that it asks for."""
+class SpeedEstimate:
+    """The speed of a job on the GPUs that it requests, according to its scaling curve."""
 
     samples_per_second: float
     low: float
     high: float
-    """The true speed is between these times as much, with 90 % probability."""
+    """The true speed is between `low` and `high` times the estimate with 90% probability."""
     samples: float | None
     policy: str
-    words: str
-    """Why so many GPUs; empty where there was nothing to choose."""
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
+    rationale: str
+    """Why it requests this number of GPUs; empty if there was no choice."""
 
     def seconds(self, factor: float = 1.0) -> float | None:
-        """That all of it takes, at so many times the speed."""
+        """Return the duration of the whole job at `factor` times the speed."""
         return None if self.samples is None else self.samples / self.samples_per_second / factor
 
-    def chance_within(self, seconds: float) -> float | None:
-        """That it takes no longer: the logarithm of the speed is taken to be normal."""
+    def finish_probability(self, seconds: float) -> float | None:
+        """Return the probability that the job finishes in this time, for a log-normal speed."""
         expected = self.seconds()
         if expected is None:
             return None
@@ -67,130 +63,126 @@ class Speed:
         return 0.5 * math.erfc(math.log(expected / seconds) / sigma / math.sqrt(2))
 
 
-def shapes(job: Job, nodes: PartitionNodes) -> list[JobShape]:
-    """That this cluster could give, the most GPUs first, each number on its fewest nodes. Raises where there is none.
+def list_shapes(job: Job, nodes: PartitionNodes) -> list[JobShape]:
+    """List the shapes that the cluster has, most GPUs first, each on as few nodes as possible; raise if there is none.
 
-    What is not torchrun would be run once on each node, so it gets several only if it asks for them.
+    Any command but torchrun runs once per node, so it gets several nodes only if it asks for them.
     """
     spec = job.spec
-    spreads = words_of_torchrun(list(spec.command)) > 0
-    found = []
+    is_torchrun = count_torchrun_words(list(spec.command)) > 0
+    shapes = []
     for gpus in range(spec.gpus.max, spec.gpus.min - 1, -1):
-        for count in (spec.nodes,) if spec.nodes else range(1, gpus + 1 if spreads else 2):
-            if gpus % count == 0 and nodes.with_gpus(gpus // count) >= count:
-                each = gpus // count
-                fewest = spec.nodes or math.ceil(spec.gpus.min / each)
-                found.append(JobShape(fewest, count, each))
+        for count in (spec.nodes,) if spec.nodes else range(1, gpus + 1 if is_torchrun else 2):
+            each = gpus // count
+            if gpus % count == 0 and nodes.count_nodes(each) >= count:
+                shapes.append(JobShape(spec.nodes or math.ceil(spec.gpus.min / each), count, each))
                 break
-    if found:
-        return found
-    there = nodes.gpus or ()
-    asked = spec.nodes or (None if spreads else 1)
-    on = "" if asked is None else " on one node" if asked == 1 else f" on {asked} nodes"
+    if shapes:
+        return shapes
+    max_nodes = spec.nodes or (None if is_torchrun else 1)
+    where = "" if max_nodes is None else f" on {format_count(max_nodes, 'node')}"
     raise UserMistake(
-        f"Slurm can't give {spec.gpus} GPUs{on}: its partition has {len(there)} nodes, with up to "
-        f"{max(there, default=0)} GPUs each"
-        + ("" if spec.nodes or spreads else "; for several nodes, say how many: nodes")
+        f"Slurm cannot provide {spec.gpus} GPUs{where}: its partition has {len(nodes.gpus or ())} nodes, with up "
+        f"to {max(nodes.gpus or (), default=0)} GPUs each"
+        + ("" if spec.nodes or is_torchrun else "; to use several nodes, set `nodes`")
     )
 
 
-def chosen(
+def choose_shape(
     job: Job, nodes: PartitionNodes, cluster: str, policy: Policy
-) -> tuple[JobShape, Speed | None]:
-    """The shape to ask for; where the job's curve is not known, the most GPUs that the cluster has for it."""
+) -> tuple[JobShape, SpeedEstimate | None]:
+    """Choose the shape to request; without a known curve, the largest that the cluster has."""
     if nodes.gpus is None:
-        nodes = _described(job) or nodes
-    possible = shapes(job, nodes)
+        nodes = _describe_nodes(job) or nodes
+    shapes = list_shapes(job, nodes)
     if job.spec.workload is None:
-        return possible[0], None
-    curve, samples, basis = known_curve(job, nodes, cluster)
-    speeds = (
-        {}
-        if curve is None
-        else {one: speed_of_shape(curve, one.nodes, one.gpus_per_node) for one in possible}
-    )
-    speeds = {one: speed for one, speed in speeds.items() if speed > 0}
-    if curve is None or not speeds:
-        return possible[0], None
-    gpus = _dealt(job, nodes, speeds, samples, policy)
-    best = next((one for one in speeds if one.gpus <= gpus), list(speeds)[-1])
-    words = ""
-    if len(possible) > 1:
+        return shapes[0], None
+    curve, samples, basis = load_curve(job, nodes, cluster)
+    if curve is None:
+        return shapes[0], None
+    speeds = {shape: speed_on_nodes(curve, shape.nodes, shape.gpus_per_node) for shape in shapes}
+    speeds = {shape: speed for shape, speed in speeds.items() if speed > 0}
+    if not speeds:
+        return shapes[0], None
+    gpus = _allocate_gpus(job, nodes, speeds, samples, policy)
+    largest, smallest = next(iter(speeds)), list(speeds)[-1]
+    best = next((shape for shape in speeds if shape.gpus <= gpus), smallest)
+    speed = speeds[best]
+    rationale = ""
+    if len(shapes) > 1:
         best = JobShape(best.nodes, best.nodes, best.gpus_per_node)
-        others = [one for one in (next(iter(speeds)), list(speeds)[-1]) if one.gpus != best.gpus]
-        compared = "".join(
-            f"; with {one.gpus} it would be {format_per_second(speeds[one])}" for one in others
+        others = "".join(
+            f"; {format_per_second(speeds[shape])} with {shape.gpus}"
+            for shape in (largest, smallest)
+            if shape.gpus != best.gpus
         )
-        unknown = len(possible) - len(speeds)
-        more = f"; of {counted(unknown, 'other size')} no curve is known" if unknown else ""
-        words = (
-            f"{counted(best.gpus, 'GPU')} of {job.spec.gpus}, chosen by {policy.name} from the job's curve "
-            f"({basis}): {format_per_second(speed_of_shape(curve, best.nodes, best.gpus_per_node))} samples/s{compared}{more}"
+        unknown = len(shapes) - len(speeds)
+        missing = (
+            f"; no curve is known for {format_count(unknown, 'other size')}" if unknown else ""
         )
-    return best, Speed(
-        speed_of_shape(curve, best.nodes, best.gpus_per_node),
-        curve.low,
-        curve.high,
-        samples,
-        policy.name,
-        words,
-    )
+        rationale = (
+            f"{format_count(best.gpus, 'GPU')} of {job.spec.gpus}, chosen by {policy.name} from the job's curve "
+            f"({basis}): {format_per_second(speed)} samples/s{others}{missing}"
+        )
+    return best, SpeedEstimate(speed, curve.low, curve.high, samples, policy.name, rationale)
 
 
-def machines_of(job: Job) -> Cluster | None:
-    """What the job file says of the cluster's machines, network and racks."""
+def read_cluster_description(job: Job) -> Cluster | None:
+    """Read the cluster that `slurm.cluster` in the job file describes."""
     from gpuyard.hardware.clusters import read_cluster
 
-    named = job.spec.slurm.cluster if job.spec.slurm else None
-    return None if named is None else read_cluster(named)
+    name = job.spec.slurm.cluster if job.spec.slurm else None
+    return None if name is None else read_cluster(name)
 
 
-def _described(job: Job) -> PartitionNodes | None:
-    """Where Slurm was not asked: the nodes that the job file describes."""
-    from gpuyard.hardware.clusters import machine_of
+def _describe_nodes(job: Job) -> PartitionNodes | None:
+    """Return the nodes that the job file describes, for a dry run without Slurm."""
+    from gpuyard.hardware.clusters import resolve_machine
 
-    machines = machines_of(job)
-    if machines is None:
-        return None
-    return PartitionNodes((machine_of(machines)[1].gpus,) * machines.nodes)
+    cluster = read_cluster_description(job)
+    return (
+        None
+        if cluster is None
+        else PartitionNodes((resolve_machine(cluster)[1].gpus,) * cluster.nodes)
+    )
 
 
-def speed_of_shape(curve: Curve, nodes: int, gpus_per_node: int) -> float:
-    """0 where the curve says nothing of it."""
-    if nodes * gpus_per_node > curve.most_gpus:
+def speed_on_nodes(curve: Curve, nodes: int, gpus_per_node: int) -> float:
+    """Return the samples per second on these nodes; 0 if the curve does not cover them."""
+    if nodes * gpus_per_node > curve.max_gpus:
         return 0.0
     try:
         return curve.speed_on([gpus_per_node] * nodes)
-    except GpuyardError:  # nodes with more GPUs than slurm.cluster describes
+    except GpuyardError:  # The nodes have more GPUs than slurm.cluster describes.
         return 0.0
 
 
-def known_curve(
+def load_curve(
     job: Job, nodes: PartitionNodes, cluster: str
 ) -> tuple[Curve | None, float | None, str]:
-    """The curve on these nodes: predicted, and corrected by what jobs on this cluster have reported."""
-    from gpuyard.jobs.known_work import known_work
+    """Return the predicted curve, corrected by the reports of jobs on this cluster; the job's samples; and the basis."""
+    from gpuyard.jobs.work_estimate import estimate_work
 
-    machines = machines_of(job) or _like(nodes, job)
+    machines = read_cluster_description(job) or _guess_cluster(nodes, job)
     try:
-        known = known_work(
+        work = estimate_work(
             job.spec, gpu=None, gpus=job.spec.gpus.max, cluster=machines, slurm=cluster
         )
     except UserMistake:
         raise
     except GpuyardError:
         return None, None, ""
-    return known.curve, known.samples, known.basis
+    return work.curve, work.samples, work.basis
 
 
-def _like(nodes: PartitionNodes, job: Job) -> Cluster | None:
-    """One node as Slurm names its GPUs; nobody says what joins several."""
+def _guess_cluster(nodes: PartitionNodes, job: Job) -> Cluster | None:
+    """Describe one node by Slurm's name for its GPUs; the network between nodes is unknown."""
     from gpuyard.hardware.clusters import read_cluster
-    from gpuyard.hardware.product_names import catalog_gpu
+    from gpuyard.hardware.product_names import find_catalog_gpu
 
-    named = job.spec.slurm.gpu_type if job.spec.slurm else None
-    kinds = {named} if named else set(nodes.kinds)
-    gpu = catalog_gpu(kinds.pop()) if len(kinds) == 1 else None
+    requested = job.spec.slurm.gpu_type if job.spec.slurm else None
+    gpu_types = {requested} if requested else set(nodes.gpu_types)
+    gpu = find_catalog_gpu(gpu_types.pop()) if len(gpu_types) == 1 else None
     if gpu is None or not nodes.gpus:
         return None
     try:
@@ -199,47 +191,39 @@ def _like(nodes: PartitionNodes, job: Job) -> Cluster | None:
         return None
 
 
-def _dealt(
+def _allocate_gpus(
     job: Job,
     nodes: PartitionNodes,
     speeds: dict[JobShape, float],
     samples: float | None,
     policy: Policy,
 ) -> int:
-    """GPUs as the policy deals them among those that are free now; where none are, among all."""
-    most, least = max(one.gpus for one in speeds), min(one.gpus for one in speeds)
-    packed = np.zeros(most + 1)
-    for one, speed in speeds.items():
-        packed[one.gpus] = speed
-    curve = Curve(packed)
+    """Let the policy choose among the free GPUs or, if too few are free, among all."""
+    max_gpus, min_gpus = max(shape.gpus for shape in speeds), min(shape.gpus for shape in speeds)
+    packed = np.zeros(max_gpus + 1)
+    for shape, speed in speeds.items():
+        packed[shape.gpus] = speed
     best = max(speeds.values())
     view = JobView(
         id=job.uuid,
-        curve=curve,
+        curve=Curve(packed),
         remaining_work=samples or UNKNOWN_SECONDS * best,
-        asked_gpus=min(one.gpus for one, s in speeds.items() if s >= _AS_GOOD_AS_BEST * best),
-        least_gpus=least,
-        most_gpus=most,
+        requested_gpus=min(s.gpus for s, speed in speeds.items() if speed >= _NEARLY_BEST * best),
+        min_gpus=min_gpus,
+        max_gpus=max_gpus,
         submitted_s=job.submitted,
         deadline_s=job.deadline,
         priority=job.spec.priority,
     )
-    there = nodes.gpus or (most,)
-    pool = Pool(there)
-    for jobs in ([*_busy(there, nodes.used), view], [view]):
-        given = policy.allocate(jobs, pool, job.submitted).get(job.uuid, 0)
-        if given >= least:
-            return given
-    return least
-
-
-def _busy(gpus: Sequence[int], used: Sequence[int]) -> list[JobView]:
-    """What others have of each node, as a job that nobody can stop."""
-    return [
-        JobView(
-            f"node {at}", Curve.rigid(taken), UNKNOWN_SECONDS, taken, taken, taken,
-            allocation=((at, taken),),
-        )
-        for at, (_, taken) in enumerate(zip(gpus, used, strict=False))
-        if taken
+    pool = Pool(nodes.gpus or (max_gpus,))
+    # GPUs in use are jobs that cannot be stopped.
+    others = [
+        JobView(f"node {i}", Curve.rigid(used), UNKNOWN_SECONDS, used, used, used, allocation=((i, used),))
+        for i, used in enumerate(nodes.used[: len(nodes.gpus or ())])
+        if used
     ]  # fmt: skip
+    for jobs in ([*others, view], [view]):
+        gpus = policy.allocate(jobs, pool, job.submitted).get(job.uuid, 0)
+        if gpus >= min_gpus:
+            return gpus
+    return min_gpus

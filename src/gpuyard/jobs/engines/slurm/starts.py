@@ -1,39 +1,35 @@
-"""What the script wrote on the nodes: how each start of a job ended, what it printed, and what it reported of its steps.
+"""Files that the script wrote on the nodes: the result of each start, its log, and the steps that it reported.
 
-Another user could have put a link where a log is expected, if the directory let them: no link is followed, and nothing
-is read that belongs to somebody else.
+Another user could put a link in place of a file if the directory let them. So gpuyard follows no links, and reads only
+the user's own files.
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import re
-import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from gpuyard.errors import GpuyardError
-from gpuyard.jobs import following
+from gpuyard.jobs import job_wait
 from gpuyard.jobs.engines.slurm.records import SlurmRecord
 from gpuyard.jobs.job import JobState, JobStatus
-from gpuyard.steps.windows import StepsFile, StepWindow
+from gpuyard.jobs.log_files import read_logs
+from gpuyard.reporting.windows import StepsFile, StepWindow
 
-_NAME = re.compile(r"\d+-\d+\.json")
-_TASK = re.compile(r"task-(\d+)")
-_MOST_BYTES = 1_000_000
-_STATES: dict[str, JobState] = {
-    "succeeded": "succeeded",
-    "failed": "failed",
-    "lost": "lost",
-    "cancelled": "cancelled",
-}
+_START = re.compile(r"\d+-\d+\.json")
+_MESSAGES = re.compile(r"slurm-\d+\.out")
 
 
-@dataclass(frozen=True)
-class Start:
-    """One, as the script on the first node said."""
+class Start(BaseModel):
+    """One start of a job, as recorded by the script on the first node."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     log: Path
     number: int
@@ -41,111 +37,102 @@ class Start:
     gpus: int
     started: float
     ended: float | None
-    outcome: str
+    outcome: Literal[
+        "running", "succeeded", "failed", "lost", "cancelled", "checkpointed", "resized", "stopped"
+    ]
     exit_status: int | None
     again: bool
     reason: str
 
     @property
-    def end(self) -> JobState | None:
-        """How the job ended with it; None: it has not, or starts again."""
-        return None if self.again or self.ended is None else _STATES.get(self.outcome)
+    def final_state(self) -> JobState | None:
+        """The state in which the job ended with this start; None if it runs or starts again."""
+        if self.again or self.ended is None:
+            return None
+        match self.outcome:
+            case "succeeded" | "failed" | "lost" | "cancelled":
+                return self.outcome
+            case _:
+                return None
 
 
-def starts_of(directory: Path, task: str | None = None) -> list[Start]:
-    """Oldest first; of one task of an array, or of the job itself."""
-    place = directory if task is None else directory / f"task-{task}"
-    found = []
-    for name in _names(place):
-        if _NAME.fullmatch(name):
-            with contextlib.suppress(GpuyardError):
-                found.append(_start(place / name))
-    return sorted(found, key=lambda start: start.started)
+def read_starts(directory: Path, task: str | None = None) -> list[Start]:
+    """Read the starts of a job, or of one task of its array, oldest first."""
+    starts = []
+    for path in _list_files(directory if task is None else directory / f"task-{task}"):
+        if _START.fullmatch(path.name):
+            with contextlib.suppress(GpuyardError, ValueError, RecursionError):
+                text = "".join(read_logs(lambda: [path], lambda: True, follow=False))  # noqa: B023
+                log = path.with_suffix(".log")
+                starts.append(Start.model_validate({**json.loads(text), "log": log}))
+    return sorted(starts, key=lambda start: start.started)
 
 
-def tasks_of(directory: Path) -> list[str]:
-    """Of its array, those that have started."""
-    return sorted((m[1] for n in _names(directory) if (m := _TASK.fullmatch(n))), key=int)
+def has_running_start(directory: Path, task: str | None = None) -> bool:
+    """Return whether processes of a start hold its lock, on any node."""
+    path = (directory if task is None else directory / f"task-{task}") / "running.lock"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False  # It has never started.
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # This disk has no locks.
+    finally:
+        os.close(lock)
+    return False
 
 
-def messages_of(directory: Path) -> list[Path]:
-    """What the script itself has said, where it did not get to the job."""
-    places = [directory, *(directory / f"task-{task}" for task in tasks_of(directory))]
+def has_message_file(record: SlurmRecord, number: int, task: str | None) -> bool:
+    """Return whether the script has run in Slurm's job with this number: it creates the file first."""
+    directory = record.directory if task is None else record.directory / f"task-{task}"
+    return os.path.lexists(directory / f"slurm-{number}.out")
+
+
+def list_message_files(record: SlurmRecord) -> list[Path]:
+    """List the files with the script's own messages, for a job that never started."""
+    tasks = (record.directory / f"task-{task}" for task in record.tasks if task is not None)
     return [
-        place / name
-        for place in places
-        for name in sorted(_names(place))
-        if re.fullmatch(r"slurm-\d+\.out", name)
+        path
+        for directory in (record.directory, *tasks)
+        for path in sorted(_list_files(directory))
+        if _MESSAGES.fullmatch(path.name)
     ]
 
 
-@contextlib.contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """For reading, if it is this user's own file and no link."""
+def _list_files(directory: Path) -> list[Path]:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise GpuyardError(f"{path} can't be read: {error.strerror}") from error
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(file.fileno())
-        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
-            raise GpuyardError(f"{path} is not read: it is not a file of your own")
-        yield file
-
-
-def _names(directory: Path) -> list[str]:
-    try:
-        return [path.name for path in directory.iterdir()]
+        return list(directory.iterdir())
     except OSError:
         return []
 
 
-def _start(path: Path) -> Start:
-    with opened(path) as file:
-        text = file.read(_MOST_BYTES)
-    try:
-        said: dict[str, Any] = json.loads(text)
-        ended, status = said["ended"], said["exit_status"]
-        return Start(
-            log=path.with_suffix(".log"),
-            number=int(said["number"]),
-            nodes=tuple(map(str, said["nodes"])),
-            gpus=int(said["gpus"]),
-            started=float(said["started"]),
-            ended=None if ended is None else float(ended),
-            outcome=str(said["outcome"]),
-            exit_status=None if status is None else int(status),
-            again=bool(said["again"]),
-            reason=str(said["reason"]),
-        )
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise GpuyardError(f"{path} is damaged: {error}") from error
-
-
-def with_progress(status: JobStatus, record: SlurmRecord) -> JobStatus:
-    """The same with how far it is and when it will end, if it reports its steps; tasks of an array are many jobs."""
+def add_progress(status: JobStatus, record: SlurmRecord) -> JobStatus:
+    """Add the progress and the expected end if the job runs and reports its steps; the tasks of an array are many jobs."""
     if status.state != "running" or record.array is not None:
         return status
-    return following.with_progress(status, record.job, _windows(record, None))
+    return job_wait.add_progress(status, record.job, read_reports(record, tail_only=True))
 
 
 def keep_measurements(record: SlurmRecord) -> None:
-    """Every run is a measurement: what a job that has ended reported goes to the results store."""
-    with contextlib.suppress(GpuyardError):  # the workload's file may be gone by now
-        following.keep_reported(record.job, record.handle, all_reports(record))
+    """Put the reported steps of a finished job into the results store: every run is a measurement."""
+    with contextlib.suppress(GpuyardError):  # The workload's file may be gone by now.
+        job_wait.store_measurements(record.job, record.handle, read_reports(record))
 
 
-def all_reports(record: SlurmRecord) -> Sequence[StepWindow]:
-    """Of all its starts; of an array, of all its tasks."""
-    return [one for task in record.tasks for one in _windows(record, task)]
+def read_reports(record: SlurmRecord, *, tail_only: bool = False) -> Sequence[StepWindow]:
+    """Read the steps that all starts of all tasks reported, in their step files or in their output.
 
-
-def _windows(record: SlurmRecord, task: str | None) -> Sequence[StepWindow]:
-    """From the file that each start was given, and out of what it prints where it reports by itself."""
-    found: list[StepWindow] = []
-    for start in starts_of(record.directory, task):
-        for path in (start.log.with_suffix(".steps"), start.log):
-            file = StepsFile(path)
-            while new := file.read():
-                found += new
-    return found
+    With `tail_only`, read only the latest of each start, however long its files are.
+    """
+    windows: list[StepWindow] = []
+    for task in record.tasks:
+        for start in read_starts(record.directory, task):
+            for path in (start.log.with_suffix(".steps"), start.log):
+                file = StepsFile.open_tail(path) if tail_only else StepsFile(path)
+                while new := file.read():
+                    windows += new
+    return windows

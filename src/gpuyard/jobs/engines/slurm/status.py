@@ -1,165 +1,164 @@
-"""How far a job is, from three witnesses: Slurm's queue by our UUID, what its script wrote, and Slurm's database."""
+"""The status of a job from three sources: Slurm's queue, the files that its script wrote, and Slurm's database."""
 
 import os
 import pwd
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.engines.slurm import records
-from gpuyard.jobs.engines.slurm.records import SlurmRecord
-from gpuyard.jobs.engines.slurm.rows import SlurmJob, queue_rows
-from gpuyard.jobs.engines.slurm.script.place import NO_DIRECTORY
-from gpuyard.jobs.engines.slurm.starts import Start, starts_of
+from gpuyard.jobs.engines.slurm.records import SlurmRecord, TaskStatus
+from gpuyard.jobs.engines.slurm.script.task_directory import NO_DIRECTORY
+from gpuyard.jobs.engines.slurm.starts import Start, has_message_file, read_starts
 from gpuyard.jobs.job import FINAL, JobState, JobStatus
+from gpuyard.slurm.jobs import SlurmJob, list_jobs
 
+_SIGNALED = 128  # A shell adds the number of the signal that ended a process.
 _WORST_FIRST: tuple[JobState, ...] = ("lost", "failed", "cancelled", "succeeded")
-
 _NOT_STARTED = {
-    127: "its script did not start: there is no python3 on its first node",
-    NO_DIRECTORY: "its script did not start: its directory can't be made on its first node, or others may "
-    "write to it; set $GPUYARD_HOME to one that all nodes share",
+    127: "its script did not start: python3 not found on its first node",
+    NO_DIRECTORY: "its script did not start: its directory cannot be created on its first node, or others can "
+    "write to it; set $GPUYARD_HOME to a directory that all nodes share",
 }
 
 
 @dataclass(frozen=True)
 class QueueSnapshot:
-    """What Slurm's queue said at one moment; `rows` is None where it did not answer."""
+    """Slurm's queue at one moment; `jobs` is None if Slurm did not answer."""
 
-    rows: tuple[SlurmJob, ...] | None
+    jobs: tuple[SlurmJob, ...] | None
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class TaskStatus:
-    """How far a job is, or one task of an array."""
-
-    state: JobState
-    exit_status: int | None = None
-    restarts: int = 0
-    gpus: int | None = None
-    nodes: tuple[str, ...] = ()
-    started: float | None = None
-    ended: float | None = None
-    reason: str = ""
-
-
-def queue_snapshot() -> QueueSnapshot:
+def read_queue() -> QueueSnapshot:
     try:
-        return QueueSnapshot(tuple(queue_rows()))
-    except GpuyardError as silent:
-        return QueueSnapshot(None, str(silent))
+        return QueueSnapshot(tuple(list_jobs()))
+    except GpuyardError as error:
+        return QueueSnapshot(None, str(error))
 
 
-def task_status(
-    record: SlurmRecord, task: str | None, rows: Sequence[SlurmJob] | None, why: str
+def read_task_status(
+    record: SlurmRecord, task: str | None, queue: QueueSnapshot
 ) -> TaskStatus | None:
-    """None where neither Slurm nor the script tell how it ended, or that it has not."""
-    starts = starts_of(record.directory, task)
-    last = starts[-1] if starts else None
-    if rows is None:
-        told = _from_start(starts) if last and last.end else None
-        return told or replace(_so_far(starts), state="unknown", reason=why)
-    own = [row for row in rows if row.uuid == record.job.uuid and row.task == task]
-    if own:
-        row = max(own, key=lambda one: (not one.final, one.submitted or 0.0))
-        return _from_row(record, row, starts)
-    return _from_start(starts) if last and last.end else None
+    """Return the status of a task; None if it has no recorded result and Slurm lost it or ended it.
+
+    A result that its script recorded counts, whatever Slurm says: Slurm may requeue a job that has finished. Only why a
+    job was stopped is for Slurm to say.
+    """
+    starts = read_starts(record.directory, task)
+    recorded = _recorded_status(starts)
+    if recorded is not None and recorded.state != "cancelled":
+        return recorded
+    if queue.jobs is None:
+        return recorded or replace(_status_so_far(starts), state="unknown", reason=queue.reason)
+    newest = find_newest_job(record, task, queue)
+    if newest is None:
+        return recorded
+    if _was_interrupted(newest, starts, has_message_file(record, newest.number, task)):
+        return None
+    return _status_in_queue(record, newest, starts)
 
 
-def combined(record: SlurmRecord, parts: Sequence[TaskStatus], logs: Sequence[str]) -> JobStatus:
-    """One status of all parts: of an array, it runs until its last task has ended."""
+def find_newest_job(record: SlurmRecord, task: str | None, queue: QueueSnapshot) -> SlurmJob | None:
+    """Find the task in Slurm's queue; it has several jobs there if it was submitted again."""
+    own = [job for job in queue.jobs or () if job.comment == record.comment and job.task == task]
+    return max(own, key=lambda job: (not job.is_final, job.submitted or 0.0), default=None)
+
+
+def _was_interrupted(job: SlurmJob, starts: Sequence[Start], script_ran: bool) -> bool:
+    """Return whether Slurm ended a job although its command did not: after a lost node, a failed launch, or a kill."""
+    if job.slurm_state != "FAILED":
+        return job.state == "lost"
+    if starts:
+        return starts[-1].final_state is None
+    killed = (job.exit_status or 0) > _SIGNALED
+    return killed or not (script_ran or job.exit_status in _NOT_STARTED)
+
+
+def combine_tasks(
+    record: SlurmRecord, tasks: Sequence[TaskStatus], logs: Sequence[str]
+) -> JobStatus:
+    """Combine the statuses of all tasks: an array runs until its last task has finished."""
     job = record.job
-    states = [part.state for part in parts]
-    if len(parts) == 1:
+    states = [task.state for task in tasks]
+    if len(tasks) == 1:
         state = states[0]
     elif "unknown" in states:
         state = "unknown"
-    elif all(one in FINAL for one in states):
+    elif all(state in FINAL for state in states):
         state = next(worst for worst in _WORST_FIRST if worst in states)
     else:
         state = "queued" if set(states) == {"queued"} else "running"
-    ends = [part.ended for part in parts if part.ended is not None]
-    nodes = dict.fromkeys(node for part in parts for node in part.nodes)
+    final = state in FINAL
+    exit_statuses = [task.exit_status for task in tasks if task.exit_status is not None]
+    ends = [task.ended for task in tasks if task.ended is not None]
     return JobStatus(
         handle=record.handle,
         state=state,
         uuid=job.uuid,
         name=job.name,
-        user=_user(),
-        restarts=sum(part.restarts for part in parts),
-        exit_status=max((p.exit_status for p in parts if p.exit_status is not None), default=None)
-        if state in FINAL
-        else None,
-        gpus=sum(part.gpus or 0 for part in parts) or None,
+        user=_user_name(),
+        restarts=sum(task.restarts for task in tasks),
+        exit_status=max(exit_statuses, default=None) if final else None,
+        gpus=sum(task.gpus or 0 for task in tasks) or None,
         min_gpus=job.spec.gpus.min,
         max_gpus=job.spec.gpus.max,
-        nodes=tuple(nodes),
+        nodes=tuple(dict.fromkeys(node for task in tasks for node in task.nodes)),
         submitted=job.submitted,
-        started=min((p.started for p in parts if p.started is not None), default=None),
-        ended=max(ends) if ends and state in FINAL else None,
+        started=min((task.started for task in tasks if task.started is not None), default=None),
+        ended=max(ends, default=None) if final else None,
         deadline=job.deadline,
         priority=job.spec.priority,
-        reason=next((p.reason for p in parts if p.reason and p.state == state), ""),
+        reason=next((task.reason for task in tasks if task.reason and task.state == state), ""),
+        canceling=record.canceled and not final,
         command=job.spec.command,
         logs=tuple(logs),
     )
 
 
-def finish(record: SlurmRecord, status: JobStatus) -> bool:
-    """Keep how it ended, as Slurm forgets it; whether nobody had done so before."""
-    names = [field.name for field in fields(TaskStatus)]
-    end = {name: value for name, value in asdict(status).items() if name in names}
-    with records.held(record.job.uuid, wait=False) as ours:
+def keep_result(record: SlurmRecord, status: JobStatus) -> bool:
+    """Keep the result, as Slurm forgets it; return whether this call was the first to do so."""
+    result = TaskStatus(**{field.name: getattr(status, field.name) for field in fields(TaskStatus)})
+    with records.lock(record.job.uuid, wait=False) as locked:
         latest = records.read(record.job.uuid)
-        if not ours or latest.end:
+        if not locked or latest.result:
             return False
-        replace(latest, end=end).write()
+        replace(latest, result=result).write()
         return True
 
 
-def finished(record: SlurmRecord) -> TaskStatus | None:
-    """As `finish` kept it."""
-    if not record.end:
-        return None
-    try:
-        return TaskStatus(**{**record.end, "nodes": tuple(record.end["nodes"])})
-    except (TypeError, KeyError):
-        return None  # written by another version
-
-
-def _from_row(record: SlurmRecord, row: SlurmJob, starts: Sequence[Start]) -> TaskStatus:
-    so_far = _so_far(starts)
-    told = _from_start(starts)
-    if row.state == "failed" and told is not None and told.state in {"failed", "lost"}:
-        return told  # it knows better why
-    reason = row.reason
-    if row.state == "failed" and not starts:
-        reason = _NOT_STARTED.get(row.exit_status or 0, reason)
-    has_run = row.final or row.state == "running"
+def _status_in_queue(record: SlurmRecord, job: SlurmJob, starts: Sequence[Start]) -> TaskStatus:
+    so_far = _status_so_far(starts)
+    reason = job.reason
+    if job.state == "failed" and not starts:
+        reason = _NOT_STARTED.get(job.exit_status or 0, reason)
+    has_run = job.is_final or job.state == "running"
+    # An elastic job may have nodes of companions as well.
+    queue_gpus = has_run and job.nodes and not (record.elastic and starts)
     return TaskStatus(
-        state=row.state,
-        exit_status=row.exit_status if row.final else None,
-        restarts=max(so_far.restarts, row.restarts),
-        gpus=so_far.gpus
-        if record.elastic and starts  # it may have nodes beside those of this row
-        else row.node_count * record.gpus_per_node
-        if has_run and row.nodes
-        else so_far.gpus,
-        nodes=so_far.nodes or ((row.nodes,) if row.nodes else ()),
-        started=so_far.started or (row.started if has_run else None),
-        ended=row.ended if row.final else None,
-        reason=reason or (so_far.reason if row.final and row.state != "succeeded" else ""),
+        state=job.state,
+        exit_status=job.exit_status if job.is_final else None,
+        restarts=max(so_far.restarts, job.restarts),
+        gpus=job.node_count * record.gpus_per_node if queue_gpus else so_far.gpus,
+        nodes=so_far.nodes or ((job.nodes,) if job.nodes else ()),
+        started=so_far.started or (job.started if has_run else None),
+        ended=job.ended if job.is_final else None,
+        reason=reason or (so_far.reason if job.is_final and job.state != "succeeded" else ""),
     )
 
 
-def _from_start(starts: Sequence[Start]) -> TaskStatus | None:
-    if not starts or (state := starts[-1].end) is None:
+def _recorded_status(starts: Sequence[Start]) -> TaskStatus | None:
+    """Return the recorded end of the job: any success, or what its last start recorded; None if there is none."""
+    last = next((start for start in starts if start.outcome == "succeeded"), None)
+    if last is None and starts:
+        last = starts[-1]
+    if last is None or (state := last.final_state) is None:
         return None
-    return replace(_so_far(starts), state=state, exit_status=starts[-1].exit_status)
+    so_far = _status_so_far(starts[: starts.index(last) + 1])
+    return replace(so_far, state=state, exit_status=last.exit_status)
 
 
-def _so_far(starts: Sequence[Start]) -> TaskStatus:
+def _status_so_far(starts: Sequence[Start]) -> TaskStatus:
     if not starts:
         return TaskStatus("unknown")
     last = starts[-1]
@@ -174,7 +173,7 @@ def _so_far(starts: Sequence[Start]) -> TaskStatus:
     )
 
 
-def _user() -> str:
+def _user_name() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

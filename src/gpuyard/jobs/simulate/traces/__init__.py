@@ -1,4 +1,4 @@
-"""Readers of traces, one file a kind, and which of them a file is for."""
+"""Read traces of jobs: one reader per format, chosen by name or by the file's columns."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,16 +7,16 @@ from typing import Literal, get_args
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.files import read_bytes
 from gpuyard.jobs.simulate.trace import Trace
+from gpuyard.jobs.simulate.traces.csv_rows import MAX_BYTES
+from gpuyard.jobs.simulate.traces.gpuyard_csv import REQUIRED, read_gpuyard_csv
 from gpuyard.jobs.simulate.traces.history import PHILLY, SACCT, read_philly, read_sacct
-from gpuyard.jobs.simulate.traces.own import NEEDED, read_own
 from gpuyard.jobs.simulate.traces.pollux import COLUMNS as POLLUX
 from gpuyard.jobs.simulate.traces.pollux import BatchChoice, read_pollux
-from gpuyard.jobs.simulate.traces.rows import MOST_BYTES
 from gpuyard.specs import Cluster
 
 TraceFormat = Literal["gpuyard", "pollux", "philly", "sacct"]
 _COLUMNS: dict[TraceFormat, tuple[str, ...]] = {
-    "gpuyard": NEEDED,
+    "gpuyard": REQUIRED,
     "pollux": POLLUX,
     "philly": PHILLY,
     "sacct": SACCT,
@@ -34,40 +34,40 @@ def read_trace(
     batch: BatchChoice = "user",
     cluster: Cluster | None = None,
 ) -> Trace:
-    """A trace of jobs; without a format its columns tell. `traces` and `batch` are for those of Pollux; on the cluster
-    curves of gpuyard's own are predicted."""
-    chosen = _named(format) if format else _guessed(path)
+    """Read a trace of jobs; without a format, the file's columns decide.
+
+    `traces` and `batch` are for Pollux traces. Curves that name a workload are predicted on the `cluster`.
+    """
+    chosen = _parse_format(format) if format else _detect_format(path)
     if chosen == "pollux":
         trace = read_pollux(path, traces or path.parent, batch)
     elif traces is not None or batch != "user":
-        raise UserMistake("--traces and --batch are for the format pollux")
+        raise UserMistake("--traces and --batch are only for --format pollux")
     elif chosen == "gpuyard":
-        trace = read_own(path, cluster)
+        trace = read_gpuyard_csv(path, cluster)
     else:
         trace = _READERS[chosen](path)
     if not trace.jobs:
-        raise UserMistake(f"{path}: there is no job in it")
+        raise UserMistake(f"{path}: no job found in the file")
     return trace
 
 
-def _named(text: str) -> TraceFormat:
-    for known in get_args(TraceFormat):
-        if known == text:
-            return known  # type: ignore[no-any-return]
+def _parse_format(text: str) -> TraceFormat:
+    for name in get_args(TraceFormat):
+        if name == text:
+            return name  # type: ignore[no-any-return]
     raise UnknownName("format", text, get_args(TraceFormat))
 
 
-def _guessed(path: Path) -> TraceFormat:
-    head = read_bytes(path, most_bytes=MOST_BYTES).partition(b"\n")[0][:10_000]
+def _detect_format(path: Path) -> TraceFormat:
+    head = read_bytes(path, max_bytes=MAX_BYTES).partition(b"\n")[0][:10_000]
     line = head.decode("utf-8-sig", "replace").strip().lower()
     columns = set(line.split("|" if "|" in line else ","))
-    for known, needed in _COLUMNS.items():
-        if columns >= set(needed):
-            return known
-    kinds = "; ".join(f"{known}: {', '.join(needed)}" for known, needed in _COLUMNS.items())
-    raise UserMistake(
-        f"{path}:1: expected the names of a trace's columns, of one of these kinds: {kinds}"
-    )
+    for name, required in _COLUMNS.items():
+        if columns >= set(required):
+            return name
+    formats = "; ".join(f"{name}: {', '.join(required)}" for name, required in _COLUMNS.items())
+    raise UserMistake(f"{path}:1: expected the column names of one of these formats: {formats}")
 
 
 __all__ = ["BatchChoice", "TraceFormat", "read_trace"]

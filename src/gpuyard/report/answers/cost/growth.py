@@ -1,33 +1,32 @@
-"""When a growing team buys its next machine."""
+"""The answer of `gpuyard cost growth`: when a growing team should buy its next machine."""
 
 from dataclasses import asdict
 
 from gpuyard import units
 from gpuyard.economics.growth import GrowthPlan
-from gpuyard.report.answer import ALL_BATCHES, Answer, Chart, Only, Sentence, Table
-from gpuyard.report.figures.cost_curves import growth_option
+from gpuyard.report.answer import ALL_BATCHES, Answer, Chart, Part, RendererOnly, Sentence, Table
 
 
-def growth_answer(plan: GrowthPlan, price_date: str) -> Answer:
-    """Every purchase with its month, and what everything costs."""
+def growth_answer(plan: GrowthPlan, price_date: str, *, with_chart: bool = True) -> Answer:
+    """Show every purchase with its month, and the total cost; only pages need the chart."""
     purchases = Table(
-        "What to buy, at the start of which month",
+        "Purchases, at the start of the month",
         ["machine", "month", "researchers then", "GPU-hours needed", "price", "saves"],
         [
             [
-                str(one.number),
-                str(one.month),
-                str(one.people),
-                f"{one.demand_gpu_hours:,.0f}",
-                units.format_usd(one.price_usd),
-                units.format_usd(one.saves_usd),
+                str(purchase.number),
+                str(purchase.month),
+                str(purchase.people),
+                f"{purchase.demand_gpu_hours:,.0f}",
+                units.format_usd(purchase.price_usd),
+                units.format_usd(purchase.saves_usd),
             ]
-            for one in plan.purchases
+            for purchase in plan.purchases
         ],
     )
     total = (
         f"Total {units.format_usd(plan.total_usd)} over {units.format_months(len(plan.people))}; "
-        f"renting everything costs {units.format_usd(plan.rent_all_usd)}. Prices of {price_date}."
+        f"renting everything costs {units.format_usd(plan.rent_all_usd)}. Prices from {price_date}."
     )
     if plan.held_back_by_budget:
         machines = (
@@ -37,17 +36,23 @@ def growth_answer(plan: GrowthPlan, price_date: str) -> Answer:
     if not plan.purchases:
         why = "the budget is too small" if plan.held_back_by_budget else "renting costs no more"
         total = f"Buy no machine: {why}. {total}"
+    page: list[Part] = [Sentence(total), *([create_growth_chart(plan)] if with_chart else [])]
     return Answer(
-        [Only("page", [Sentence(total), growth_chart(plan)]), *([purchases] if plan.purchases else []),
-         Only("terminal", [Sentence(total)])],
+        [
+            RendererOnly("page", page),
+            *([purchases] if plan.purchases else []),
+            RendererOnly("terminal", [Sentence(total)]),
+        ],
         asdict(plan) | {"price_date": price_date},
         title="When to buy the next machine",
         verb="cost growth",
-        meta=f"Prices of {price_date}",
-    )  # fmt: skip
+        meta=f"Prices from {price_date}",
+    )
 
 
-def growth_chart(plan: GrowthPlan) -> Chart:
-    """Demand and owned capacity over time."""
-    caption = "Where the demand is above what the owned machines can do, the rest is rented."
-    return Chart("chart-growth", caption, {ALL_BATCHES: growth_option(plan)})
+def create_growth_chart(plan: GrowthPlan) -> Chart:
+    """Chart demand and owned capacity over time."""
+    from gpuyard.report.figures.cost_curves import build_growth_chart
+
+    caption = "Demand above the capacity of the owned machines is rented."
+    return Chart("chart-growth", caption, {ALL_BATCHES: build_growth_chart(plan)})

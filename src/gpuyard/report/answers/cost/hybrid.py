@@ -1,4 +1,4 @@
-"""How many GPUs to own for a demand, with the rest rented."""
+"""The answer of `gpuyard cost hybrid`: how many GPUs to own for a demand, with the rest rented."""
 
 from dataclasses import asdict
 from typing import Any
@@ -7,88 +7,100 @@ from gpuyard import units
 from gpuyard.economics.capacity_mix import CapacityMix
 from gpuyard.economics.demand import Demand
 from gpuyard.economics.hybrid import Hybrid, HybridPrices
-from gpuyard.report.answer import ALL_BATCHES, Answer, Chart, Only, Part, Sentence, Table
-from gpuyard.report.figures.cost_curves import duration_curve_option
+from gpuyard.report.answer import ALL_BATCHES, Answer, Chart, Part, RendererOnly, Sentence, Table
 
 
 def hybrid_answer(
     demand: Demand,
     prices: HybridPrices,
-    found: Hybrid,
+    hybrid: Hybrid,
     mix: CapacityMix | None,
     price_date: str,
     *,
     electricity: str = "",
+    with_chart: bool = True,
 ) -> Answer:
-    """The best size beside renting and owning everything, and what a wrong forecast costs."""
-    tables = [_sizes_table(demand, found), _wrong_table(found)]
+    """Compare the best size with renting and owning everything, and show what a wrong forecast costs.
+
+    Only pages need the chart.
+    """
+    tables = [_create_sizes_table(demand, hybrid), _create_forecast_table(hybrid)]
     if mix is not None:
-        tables.append(_mix_table(mix))
+        tables.append(_create_mix_table(mix))
     summary = (
-        f"That costs {units.format_usd(found.best.usd_per_year)} a year; renting everything "
-        f"{units.format_usd(found.rent_all.usd_per_year)}, owning enough for the peak "
-        f"{units.format_usd(found.own_all.usd_per_year)}."
+        f"That costs {units.format_usd(hybrid.best.usd_per_year)} per year; renting everything "
+        f"{units.format_usd(hybrid.rent_all.usd_per_year)}, owning enough for the peak "
+        f"{units.format_usd(hybrid.own_all.usd_per_year)}."
     )
-    page: list[Part] = [Sentence(summary), hybrid_chart(demand, found)]
-    rule = [Sentence(_rule(prices, found)), Sentence(f"Prices of {price_date}.")]
+    page: list[Part] = [
+        Sentence(summary),
+        *([create_hybrid_chart(demand, hybrid)] if with_chart else []),
+    ]
+    rule = [Sentence(_describe_rule(prices, hybrid)), Sentence(f"Prices from {price_date}.")]
     power = [Sentence(electricity)] if electricity else []
     return Answer(
-        [Only("page", page), *tables, Only("terminal", rule), *power],
-        _document(demand, prices, found, mix, price_date) | {"electricity": electricity or None},
-        title=_title(demand, found.best.own_gpus),
+        [RendererOnly("page", page), *tables, RendererOnly("terminal", rule), *power],
+        _create_document(demand, prices, hybrid, mix, price_date)
+        | {"electricity": electricity or None},
+        title=_format_title(demand, hybrid.best.own_gpus),
         verb="cost hybrid",
-        meta=f"Prices of {price_date}",
+        meta=f"Prices from {price_date}",
     )
 
 
-def hybrid_chart(demand: Demand, hybrid: Hybrid) -> Chart:
-    """The duration curve of the demand with what to own of it."""
-    caption = "Owned GPUs do what lies below their line; what is above it is rented."
-    return Chart("chart-duration", caption, {ALL_BATCHES: duration_curve_option(demand, hybrid)})
+def create_hybrid_chart(demand: Demand, hybrid: Hybrid) -> Chart:
+    """Chart the duration curve of the demand with the owned GPUs."""
+    from gpuyard.report.figures.cost_curves import build_duration_curve_chart
+
+    caption = "Owned GPUs do the work below their line; the work above it is rented."
+    return Chart(
+        "chart-duration", caption, {ALL_BATCHES: build_duration_curve_chart(demand, hybrid)}
+    )
 
 
-def _title(demand: Demand, own: float) -> str:
-    if not own:
+def _format_title(demand: Demand, own_gpus: float) -> str:
+    if not own_gpus:
         return "Rent all GPUs"
-    return f"Own {own:g} GPUs, rent {'none' if own >= demand.gpus.max() else 'the rest'}"
+    rented = "none" if own_gpus >= demand.gpus.max() else "the rest"
+    return f"Own {own_gpus:g} GPUs, rent {rented}"
 
 
-def _sizes_table(demand: Demand, found: Hybrid) -> Table:
-    sizes = (("best", found.best), ("rent all", found.rent_all), ("own all", found.own_all))
+def _create_sizes_table(demand: Demand, hybrid: Hybrid) -> Table:
+    sizes = (("best", hybrid.best), ("rent all", hybrid.rent_all), ("own all", hybrid.own_all))
     return Table(
         f"{demand.source}: {demand.gpus.size:,} periods, peak {demand.gpus.max():g} GPUs",
         ["", "GPUs owned", "cost per year", "work on owned", "owned in use"],
         [
             [
-                words,
+                name,
                 f"{mix.own_gpus:g}",
                 units.format_usd(mix.usd_per_year),
                 units.format_share(mix.owned_share),
-                units.format_share(mix.utilisation),
+                units.format_share(mix.utilization),
             ]
-            for words, mix in sizes
+            for name, mix in sizes
         ],
     )
 
 
-def _wrong_table(found: Hybrid) -> Table:
+def _create_forecast_table(hybrid: Hybrid) -> Table:
     return Table(
-        f"If demand differs from the forecast, with {found.best.own_gpus:g} "
-        f"{'GPU' if found.best.own_gpus == 1 else 'GPUs'} owned",
+        f"If demand differs from the forecast, with {hybrid.best.own_gpus:g} "
+        f"{'GPU' if hybrid.best.own_gpus == 1 else 'GPUs'} owned",
         ["demand", "cost per year", "better to own", "lost per year"],
         [
             [
-                f"{100 * (one.demand_factor - 1):+.0f} %",
-                units.format_usd(one.usd_per_year),
-                f"{one.best_own_gpus:g}",
-                units.format_usd(one.regret_usd_per_year),
+                f"{100 * (forecast.demand_factor - 1):+.0f}%",
+                units.format_usd(forecast.usd_per_year),
+                f"{forecast.best_own_gpus:g}",
+                units.format_usd(forecast.regret_usd_per_year),
             ]
-            for one in found.if_wrong
+            for forecast in hybrid.if_wrong
         ],
     )
 
 
-def _mix_table(mix: CapacityMix) -> Table:
+def _create_mix_table(mix: CapacityMix) -> Table:
     tiers = [
         [t.name, f"{t.gpus:g}", units.format_share(t.share), units.format_usd(t.usd_per_year)]
         for t in mix.tiers
@@ -100,25 +112,25 @@ def _mix_table(mix: CapacityMix) -> Table:
     )
 
 
-def _rule(prices: HybridPrices, found: Hybrid) -> str:
+def _describe_rule(prices: HybridPrices, hybrid: Hybrid) -> str:
     return (
         f"Owning a GPU costs {units.format_usd(prices.owned_usd)}/h even when it is idle, and "
         f"{units.format_usd(prices.running_usd)}/h more in use; renting one costs "
-        f"{units.format_usd(prices.rented_usd)}/h. So own what is needed in more than "
-        f"{100 * (1 - found.quantile):.0f} % of all hours."
+        f"{units.format_usd(prices.rented_usd)}/h. So own the GPUs that are needed in more than "
+        f"{100 * (1 - hybrid.quantile):.0f}% of all hours."
     )
 
 
-def _document(
+def _create_document(
     demand: Demand,
     prices: HybridPrices,
-    found: Hybrid,
+    hybrid: Hybrid,
     mix: CapacityMix | None,
     price_date: str,
 ) -> dict[str, Any]:
-    document = asdict(found)
-    for one, wrong in zip(document["if_wrong"], found.if_wrong, strict=True):
-        one["regret_usd_per_year"] = wrong.regret_usd_per_year
+    document = asdict(hybrid)
+    for entry, forecast in zip(document["if_wrong"], hybrid.if_wrong, strict=True):
+        entry["regret_usd_per_year"] = forecast.regret_usd_per_year
     return {
         "demand": {
             "source": demand.source,

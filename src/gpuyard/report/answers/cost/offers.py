@@ -1,13 +1,22 @@
-"""Offers side by side, for the same work."""
+"""The answer of `gpuyard cost compare`: offers side by side, for the same work."""
 
 import datetime
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from gpuyard import units
-from gpuyard.economics.offers import OfferComparison, PricedOffer, electricity_of
-from gpuyard.report.answer import ALL_BATCHES, Answer, Bullets, Chart, Column, Only, Sentence, Table
-from gpuyard.report.figures.cost_curves import cash_curve_option
+from gpuyard.economics.offers import OfferComparison, PricedOffer, electricity_price
+from gpuyard.report.answer import (
+    ALL_BATCHES,
+    Answer,
+    Bullets,
+    Chart,
+    Column,
+    Part,
+    RendererOnly,
+    Sentence,
+    Table,
+)
 from gpuyard.specs.offers import Offers, OwnedOffer
 
 _COLUMNS = (
@@ -21,12 +30,18 @@ _COLUMNS = (
 )
 
 
-def offers_answer(offers: Offers, compared: OfferComparison, given_on: datetime.date) -> Answer:
-    """All of them, the cheapest first."""
+def offers_answer(
+    offers: Offers,
+    compared: OfferComparison,
+    given_on: datetime.date,
+    *,
+    with_chart: bool = True,
+) -> Answer:
+    """Show all offers, the cheapest first; only pages need the chart."""
     priced = compared.priced
     months = len(priced[0].cash_by_month) - 1
     table = Table(
-        f"{offers.name}: {offers.hours_per_year:,.0f} hours of work a year, "
+        f"{offers.name}: {offers.hours_per_year:,.0f} hours of work per year, "
         f"over {units.format_months(months)}",
         _COLUMNS,
         [
@@ -48,18 +63,19 @@ def offers_answer(offers: Offers, compared: OfferComparison, given_on: datetime.
         f"{units.format_usd(first.usd_per_hour_of_work)} per hour of work."
     )
     electricity = [
-        f"{offer.name}: {words[0].lower()}{words[1:]}"
+        f"{offer.name}: {sentence[0].lower()}{sentence[1:]}"
         for offer in offers.offers
-        if isinstance(offer, OwnedOffer) and (words := electricity_of(offer)[1])
+        if isinstance(offer, OwnedOffer) and (sentence := electricity_price(offer)[1])
     ]
-    prices = f"Prices of the days shown, others as given on {given_on}"
+    prices = f"Prices from the dates shown, others as given on {given_on}"
+    page: list[Part] = [Sentence(cheapest), *([_create_chart(priced)] if with_chart else [])]
     documents = [asdict(o) | {"price_date": (o.price_date or given_on).isoformat()} for o in priced]
     return Answer(
         [
-            Only("page", [Sentence(cheapest), offers_chart(priced)]),
+            RendererOnly("page", page),
             table,
             *([Sentence(compared.mix_note)] if compared.mix_note else []),
-            Only("terminal", [Sentence(f"{prices}.")]),
+            RendererOnly("terminal", [Sentence(f"{prices}.")]),
             *([Bullets(electricity)] if electricity else []),
         ],
         {
@@ -74,9 +90,11 @@ def offers_answer(offers: Offers, compared: OfferComparison, given_on: datetime.
     )
 
 
-def offers_chart(offers: Sequence[PricedOffer]) -> Chart:
-    """Payments by month of every offer."""
+def _create_chart(offers: Sequence[PricedOffer]) -> Chart:
+    """Chart the payments of every offer by month."""
+    from gpuyard.report.figures.cost_curves import build_cash_curve_chart
+
     cash = {offer.name: offer.cash_by_month for offer in offers}
-    option = cash_curve_option(cash, "month by month, for the same work")
-    caption = "All payments so far; a drop in the last month is the resale."
+    option = build_cash_curve_chart(cash, "month by month, for the same work")
+    caption = "Cumulative payments; a drop in the last month is the resale."
     return Chart("chart-cash", caption, {ALL_BATCHES: option})

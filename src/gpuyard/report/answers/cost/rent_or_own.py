@@ -1,4 +1,4 @@
-"""Renting against owning: the break-even, the horizon, which input matters most, and how sure it is."""
+"""The answer of `gpuyard cost`: the break-even of renting and owning, its sensitivity, and its uncertainty."""
 
 import datetime
 import math
@@ -33,44 +33,33 @@ from gpuyard.report.answer import (
     ALL_BATCHES,
     Answer,
     Chart,
+    ChartOptions,
     Charts,
     Column,
-    Only,
-    Option,
     Part,
+    RendererOnly,
     Sentence,
     Table,
-)
-from gpuyard.report.figures.cost_curves import (
-    cash_curve_option,
-    hours_break_even_option,
-    hours_break_even_rows,
-)
-from gpuyard.report.figures.sensitivity import (
-    input_name,
-    input_value,
-    saving_histogram_option,
-    tornado_option,
 )
 
 
 @dataclass(frozen=True)
 class RentOrOwnQuestion:
-    """What is compared, and how much is wanted about it."""
+    """The case to compare, and the details to show."""
 
     rent: RentPrice
     case: RentOrOwn
     ranges: Mapping[str, tuple[float, float]]
     given_on: datetime.date
-    detailed: bool = False  # more than the purchase alone
+    detailed: bool = False  # more than the purchase price alone
     tornado: bool = False
     draws: int | None = None
     seed: int = 0
-    electricity: str = ""  # which price is used; empty where no power is counted
+    electricity: str = ""  # the price in use; empty if electricity is not counted
 
     @cached_property
     def simple(self) -> BreakEven:
-        """The purchase alone against the rent."""
+        """The break-even of the purchase price alone."""
         hours = float(np.asarray(self.case.hours_per_year))
         hourly = self.rent.usd_per_hour
         if self.rent.usd_per_year and hours > 0:
@@ -84,135 +73,145 @@ class RentOrOwnQuestion:
 
     @property
     def prices(self) -> str:
-        """Of which day the prices are."""
+        """The dates of the prices."""
         if self.rent.date is None:
             return f"Prices as given on {self.given_on}"
-        return f"Rent of {self.rent.words} on {self.rent.date}, other prices as given on {self.given_on}"
+        return f"Rent of {self.rent.text} on {self.rent.date}, other prices as given on {self.given_on}"
 
 
-def rent_or_own_answer(question: RentOrOwnQuestion) -> Answer:
-    """A page has everything, a terminal what was asked for."""
+def rent_or_own_answer(question: RentOrOwnQuestion, *, page: bool = True) -> Answer:
+    """Show the requested details on the terminal, and everything on a page if there is one."""
     case = question.case
-    simple = question.simple  # before anything else: it says which of its inputs can't be
+    simple = question.simple  # first, because it checks its inputs
     bars = tornado(case, question.ranges)
     spread = (
         monte_carlo(case, question.ranges, question.draws, question.seed)
         if question.draws is not None
         else None
     )
-    horizon, horizon_sentence = _horizon_table(question), Sentence(_horizon_words(question))
-    drawn = [Sentence(_spread_words(spread))] if spread is not None else []
-    short: list[Part] = [_break_even_table(question, simple)]
+    horizon, saving = _create_horizon_table(question), Sentence(_describe_saving(question))
+    uncertainty = [Sentence(_describe_spread(spread))] if spread is not None else []
+    terminal: list[Part] = [_create_break_even_table(question, simple)]
     if simple.speed_lead > 0:
-        short.append(Sentence(_speed_lead_words(simple)))
+        terminal.append(Sentence(_describe_speed_lead(simple)))
     if question.detailed:
-        short += [horizon, horizon_sentence]
+        terminal += [horizon, saving]
     if question.tornado:
-        short.append(_tornado_table(bars))
-    full: list[Part] = [
-        horizon_sentence,
-        *drawn,
-        Charts(rent_or_own_charts(case, bars, spread)),
-        horizon,
-        _tornado_table(bars),
-        Table(
-            "Months until renting has cost as much, by hours of use per year",
-            ["hours per year", "rent 30 % cheaper", "as stated", "30 % dearer"],
-            hours_break_even_rows(case),
-        ),
-        _payments_table(case),
-    ]
+        terminal.append(_create_tornado_table(bars))
+    page_parts: list[Part] = []
+    if page:
+        from gpuyard.report.figures.cost_curves import build_hours_break_even_rows
+
+        page_parts = [
+            saving,
+            *uncertainty,
+            Charts(create_rent_or_own_charts(case, bars, spread)),
+            horizon,
+            _create_tornado_table(bars),
+            Table(
+                "Months to break-even, by hours of use per year",
+                ["hours per year", "rent 30% cheaper", "as stated", "rent 30% higher"],
+                build_hours_break_even_rows(case),
+            ),
+            _create_payments_table(case),
+        ]
     return Answer(
         [
-            Only("terminal", [*short, *drawn, Sentence(f"{question.prices}.")]),
-            Only("page", full),
+            RendererOnly("terminal", [*terminal, *uncertainty, Sentence(f"{question.prices}.")]),
+            RendererOnly("page", page_parts),
             *([Sentence(question.electricity)] if question.electricity else []),
         ],
-        _document(question, bars, spread),
-        title=f"Rent at {question.rent.words} or buy at {units.format_usd(simple.buy_usd)}",
+        _create_document(question, bars, spread),
+        title=f"Rent at {question.rent.text} or buy at {units.format_usd(simple.buy_usd)}",
         verb="cost",
         meta=question.prices,
     )
 
 
-def rent_or_own_charts(
+def create_rent_or_own_charts(
     case: RentOrOwn, bars: Sequence[TornadoBar], spread: SavingSpread | None = None
 ) -> list[Chart]:
-    """Payments by month, break-even against use, what matters most, and how sure it is."""
+    """Chart payments by month, the break-even against use, the sensitivity, and the uncertainty."""
+    from gpuyard.report.figures.cost_curves import (
+        build_cash_curve_chart,
+        build_hours_break_even_chart,
+    )
+    from gpuyard.report.figures.sensitivity import build_saving_histogram, build_tornado_chart
+
     cash = {
         "owning": paid_by_month(case).tolist(),
         "renting": rented_cash_by_month(case).tolist(),
     }
     charts = [
-        _chart(
+        _create_chart(
             "cash",
-            "All payments so far. Where the lines cross, both cost the same.",
-            cash_curve_option(cash, f"month by month over {units.format_months(case.months)}"),
+            "Cumulative payments. Both cost the same where the lines cross.",
+            build_cash_curve_chart(cash, f"month by month over {units.format_months(case.months)}"),
         )
     ]
-    if np.any(np.asarray(case.rent_usd_per_hour) > 0):  # a price by the year does not ask for use
+    if np.any(np.asarray(case.rent_usd_per_hour) > 0):  # a yearly price does not depend on use
         caption = (
-            "Right of where a line starts, owning pays off within ten years. Left of it, rent."
+            "Owning pays off within ten years to the right of a line's start. To the left, rent."
         )
-        charts.append(_chart("hours", caption, hours_break_even_option(case)))
+        charts.append(_create_chart("hours", caption, build_hours_break_even_chart(case)))
     caption = "Each input alone at both ends of its range, everything else as stated."
     stated = float(saving_usd(case))
-    charts.append(_chart("tornado", caption, tornado_option(bars, stated, case.months)))
+    charts.append(_create_chart("tornado", caption, build_tornado_chart(bars, stated, case.months)))
     if spread is not None:
-        caption = "All inputs drawn at once, each from a triangular distribution over its range with its peak at the stated figure."
-        charts.append(_chart("spread", caption, saving_histogram_option(spread)))
+        caption = "All inputs are drawn at once from triangular distributions with their peaks at the stated values."
+        charts.append(_create_chart("spread", caption, build_saving_histogram(spread)))
     return charts
 
 
-def _chart(name: str, caption: str, option: Option) -> Chart:
+def _create_chart(name: str, caption: str, option: ChartOptions) -> Chart:
     return Chart(f"chart-{name}", caption, {ALL_BATCHES: option})
 
 
-def _break_even_table(question: RentOrOwnQuestion, simple: BreakEven) -> Table:
+def _create_break_even_table(question: RentOrOwnQuestion, simple: BreakEven) -> Table:
     paid = units.format_usd(simple.buy_usd)
     prices = [("purchase price", paid, simple.buy_usd)]
-    if simple.speed_lead > 0:  # hours alone: nobody pays a price less a speed lead
-        less = f"less its {units.format_share(simple.speed_lead)} speed lead"
-        prices.append((less, "", simple.comparable_buy_usd))
+    if simple.speed_lead > 0:  # this reduces the hours, not the price that is paid
+        reduced = f"less its {units.format_share(simple.speed_lead)} speed lead"
+        prices.append((reduced, "", simple.comparable_buy_usd))
     rent = question.rent
     if rent.usd_per_year:
         return Table(
-            f"Renting at {rent.words} against buying",
+            f"Renting at {rent.text} against buying",
             ["", "buy", "break-even"],
             [
-                [words, shown, f"{12 * usd / rent.usd_per_year:.1f} months"]
-                for words, shown, usd in prices
+                [name, price, f"{12 * usd / rent.usd_per_year:.1f} months"]
+                for name, price, usd in prices
             ],
         )
-    words = rent.words
+    rate = rent.text
     if rent.date is not None:
-        words = f"{units.format_usd(simple.rent_usd_per_hour)}/h ({rent.words})"
+        rate = f"{units.format_usd(simple.rent_usd_per_hour)}/h ({rent.text})"
     return Table(
-        f"Renting at {words} against buying",
-        ["", "buy", "break-even", f"at {simple.hours_per_year:,.0f} h a year"],
+        f"Renting at {rate} against buying",
+        ["", "buy", "break-even", f"at {simple.hours_per_year:,.0f} h per year"],
         [
             [
-                words,
-                shown,
+                name,
+                price,
                 f"{usd / simple.rent_usd_per_hour:,.0f} h",
                 f"{usd / simple.rent_usd_per_hour / simple.hours_per_year:.2f} years",
             ]
-            for words, shown, usd in prices
+            for name, price, usd in prices
         ],
     )
 
 
-def _speed_lead_words(simple: BreakEven) -> str:
+def _describe_speed_lead(simple: BreakEven) -> str:
     lead, paid = units.format_share(simple.speed_lead), units.format_usd(simple.buy_usd)
-    return f"The price less {lead} is a rule of thumb for the hours; what is paid is {paid}."
+    return f"The price less {lead} is a rule of thumb for the hours; the price you pay is {paid}."
 
 
-def _horizon_table(question: RentOrOwnQuestion) -> Table:
+def _create_horizon_table(question: RentOrOwnQuestion) -> Table:
     case, machine = question.case, question.case.running
     discount = float(np.asarray(case.discount_per_year))
     rented, owned = rented_cash_by_month(case), paid_by_month(case)
-    once = float(upfront_usd(machine)) * (1 - float(np.asarray(machine.financed_share)))
-    rows = [["up front", units.format_usd(0), units.format_usd(once)]]
+    upfront = float(upfront_usd(machine)) * (1 - float(np.asarray(machine.financed_share)))
+    rows = [["up front", units.format_usd(0), units.format_usd(upfront)]]
     if loan := float(loan_payment_usd(machine)):
         rows.append(["loan payment per month", "", units.format_usd(loan)])
     for name, usd in monthly_parts_usd(machine).items():
@@ -221,55 +220,57 @@ def _horizon_table(question: RentOrOwnQuestion) -> Table:
     rows.append(["rent per month", units.format_usd(float(rent_monthly_usd(case))), ""])
     if rest := float(rest_of_term_usd(case)):
         resold = " less resale" if float(np.asarray(case.rest_resold)) > 0 else ""
-        owed = f"{units.format_years(case.rest_years)} of the term after that{resold}"
-        rows.append([owed, units.format_usd(rest), ""])
+        after = f"{units.format_years(case.rest_years)} of the term after that{resold}"
+        rows.append([after, units.format_usd(rest), ""])
     totals = [units.format_usd(float(cash.sum())) for cash in (rented, owned)]
     rows.append(["total, less resale", *totals])
     if discount > 0:
-        worth = [
+        values = [
             units.format_usd(float(present_value_usd(cash, discount))) for cash in (rented, owned)
         ]
-        rows.append([f"present value at {units.format_share(discount)}", *worth])
+        rows.append([f"present value at {units.format_share(discount)}", *values])
     work = ", for equal work" if np.any(np.asarray(case.speed_lead) > 0) else ""
     return Table(f"Over {units.format_months(case.months)}{work}", ["", "rent", "own"], rows)
 
 
-def _horizon_words(question: RentOrOwnQuestion) -> str:
+def _describe_saving(question: RentOrOwnQuestion) -> str:
     saving, months = float(saving_usd(question.case)), question.months_until_even
     when = (
         f"breaks even after {months:.1f} months" if math.isfinite(months) else "never breaks even"
     )
-    when = when if months > 0 else "is cheaper from the first month on"
+    when = when if months > 0 else "is cheaper from the first month"
     return (
         f"Owning {'saves' if saving >= 0 else 'costs'} {units.format_usd(abs(saving))}"
         f"{'' if saving >= 0 else ' more'} over {units.format_months(question.case.months)}; it {when}."
     )
 
 
-def _tornado_table(bars: list[TornadoBar]) -> Table:
-    def months(value: float | None) -> str:
+def _create_tornado_table(bars: list[TornadoBar]) -> Table:
+    from gpuyard.report.figures.sensitivity import format_input_name, format_input_value
+
+    def format_months(value: float | None) -> str:
         return "never" if value is None else f"{value:.1f}"
 
     return Table(
-        "What matters most, the widest first",
+        "Inputs by their effect on the saving, largest first",
         ["input", "from", "to", "saving at low", "saving at high",
-         Column("months to even, low", 1), Column("months to even, high", 2)],
+         Column("break-even months, low", 1), Column("break-even months, high", 2)],
         [
             [
-                input_name(bar.name),
-                input_value(bar.name, bar.low),
-                input_value(bar.name, bar.high),
+                format_input_name(bar.name),
+                format_input_value(bar.name, bar.low),
+                format_input_value(bar.name, bar.high),
                 units.format_usd(bar.saving_at_low_usd),
                 units.format_usd(bar.saving_at_high_usd),
-                months(bar.break_even_at_low_months),
-                months(bar.break_even_at_high_months),
+                format_months(bar.break_even_at_low_months),
+                format_months(bar.break_even_at_high_months),
             ]
             for bar in bars
         ],
     )  # fmt: skip
 
 
-def _payments_table(case: RentOrOwn) -> Table:
+def _create_payments_table(case: RentOrOwn) -> Table:
     cash = zip(rented_cash_by_month(case), paid_by_month(case), strict=True)
     rows = [
         [str(month), units.format_usd(float(rented)), units.format_usd(float(owned))]
@@ -278,15 +279,15 @@ def _payments_table(case: RentOrOwn) -> Table:
     return Table("Payments by month", ["month", "rent", "own"], rows)
 
 
-def _spread_words(spread: SavingSpread) -> str:
-    low, middle, high = (units.format_usd(usd) for usd in spread.saving_usd)
+def _describe_spread(spread: SavingSpread) -> str:
+    low, median, high = (units.format_usd(usd) for usd in spread.saving_usd)
     return (
-        f"Owning is cheaper in {100 * spread.owning_is_cheaper:.1f} % of {spread.draws:,} draws "
-        f"(seed {spread.seed}); it saves {middle} at the median, {low} to {high} in 90 % of them."
+        f"Owning is cheaper in {100 * spread.owning_is_cheaper:.1f}% of {spread.draws:,} draws "
+        f"(seed {spread.seed}); it saves {median} at the median, and {low} to {high} in 90% of them."
     )
 
 
-def _document(
+def _create_document(
     question: RentOrOwnQuestion, bars: list[TornadoBar], spread: SavingSpread | None
 ) -> dict[str, Any]:
     case, simple = question.case, question.simple

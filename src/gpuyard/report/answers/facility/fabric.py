@@ -1,17 +1,17 @@
-"""A designed network: what to buy, what it gives and costs; or the one that is proposed for a workload."""
+"""The answers for a designed network, and for a network proposed for a workload."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from gpuyard.facility.fabric import FabricBill, FabricDesign, bill_of
+from gpuyard.facility.fabric import FabricBill, FabricDesign
 from gpuyard.planner.fabric_choice import (
     FabricCandidate,
     FabricChoice,
-    describe,
+    describe_fabric,
     exchange_bytes_per_second,
 )
-from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text, picked
-from gpuyard.report.answers.facility.room_document import fabric_figures
+from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text, select_attrs
+from gpuyard.report.answers.facility.room_document import basic_fabric_document
 from gpuyard.report.answers.predict import choke_cell
 from gpuyard.units import (
     format_bit_rate,
@@ -23,18 +23,18 @@ from gpuyard.units import (
 
 
 def fabric_answer(design: FabricDesign, others: Mapping[str, FabricDesign]) -> Answer:
-    """The network, and in a line each those for storage and management."""
+    """Return the network, with one line each for the storage and management networks."""
     document = fabric_document(design) | {k: fabric_document(o) for k, o in others.items()}
-    beside = [Sentence(_in_a_line(name, other)) for name, other in others.items()]
-    return Answer([*_parts(design, "Fabric"), *beside], document)
+    summaries = [Sentence(_summarize(name, other)) for name, other in others.items()]
+    return Answer([*_list_parts(design, "Fabric"), *summaries], document)
 
 
 def proposal_answer(choice: FabricChoice) -> Answer:
-    """What was tried, from the cheapest on, the verdict, and the network that is proposed."""
-    columns = ("network", "about", Column("samples/s", 1), "efficiency", Column("choke", 2), "")
+    """Return the networks tried, from the cheapest up, the verdict, and the proposed network."""
+    columns = ("network", "price", Column("samples/s", 1), "efficiency", Column("choke", 2), "")
     rows = [
         [
-            describe(c),
+            describe_fabric(c),
             format_usd(c.price_usd),
             format_per_second(c.prediction.samples_per_second),
             format_share(c.efficiency),
@@ -44,20 +44,20 @@ def proposal_answer(choice: FabricChoice) -> Answer:
         for c in choice.frontier
     ]
     title = (
-        f"Networks: the cheapest for each efficiency, of {choice.tried} that were tried, training in "
+        f"Networks: the cheapest for each efficiency, of {choice.tried} tried, training in "
         f"{choice.chosen.prediction.precision}"
     )
     parts: list[Part] = [Table(title, columns, rows), Sentence(choice.verdict)]
-    parts += _parts(choice.chosen.design, "Proposed")
+    parts += _list_parts(choice.chosen.design, "Proposed")
     return Answer(parts, _choice_document(choice))
 
 
-def _parts(design: FabricDesign, title: str) -> list[Part]:
-    request, bill = design.request, bill_of(design)
+def _list_parts(design: FabricDesign, title: str) -> list[Part]:
+    request, bill = design.request, design.bill
     rate = format_bit_rate(design.switch.port_bytes_per_second)
-    ports = _count(request.ports_per_node, "port")
+    ports = _format_count(request.ports_per_node, "port")
     switches = [
-        [tier, f"{number:,}", _which(design, tier)]
+        [tier, f"{number:,}", _format_model(design, tier)]
         for tier, number in design.switches.items()
         if number
     ]
@@ -76,69 +76,69 @@ def _parts(design: FabricDesign, title: str) -> list[Part]:
         Sentence(
             f"{title}: {request.nodes:,} machines × {ports} of {rate}, {design.kind}", "strong"
         ),
-        *([Table("Switches", ("tier", "number", "model"), switches)] if switches else []),
-        Table("Cables", ("from", "to", "kind", "length", "number", "about, each"), cables),
-        *(Sentence(line) for line in _figures(design, bill)),
+        *([Table("Switches", ("tier", "count", "model"), switches)] if switches else []),
+        Table("Cables", ("from", "to", "kind", "length", "count", "price each"), cables),
+        *(Sentence(line) for line in _list_facts(design, bill)),
     ]
 
 
-def _figures(design: FabricDesign, bill: FabricBill) -> list[str]:
-    shape, over = design.shape, design.oversubscription
+def _list_facts(design: FabricDesign, bill: FabricBill) -> list[str]:
+    shape, ratio = design.shape, design.oversubscription
     if design.request.direct:
-        return _direct_figures(design, bill)
+        return _list_direct_facts(design, bill)
     lines = [
-        ("non-blocking" if over == 1 else f"{over:.3g}:1 oversubscribed")
+        ("non-blocking" if ratio == 1 else f"{ratio:.3g}:1 oversubscribed")
         + f"; bisection {format_byte_rate(design.bisection_bytes_per_second)}, up to"
-        f" {_count(design.hops, 'switch hop')}; ports used {design.ports_used:,} of"
+        f" {_format_count(design.hops, 'switch hop')}; ports used {design.ports_used:,} of"
         f" {design.ports_total:,}, {design.spare_leaf_ports:,} free for machines"
     ]
     if design.request.nodes > 1:
-        gets = format_byte_rate(exchange_bytes_per_second(design))
+        rate = format_byte_rate(exchange_bytes_per_second(design))
         lines.append(
-            f"an all-reduce over all machines gets {gets} per machine, which is what predictions use"
+            f"an all-reduce over all machines gets {rate} per machine, which predictions use"
         )
     if shape.tiers > 1:
-        above = f", each spine to each of its cores by {shape.spine_core_bundle}"
+        above = f", {shape.spine_core_bundle} from each spine to each of its cores"
         lines.append(
-            f"links per bundle: each leaf to each of its spines by {shape.leaf_spine_bundle}"
+            f"links per bundle: {shape.leaf_spine_bundle} from each leaf to each of its spines"
             f"{above if shape.tiers == 3 else ''}"
         )
     if bill.total_usd is not None and bill.usd_per_port is not None:
         lines.append(
-            f"about {format_usd(bill.total_usd)} by estimated prices: switches"
+            f"about {format_usd(bill.total_usd)} at estimated prices: switches"
             f" {format_usd(bill.switches_usd or 0)}, cables {format_usd(bill.cables_usd)}, cards"
             f" {format_usd(bill.cards_usd)}; {format_usd(bill.usd_per_port)} per port without cards"
         )
     watts = f"{bill.switch_watts:,.0f} W" if bill.switch_watts is not None else "unknown watts"
-    many = "" if bill.rack_units == 1 else "s"
-    return [*lines, f"{bill.rack_units:g} rack unit{many}, {watts} at most"]
+    plural = "" if bill.rack_units == 1 else "s"
+    return [*lines, f"{bill.rack_units:g} rack unit{plural}, {watts} at most"]
 
 
-def _direct_figures(design: FabricDesign, bill: FabricBill) -> list[str]:
-    gets = format_byte_rate(exchange_bytes_per_second(design))
+def _list_direct_facts(design: FabricDesign, bill: FabricBill) -> list[str]:
+    rate = format_byte_rate(exchange_bytes_per_second(design))
     return [
-        "two machines that are cabled to each other need no switch; a third one would",
-        f"an all-reduce gets {gets} per machine, which is what predictions use",
-        f"about {format_usd(bill.total_usd or 0)} by estimated prices: cables"
+        "two machines, cabled to each other, need no switch; a third machine would need one",
+        f"an all-reduce gets {rate} per machine, which predictions use",
+        f"about {format_usd(bill.total_usd or 0)} at estimated prices: cables"
         f" {format_usd(bill.cables_usd)}, cards {format_usd(bill.cards_usd)}",
     ]
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' if number > 1 else ''}"
+def _format_count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number > 1 else ''}"
 
 
-def _in_a_line(name: str, design: FabricDesign) -> str:
-    boxes = " and ".join(f"{count} × {switch}" for switch, count in design.chassis.items())
+def _summarize(name: str, design: FabricDesign) -> str:
+    switches = " and ".join(f"{count} × {switch}" for switch, count in design.chassis.items())
     rate = format_bit_rate(design.switch.port_bytes_per_second)
     return (
-        f"{name.capitalize()} network: {boxes} for {design.request.endpoints:,} ports of {rate},"
+        f"{name.capitalize()} network: {switches} for {design.request.endpoints:,} ports of {rate},"
         f" {sum(design.cable_counts.values()):,} cables, about"
-        f" {format_usd(bill_of(design).total_usd or 0)}"
+        f" {format_usd(design.bill.total_usd or 0)}"
     )
 
 
-def _which(design: FabricDesign, tier: str) -> str:
+def _format_model(design: FabricDesign, tier: str) -> str:
     if design.boards is not None:
         return f"boards of one {design.switch.id}"
     switch = design.switch if tier == "leaf" else design.spine_switch
@@ -149,25 +149,25 @@ def _which(design: FabricDesign, tier: str) -> str:
 
 
 def fabric_document(design: FabricDesign) -> dict[str, Any]:
-    """All that is known of a design."""
-    bill, shape = bill_of(design), design.shape
-    shared = fabric_figures(design)
-    return shared | {
-        **picked(design.request, "nodes", "ports_per_node", "rails"),
+    """Return the whole design as a document."""
+    bill, shape = design.bill, design.shape
+    basics = basic_fabric_document(design)
+    return basics | {
+        **select_attrs(design.request, "nodes", "ports_per_node", "rails"),
         "tiers": shape.tiers,
-        **picked(design, "chassis", "hops"),
+        **select_attrs(design, "chassis", "hops"),
         "switch": design.switch.model_dump(mode="json"),
         "cables": design.cable_counts,
         "cable_runs": [
             {
                 "from": run.from_tier,
                 "to": run.to_tier,
-                **picked(run, "cable", "kind", "length_m", "count", "price_usd"),
+                **select_attrs(run, "cable", "kind", "length_m", "count", "price_usd"),
             }
             for run in design.cables
         ],
         "pods": shape.pods if shape.tiers == 3 else 1,
-        "ports": shared["ports"] | {"spare_for_machines": design.spare_leaf_ports},
+        "ports": basics["ports"] | {"spare_for_machines": design.spare_leaf_ports},
         "all_reduce": {
             "wire_bytes_per_second": design.all_reduce_bytes_per_second,
             "leaf_by_leaf_wire_bytes_per_second": design.ordered_all_reduce_bytes_per_second,
@@ -176,7 +176,7 @@ def fabric_document(design: FabricDesign) -> dict[str, Any]:
             ),
         },
         "network": design.network.model_dump(mode="json", exclude_none=True),
-        **picked(bill, "rack_units", "weight_kg"),
+        **select_attrs(bill, "rack_units", "weight_kg"),
         "watts": {"switches": bill.switch_watts, "cables": bill.cable_watts},
         "price_usd": {
             "basis": "estimate",
@@ -190,24 +190,24 @@ def fabric_document(design: FabricDesign) -> dict[str, Any]:
 
 
 def _candidate_document(candidate: FabricCandidate) -> dict[str, Any]:
-    """One proposed fabric, short."""
+    """Return a summary of one candidate."""
     design = candidate.design
     return {
         "switch": design.switch.id,
         "spine_switch": design.spine_switch.id if design.shape.tiers > 1 else None,
         "ports_per_node": design.request.ports_per_node,
-        **picked(design, "oversubscription", "switches"),
+        **select_attrs(design, "oversubscription", "switches"),
         "price_usd": candidate.price_usd,
         "scaling_efficiency": candidate.efficiency,
-        **picked(candidate.prediction, "samples_per_second", "choke"),
+        **select_attrs(candidate.prediction, "samples_per_second", "choke"),
     }
 
 
 def _choice_document(choice: FabricChoice) -> dict[str, Any]:
-    """The chosen design in full, and those that it was chosen from."""
+    """Return the chosen design in full, and the candidates on the frontier."""
     return fabric_document(choice.chosen.design) | {
         "choice": {
-            **picked(choice, "target_efficiency", "reached", "tried", "verdict"),
+            **select_attrs(choice, "target_efficiency", "reached", "tried", "verdict"),
             "precision": choice.chosen.prediction.precision,
             "chosen": _candidate_document(choice.chosen),
             "enough": _candidate_document(choice.enough),

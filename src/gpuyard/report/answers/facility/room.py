@@ -1,30 +1,30 @@
-"""A designed room: what it takes on a terminal; on a page also drawings, cords, parts, and a sheet each for the
-electrician and for the colocation provider."""
+"""The answers for a designed room: tables for the terminal, and a page.
+
+The page adds drawings, cords, parts, a sheet for the electrician, and a sheet for the colocation provider.
+"""
 
 from dataclasses import replace
 
 from gpuyard.catalog.facility import Plug, plugs
-from gpuyard.draw.fabric import fabric_svg
-from gpuyard.draw.plugs import plug_svg
-from gpuyard.draw.racks import racks_svg
-from gpuyard.facility.bill_of_materials import bill_of_materials, known_total
+from gpuyard.draw.fabric import draw_fabric_svg
+from gpuyard.draw.plugs import draw_plug_svg
+from gpuyard.draw.racks import draw_racks_svg
+from gpuyard.facility.bill_of_materials import describe_total, list_bill_items
 from gpuyard.facility.design import FacilityDesign
 from gpuyard.facility.device import RackDevice
-from gpuyard.facility.power.cord_list import cord_counts
-from gpuyard.facility.power.feed_loss import feed_losses
-from gpuyard.facility.requirements import room_requirements
+from gpuyard.facility.requirements import calculate_requirements, list_feed_losses
 from gpuyard.report.answer import Answer, Bullets, Drawing, Drawings, Part, Section, Sentence
 from gpuyard.report.answers.facility import room_tables as tables
 
 _COSTS = (
-    "Dollars per month without the hardware itself: energy at the typical draw, rent and construction by the kW"
-    " at peak. Construction is written off over ten years. What has no figure is left open."
+    "Dollars per month, without the hardware itself. Energy follows the typical draw; rent and construction follow"
+    " the peak in kW. Construction is depreciated over ten years. A blank cell has no known value."
 )
 
 
 def room_answer(design: FacilityDesign) -> Answer:
-    """Figures and tables, without drawings."""
-    shown = [
+    """Return the tables for the terminal."""
+    room_tables = [
         tables.rack_table(design),
         tables.pdu_table(design),
         tables.loss_table(design),
@@ -35,18 +35,18 @@ def room_answer(design: FacilityDesign) -> Answer:
     ]
     return Answer(
         [
-            *(Sentence(line) for line in headline(design)),
-            *shown,
-            *(Sentence(loss.sentence) for loss in feed_losses(design)),
+            *(Sentence(line) for line in _describe(design)),
+            *room_tables,
+            *(Sentence(loss.sentence) for loss in list_feed_losses(design)),
             Sentence(design.rules.tariff.sentence),
-            *(Sentence(f"Assumed: {words}.", "quiet") for words in design.assumed),
+            *(Sentence(f"Assumed: {assumption}.", "quiet") for assumption in design.assumptions),
         ]
     )
 
 
-def headline(design: FacilityDesign) -> list[str]:
-    """What was designed for where, and the few figures that matter most."""
-    where = design.site.name if design.site_given else f"no --site given: {design.site.name}"
+def _describe(design: FacilityDesign) -> list[str]:
+    """Return the title, and the most important facts about the room."""
+    site = design.site.name if design.site_given else f"{design.site.name} (assumed; set --site)"
     racks, server = design.room.floor.racks, design.server
     housing = f"{racks} rack{'s' if racks > 1 else ''}"
     if design.on_desk:
@@ -55,11 +55,11 @@ def headline(design: FacilityDesign) -> list[str]:
         )
     peak, typical = design.peak_watts / 1000, design.typical_watts / 1000
     lines = [
-        f"{design.cluster.name} at {where}",
+        f"{design.cluster.name} at {site}",
         f"{housing}, {peak:,.1f} kW at peak, {typical:,.1f} kW typical",
         f"one {server.name}: {server.peak_watts:,.0f} W at peak,"
         f" {server.typical_watts:,.0f} W typical ({server.basis})",
-        _redundancy(server),
+        _describe_redundancy(server),
     ]
     fabric = design.network.compute
     if fabric is not None and fabric.request.direct:
@@ -70,34 +70,39 @@ def headline(design: FacilityDesign) -> list[str]:
     return lines
 
 
-def _redundancy(server: RackDevice) -> str:
+def _describe_redundancy(server: RackDevice) -> str:
     spare = server.supplies - server.supplies_needed
-    has = f"power supplies: {server.supplies}"
+    supplies = f"power supplies: {server.supplies}"
     if not spare:
-        return f"{has}, all needed: no redundancy"
-    return f"{has}, {server.supplies_needed} needed at full speed: N+{spare}"
+        return f"{supplies}, all needed: no redundancy"
+    return f"{supplies}, {server.supplies_needed} needed at full speed: N+{spare}"
 
 
 def room_page(design: FacilityDesign) -> Answer:
-    """Everything, for printing too."""
-    title, *facts = headline(design)
-    items = bill_of_materials(design)
-    faces = [Drawing(plug_svg(plug), caption=plug.name) for plug in _plugs_used(design)]
-    alike = "Racks that are alike are listed once. A is the current in the cord in the worst case."
-    prices = "A price that is not known is left open. Prices marked “estimate” are ours."
+    """Return the whole design as a page that can be printed."""
+    title, *facts = _describe(design)
+    items = list_bill_items(design)
+    faces = [Drawing(draw_plug_svg(plug), caption=plug.name) for plug in _list_plugs(design)]
+    cords_note = (
+        "Identical racks are listed once. “A” is the current in the cord in the worst case."
+    )
+    prices = "A blank price is not known. Prices marked “estimate” are gpuyard's own."
     sections: dict[str, list[Part]] = {
-        "Racks": [Drawing(racks_svg(design)), tables.rack_table(design)],
-        "Power": _power(design),
-        "Networks": _networks(design),
+        "Racks": [Drawing(draw_racks_svg(design)), tables.rack_table(design)],
+        "Power": _list_power_parts(design),
+        "Networks": _list_network_parts(design),
         "Room": [tables.requirement_table(design)],
         "Colocation or on premises": [replace(tables.cost_table(design), note=_COSTS)],
-        "Power cords": [replace(tables.cord_table(design), note=alike), Drawings(faces)],
+        "Power cords": [replace(tables.cord_table(design), note=cords_note), Drawings(faces)],
         "Bill of materials": [
-            replace(tables.bill_table(items), note=f"{known_total(items)} {prices}")
+            replace(tables.bill_table(items), note=f"{describe_total(items)} {prices}")
         ],
-        "For the electrician": _electrician(design, faces),
-        "For the colocation provider": _provider(design),
-        "Assumptions": [Bullets(_assumptions(design)), Sentence("A licensed electrician decides.")],
+        "For the electrician": _list_electrician_parts(design, faces),
+        "For the colocation provider": _list_provider_parts(design),
+        "Assumptions": [
+            Bullets(_list_assumptions(design)),
+            Sentence("A licensed electrician decides."),
+        ],
     }
     parts: list[Part] = [Bullets(facts)]
     for name, inside in sections.items():
@@ -107,67 +112,67 @@ def room_page(design: FacilityDesign) -> Answer:
     return Answer(parts, title=title, verb="facility")
 
 
-def _power(design: FacilityDesign) -> list[Part]:
+def _list_power_parts(design: FacilityDesign) -> list[Part]:
     power, server = design.wall_power, design.server
-    full = sum(watts for _, watts in power.parts) + power.lost_watts
-    loads = (
-        "Loads are those of the worst case: at the servers' peak, and with two feeds after the other one has"
-        " failed. “Imbalance” is how far the fullest and the emptiest phase are apart, as a share of their"
-        " mean; “optimal” says whether no assignment of outlets can be more even by 5 % or more."
+    full_load_watts = sum(watts for _, watts in power.parts) + power.lost_watts
+    loads_note = (
+        "Loads are worst-case: at the servers' peak, and with two feeds after the other one has failed."
+        " “Imbalance” is the difference between the fullest and the emptiest phase, as a share of the mean."
+        " “Optimal” is “yes” if no assignment of outlets is more even by 5% or more."
     )
-    parts = (
-        f"All parts at full load add up to {full:,.0f} W at the wall; the design is for"
+    parts_note = (
+        f"All parts at full load add up to {full_load_watts:,.0f} W at the wall; the design is for"
         f" {server.peak_watts:,.0f} W at peak ({server.basis})."
     )
     return [
-        replace(tables.pdu_table(design), note=loads),
-        replace(tables.power_table(design), note=parts),
+        replace(tables.pdu_table(design), note=loads_note),
+        replace(tables.power_table(design), note=parts_note),
         tables.loss_table(design),
-        Bullets([loss.sentence for loss in feed_losses(design)]),
+        Bullets([loss.sentence for loss in list_feed_losses(design)]),
     ]
 
 
-def _networks(design: FacilityDesign) -> list[Part]:
-    """The management network and a single storage switch are in the table alone."""
+def _list_network_parts(design: FacilityDesign) -> list[Part]:
+    """Return the network parts. The management network and a single storage switch are only in the table."""
     network = design.network
     if not network.fabrics:
         return []
     note = (
-        "“Bundles” is how many links join each two switches; “$/port” is what switches and cables cost for"
-        " each port of a host, by estimated prices."
+        "“Bundles” is the number of links between two connected switches. “$/port” is the estimated price of"
+        " switches and cables per port of a host."
     )
     parts: list[Part] = [replace(tables.network_table(design), note=note)]
     if network.compute is not None:
         shared = network.storage_attachment is not None and network.storage_attachment.shared
-        drawn = fabric_svg(network.compute, "hosts" if shared else "machines")
+        drawn = draw_fabric_svg(network.compute, "hosts" if shared else "machines")
         parts.append(Section("Between machines", [Drawing(drawn)]))
     if network.storage is not None and network.storage.shape.tiers > 1:
-        parts.append(Section("Storage", [Drawing(fabric_svg(network.storage, "ports"))]))
+        parts.append(Section("Storage", [Drawing(draw_fabric_svg(network.storage, "ports"))]))
     return parts
 
 
-def _electrician(design: FacilityDesign, faces: list[Drawing]) -> list[Part]:
-    room = room_requirements(design)
+def _list_electrician_parts(design: FacilityDesign, faces: list[Drawing]) -> list[Part]:
+    room = calculate_requirements(design)
     near = (
         "1.5 m of the machine"
         if design.on_desk
         else "2 m of each rack, overhead or under the floor"
     )
     items = [
-        f"Continuous load: planned up to {100 * design.rules.continuous_load:.0f} % of the breaker.",
-        f"Inrush: {tables.inrush(room)}.",
+        f"Continuous load: planned up to {100 * design.rules.continuous_load:.0f}% of the breaker.",
+        f"Inrush: {tables.describe_inrush(room)}.",
         f"Receptacles within {near}.",
-        *(loss.sentence for loss in feed_losses(design)),
+        *(loss.sentence for loss in list_feed_losses(design)),
     ]
     if design.site.feeds == 2:
         items.insert(
             1,
-            "Feeds A and B come from separate panels, UPS or utility paths. Each one alone carries"
+            "Feeds A and B come from separate panels, UPSs, or utility paths. Each one alone carries"
             f" everything: {room.peak_watts / 1000:,.1f} kW.",
         )
     return [
         Sentence(
-            f"{design.cluster.name}, {design.site.name}. Please install, each on a breaker of its own:"
+            f"{design.cluster.name}, {design.site.name}. Please install, each on its own breaker:"
         ),
         tables.circuit_table(design),
         Bullets(items),
@@ -176,13 +181,13 @@ def _electrician(design: FacilityDesign, faces: list[Drawing]) -> list[Part]:
     ]
 
 
-def _provider(design: FacilityDesign) -> list[Part]:
-    room = room_requirements(design)
+def _list_provider_parts(design: FacilityDesign) -> list[Part]:
+    room = calculate_requirements(design)
     fullest = max(rack.peak_watts for rack in room.racks) / 1000
     heaviest = max(rack.weight_kg for rack in room.racks)
     deepest = max(placed.device.depth_mm for placed in design.room.placed)
     return [
-        Sentence(f"{design.cluster.name}: please quote for"),
+        Sentence(f"{design.cluster.name}: please quote for the following."),
         tables.rack_table(design),
         Bullets(
             [
@@ -200,22 +205,22 @@ def _provider(design: FacilityDesign) -> list[Part]:
     ]
 
 
-def _assumptions(design: FacilityDesign) -> list[str]:
+def _list_assumptions(design: FacilityDesign) -> list[str]:
     return [
         design.rules.tariff.sentence,
-        *design.assumed,
+        *design.assumptions,
         f"{design.server.name}: {design.server.basis}.",
-        "UPS, generators, transfer switches, chillers and liquid loops are not sized: the peak, the kVA of"
-        " each feed and the heat above are what their makers ask for.",
-        "Which outlets of a PDU share a breaker is derived from its rating; check it on the unit.",
+        "UPSs, generators, transfer switches, chillers, and liquid loops are not sized. Their vendors ask for the"
+        " peak, the kVA of each feed, and the heat.",
+        "The outlets that share a breaker in a PDU are derived from its rating; check them on the unit.",
     ]
 
 
-def _plugs_used(design: FacilityDesign) -> list[Plug]:
+def _list_plugs(design: FacilityDesign) -> list[Plug]:
     names = [pdu.circuit.receptacle for pdu in design.pdu_choice.pdus]
     model = design.pdu_choice.model
     if model is not None and model.inlet is not None:
         names.append(model.inlet)
-    for kind in cord_counts(design):
-        names += [kind.plug, kind.connector]
+    for cord in design.cords:
+        names += [cord.kind.plug, cord.kind.connector]
     return [plugs().get(name) for name in dict.fromkeys(names)]

@@ -1,10 +1,19 @@
-"""What a workload asks of storage, and which ways to build one give it."""
+"""The answer for storage sizing: the needs of a workload, and the options in the catalog."""
 
 from typing import Any
 
 from gpuyard.catalog.fabric import StorageNeed
 from gpuyard.facility.storage import StorageFit, StorageSizing
-from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text, Words, picked
+from gpuyard.report.answer import (
+    Answer,
+    Column,
+    Part,
+    Sentence,
+    StyledText,
+    Table,
+    Text,
+    select_attrs,
+)
 from gpuyard.specs import Cluster, Precision, Workload
 from gpuyard.units import (
     format_byte_rate,
@@ -22,47 +31,48 @@ def storage_answer(
     published: StorageNeed | None,
     precision: Precision,
 ) -> Answer:
-    """The need, every way of the catalog against it, and the simplest that is enough."""
+    """Return the needs, every option in the catalog, and the simplest one that is enough."""
     columns = (
-        *("option", Column("licence", 3), "units", "reads", Column("checkpoint", 2), "feeds up to"),
+        *("option", Column("license", 3), "units", "reads", Column("checkpoint", 2), "feeds up to"),
         *("enough", Column("basis", 1)),
     )
     parts: list[Part] = [
-        _need(sizing, f"Storage for {workload.name} on {cluster.name}, {precision}"),
-        Table("Ways to build it", columns, [_row(fit) for fit in sizing.fits]),
+        _need_table(sizing, f"Storage for {workload.name} on {cluster.name}, {precision}"),
+        Table("Storage options", columns, [_format_fit(fit) for fit in sizing.fits]),
         Sentence(sizing.verdict),
     ]
     read = cluster.storage.read if cluster.storage is not None else None
     if read is not None:
-        fed = _fed(sizing, read)
+        gpus = _count_fed_gpus(sizing, read)
         parts.append(
             Sentence(
                 f"The cluster's own storage reads {format_byte_rate(read)}: enough for"
-                f" {'any number of' if fed is None else f'{fed:,}'} GPUs."
+                f" {'any number of' if gpus is None else f'{gpus:,}'} GPUs."
             )
         )
     if workload.dataset is None or workload.dataset.bytes_per_sample is None:
         parts.append(
             Sentence(
-                "The workload does not say how many bytes of storage a sample takes; the size of its"
-                " tensor is assumed. Give 'dataset: bytes_per_sample'.",
+                "The workload does not set the bytes per sample in storage, so the size of the tensor is"
+                " assumed. Set 'dataset: bytes_per_sample'.",
                 "caution",
             )
         )
     if published is not None:
         parts.append(
             Sentence(
-                f"MLPerf Storage has one {published.gpu} read"
+                f"In MLPerf Storage, one {published.gpu} reads"
                 f" {format_byte_rate(published.read_bytes_per_second)} with {published.model}"
                 f" ({published.record_bytes / 1e3:.0f} kB per record, {published.date})."
             )
         )
-    named = {"workload": workload.name, "cluster": cluster.name, "precision": precision}
-    own = {"cluster_storage": None if read is None else _own_document(sizing, read)}
-    return Answer(parts, named | _document(sizing, published) | own)
+    names = {"workload": workload.name, "cluster": cluster.name, "precision": precision}
+    cluster_storage = None if read is None else _cluster_storage_document(sizing, read)
+    document = names | _document(sizing, published) | {"cluster_storage": cluster_storage}
+    return Answer(parts, document)
 
 
-def _need(sizing: StorageSizing, title: str) -> Table:
+def _need_table(sizing: StorageSizing, title: str) -> Table:
     need = sizing.request
     rows = [
         [
@@ -70,7 +80,7 @@ def _need(sizing: StorageSizing, title: str) -> Table:
             format_byte_rate(need.read_bytes_per_second),
             f"{format_number(need.samples_per_second)} samples/s × {format_bytes(need.bytes_per_sample)}",
         ],
-        ["reads of one GPU", format_byte_rate(need.read_bytes_per_second_per_gpu), ""],
+        ["reads per GPU", format_byte_rate(need.read_bytes_per_second_per_gpu), ""],
         [
             "writes",
             format_byte_rate(need.write_bytes_per_second),
@@ -78,20 +88,20 @@ def _need(sizing: StorageSizing, title: str) -> Table:
             f" {format_seconds(need.checkpoint_seconds)}, {format_share(need.checkpoint_share)} of"
             " the time",
         ],
-        ["capacity", format_bytes(need.capacity_bytes), need.held],
+        ["capacity", format_bytes(need.capacity_bytes), need.capacity_purpose],
     ]
     return Table(f"{title}, {need.gpus:,} GPUs", ("need", "amount", "from"), rows)
 
 
-def _row(fit: StorageFit) -> list[Words]:
-    feeds = "any: each machine its own"
+def _format_fit(fit: StorageFit) -> list[StyledText]:
+    feeds = "any: each machine feeds its own"
     if fit.largest_gpus is not None:
-        machine = " per machine" if fit.option.kind == "local" else ""
-        feeds = f"{fit.largest_gpus:,} GPUs{machine}"
+        per_machine = " per machine" if fit.option.kind == "local" else ""
+        feeds = f"{fit.largest_gpus:,} GPUs{per_machine}"
     return [
         fit.option.id,
-        fit.option.licence,
-        f"{fit.units:,}" if fit.enough else f"{fit.units:,} (max {fit.option.most_units})",
+        fit.option.license,
+        f"{fit.units:,}" if fit.enough else f"{fit.units:,} (max {fit.option.max_units})",
         format_byte_rate(fit.read_bytes_per_second),
         "" if fit.checkpoint_seconds is None else format_seconds(fit.checkpoint_seconds),
         feeds,
@@ -100,16 +110,16 @@ def _row(fit: StorageFit) -> list[Words]:
     ]
 
 
-def _fed(sizing: StorageSizing, read_bytes_per_second: float) -> int | None:
-    each = sizing.request.read_bytes_per_second_per_gpu
-    return int(read_bytes_per_second // each) if each else None
+def _count_fed_gpus(sizing: StorageSizing, read_bytes_per_second: float) -> int | None:
+    per_gpu = sizing.request.read_bytes_per_second_per_gpu
+    return int(read_bytes_per_second // per_gpu) if per_gpu else None
 
 
-def _own_document(sizing: StorageSizing, read: float) -> dict[str, Any]:
+def _cluster_storage_document(sizing: StorageSizing, read: float) -> dict[str, Any]:
     return {
         "read_bytes_per_second": read,
         "enough": read >= sizing.request.read_bytes_per_second,
-        "largest_gpus": _fed(sizing, read),
+        "largest_gpus": _count_fed_gpus(sizing, read),
     }
 
 
@@ -118,16 +128,16 @@ def _document(sizing: StorageSizing, published: StorageNeed | None) -> dict[str,
     return {
         "gpus": need.gpus,
         "need": {
-            **picked(need, "samples_per_second", "bytes_per_sample", "read_bytes_per_second"),
-            **picked(need, "read_bytes_per_second_per_gpu", "write_bytes_per_second"),
-            **picked(need, "checkpoint_bytes", "checkpoint_share", "capacity_bytes"),
+            **select_attrs(need, "samples_per_second", "bytes_per_sample", "read_bytes_per_second"),
+            **select_attrs(need, "read_bytes_per_second_per_gpu", "write_bytes_per_second"),
+            **select_attrs(need, "checkpoint_bytes", "checkpoint_share", "capacity_bytes"),
         },
         "options": [
             {
                 "option": fit.option.id,
-                **picked(fit.option, "name", "licence", "basis", "unit"),
-                **picked(fit, "units", "enough", "limit", "missing", "read_bytes_per_second"),
-                **picked(fit, "checkpoint_seconds", "largest_gpus"),
+                **select_attrs(fit.option, "name", "license", "basis", "unit"),
+                **select_attrs(fit, "units", "enough", "limit", "missing", "read_bytes_per_second"),
+                **select_attrs(fit, "checkpoint_seconds", "largest_gpus"),
             }
             for fit in sizing.fits
         ],

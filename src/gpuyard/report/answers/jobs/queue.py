@@ -1,29 +1,46 @@
-"""All jobs, and the policy by which they share GPUs."""
+"""The answers of `gpuyard queue`: jobs, explanations, policies, and rebalancing."""
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from gpuyard.jobs.engines.base import Availability
-from gpuyard.jobs.engines.slurm.rebalancing import Rebalance, Resize
-from gpuyard.jobs.explain import Explanation, Range
 from gpuyard.jobs.job import JobStatus
-from gpuyard.jobs.policies import POLICIES, Policy
-from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Words
-from gpuyard.report.answers.jobs.status import gpus_text, moment_text, one_line, state_text
-from gpuyard.share.store.clock import stamp
+from gpuyard.report import formats
+from gpuyard.report.answer import Answer, Column, Part, Sentence, StyledText, Table
+from gpuyard.report.answers.jobs.status import (
+    format_count,
+    format_elapsed,
+    format_gpus,
+    format_state,
+    format_time,
+    shorten,
+)
+from gpuyard.share.clock import iso_timestamp
 from gpuyard.units import format_duration
 
-_LONGEST_NAME = 40
+if TYPE_CHECKING:
+    from gpuyard.jobs.engines.slurm.rebalancing import Rebalance, Resize
+    from gpuyard.jobs.explain import Explanation, TimeRange
+    from gpuyard.policies import Policy
+
+_MAX_NAME = 40
 
 
 def queue_answer(
-    jobs: Sequence[JobStatus], engines: Sequence[tuple[str, Availability]], *, all_: bool
+    jobs: Sequence[JobStatus],
+    engines: Sequence[tuple[str, Availability]],
+    silent: Sequence[str] = (),
+    *,
+    includes_ended: bool,
 ) -> Answer:
-    """A row for each job, and which engines could not be asked."""
+    """Show a row for each job, and why jobs are missing: of `silent` engines, or if no engine is available."""
     document = {
         "jobs": [job.document() for job in jobs],
         "engines": [
-            {"name": name, "available": found.ok, "reason": found.reason} for name, found in engines
+            {"name": name, "available": availability.ok, "reason": availability.reason}
+            for name, availability in engines
         ],
     }
     parts: list[Part] = []
@@ -33,48 +50,89 @@ def queue_answer(
             Column("name", 1),
             "state",
             "GPUs",
-            Column("restarts", 3),
+            Column("elapsed", 3),
+            Column("restarts", 5),
             Column("submitted", 4),
             Column("deadline", 2),
         )
-        parts.append(Table("", columns, [_row(job) for job in jobs]))
+        parts.append(Table("", columns, [_format_row(job) for job in jobs]))
     else:
-        usable = [name for name, found in engines if found.ok]
-        kind = "job" if all_ else "job that waits or runs"
+        usable = [name for name, availability in engines if availability.ok]
+        kind = "job" if includes_ended else "waiting or running job"
         where = f" (engines: {', '.join(usable)})" if usable else ""
         parts.append(Sentence(f"You have no {kind}{where}."))
-    if not any(found.ok for _, found in engines):
-        parts += [
-            Sentence(f"The engine {name} can't be used here: {found.reason}.", "caution")
-            for name, found in engines
-        ]
+    none_works = not any(availability.ok for _, availability in engines)
+    for name, availability in engines:
+        if name in silent or none_works:
+            problem = "did not list its jobs" if name in silent else "cannot be used here"
+            parts.append(Sentence(f"Engine {name} {problem}: {availability.reason}.", "caution"))
     return Answer(parts, document, verb="queue")
 
 
-def explain_answer(status: JobStatus, explanation: Explanation | None) -> Answer:
-    """Why a job waits and what will come of it; else what its engine says of it."""
+def everyone_answer(document: dict[str, Any]) -> Answer:
+    """Show a row for each open job of any user."""
+    jobs = document["jobs"]
+    if not jobs:
+        return Answer(
+            [Sentence("No user has a waiting or running job here.")], document, verb="queue"
+        )
+    rows: list[list[StyledText]] = [
+        [
+            job["user"],
+            job["job"],
+            job["state"],
+            format_count(job["gpus"], job["min_gpus"], job["max_gpus"]),
+            formats.elapsed(job["elapsed_seconds"]),
+            format_time(datetime.fromisoformat(job["submitted"]).timestamp()),
+        ]
+        for job in jobs
+    ]
+    columns = ("user", "job", "state", "GPUs", Column("elapsed", 1), Column("submitted", 2))
+    return Answer([Table("", columns, rows)], document, verb="queue")
+
+
+def prune_answer(pruned: int | None, keep_seconds: float, *, dry_run: bool) -> Answer:
+    """Show how many jobs were deleted (None: not asked for), and how long ended jobs are kept."""
+    forever = math.isinf(keep_seconds)
+    kept = "forever" if forever else f"for {format_duration(keep_seconds)}"
+    sentences = [f"Ended jobs {'would be' if dry_run else 'are'} kept {kept}."]
+    if pruned is not None:
+        jobs = "1 job" if pruned == 1 else f"{pruned:,} jobs"
+        verb = "Would delete" if dry_run else "Deleted"
+        sentences.insert(0, f"{verb} {jobs}; their measurements stay in the results.")
+    document = {
+        "pruned": pruned,
+        "keep_seconds": None if forever else keep_seconds,
+        "dry_run": dry_run,
+    }
+    return Answer([Sentence(sentence) for sentence in sentences], document, verb="queue")
+
+
+def explain_answer(status: JobStatus, explanation: "Explanation | None") -> Answer:
+    """Show why a job waits and its outlook, or else the reason from its engine."""
     document = {"handle": str(status.handle), "state": status.state, "reason": status.reason}
     if explanation is None:
         why = f": {status.reason}" if status.reason else ""
-        parts: list[Part] = [Sentence(f"{status.handle} is {status.state}{why}.")]
+        state = "canceling" if status.canceling else status.state
+        parts: list[Part] = [Sentence(f"{status.handle} is {state}{why}.")]
         return Answer(parts, document, verb="queue")
     return Answer(
         [Sentence(sentence) for sentence in explanation.sentences],
-        {**document, **_stamped(explanation)},
+        {**document, **_explanation_document(explanation)},
         verb="queue",
     )
 
 
-def _stamped(explanation: Explanation) -> dict[str, Any]:
-    """Moments as elsewhere: ISO 8601."""
+def _explanation_document(explanation: "Explanation") -> dict[str, Any]:
+    """Return the JSON form, with times in ISO 8601."""
 
-    def moments(one: Range | None) -> dict[str, str | None] | None:
-        if one is None:
+    def format_range(times: "TimeRange | None") -> dict[str, str | None] | None:
+        if times is None:
             return None
         return {
-            "expected": stamp(one.expected_s),
-            "low": stamp(one.low_s),
-            "high": stamp(one.high_s),
+            "expected": iso_timestamp(times.expected_s),
+            "low": iso_timestamp(times.low_s),
+            "high": iso_timestamp(times.high_s),
         }
 
     return {
@@ -82,68 +140,77 @@ def _stamped(explanation: Explanation) -> dict[str, Any]:
         "reasons": list(explanation.reasons),
         "prospects": list(explanation.prospects),
         "gpus": explanation.gpus,
-        "start": moments(explanation.start),
-        "end": moments(explanation.end),
-        "deadline": stamp(explanation.deadline_s),
+        "start": format_range(explanation.start),
+        "end": format_range(explanation.end),
+        "deadline": iso_timestamp(explanation.deadline_s),
         "deadline_probability": explanation.deadline_probability,
     }
 
 
-def policy_answer(policy: Policy) -> Answer:
-    """The one that is used, and the others."""
-    rows = [[one.name, one.summary] for one in POLICIES.values()]
+def policy_answer(policy: "Policy") -> Answer:
+    """Show the current policy and all others."""
+    from gpuyard.policies import POLICIES
+
+    rows = [[each.name, each.summary] for each in POLICIES.values()]
     return Answer(
         [
             Sentence(f"The local queue uses {policy.name}: {policy.summary}."),
-            Table("Policies", ("policy", "what it does"), rows),
+            Table("Policies", ("policy", "effect"), rows),
         ],
-        {"policy": policy.name, "policies": [one.name for one in POLICIES.values()]},
+        {"policy": policy.name, "policies": list(POLICIES)},
         verb="queue",
     )
 
 
-def rebalance_answer(found: Rebalance, *, dry_run: bool) -> Answer:
-    """Which jobs on Slurm change their nodes, and why others don't."""
+def rebalance_answer(result: "Rebalance", *, dry_run: bool) -> Answer:
+    """Show which Slurm jobs are resized, and why others are not."""
     document = {
-        "policy": found.policy,
+        "policy": result.policy,
         "dry_run": dry_run,
-        "resizes": [one.document() for one in found.resizes],
-        "kept": [{"job": job, "reason": why} for job, why in found.kept],
+        "resizes": [resize.document() for resize in result.resizes],
+        "kept": [{"job": job, "reason": why} for job, why in result.kept],
     }
     parts: list[Part] = []
-    if found.resizes:
-        said = "would change" if dry_run else "are changed at their next checkpoint"
+    if result.resizes:
+        when = "would change" if dry_run else "are changed at their next checkpoint"
         parts.append(
             Table(
-                f"Jobs that {said} ({found.policy})",
-                ("job", "GPUs", "GPUs then", "nodes then", "why"),
+                f"Jobs that {when} ({result.policy})",
+                ("job", "GPUs", "new GPUs", "new nodes", "reason"),
                 [
-                    [one.job, str(one.gpus), str(one.new_gpus), str(one.new_nodes), _why(one)]
-                    for one in found.resizes
+                    [
+                        resize.job,
+                        str(resize.gpus),
+                        str(resize.new_gpus),
+                        str(resize.new_nodes),
+                        _format_reason(resize),
+                    ]
+                    for resize in result.resizes
                 ],
             )
         )
-    elif found.open_jobs:
-        parts.append(Sentence(f"No job on Slurm changes its GPUs by {found.policy}."))
+    elif result.open_jobs:
+        parts.append(Sentence(f"{result.policy} resizes no Slurm job now."))
     else:
-        parts.append(Sentence("You have no job on Slurm that waits or runs."))
-    parts += [Sentence(f"{job} keeps what it has: {why}.") for job, why in found.kept]
+        parts.append(Sentence("You have no waiting or running job on Slurm."))
+    parts += [Sentence(f"{job} keeps its GPUs: {why}.") for job, why in result.kept]
     return Answer(parts, document, verb="queue")
 
 
-def _why(one: Resize) -> str:
-    if one.seconds_saved is None:
+def _format_reason(resize: "Resize") -> str:
+    if resize.seconds_saved is None:
         return "makes room for others"
-    return f"done {format_duration(one.seconds_saved)} sooner"
+    return f"done {format_duration(resize.seconds_saved)} sooner"
 
 
-def _row(job: JobStatus) -> list[Words]:
+def _format_row(job: JobStatus) -> list[StyledText]:
     return [
         str(job.handle),
-        one_line(job.name, _LONGEST_NAME),
-        state_text(job),
-        gpus_text(job),
+        shorten(job.name, _MAX_NAME),
+        format_state(job),
+        format_gpus(job),
+        format_elapsed(job),
         str(job.restarts),
-        "" if job.submitted is None else moment_text(job.submitted),
-        "" if job.deadline is None else moment_text(job.deadline),
+        "" if job.submitted is None else format_time(job.submitted),
+        "" if job.deadline is None else format_time(job.deadline),
     ]

@@ -1,9 +1,9 @@
-"""What a trace of jobs would have met under each policy."""
+"""The answer of `gpuyard simulate`: a trace of jobs under each policy."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from gpuyard.draw.gantt import GanttBar, GanttRow, gantt_svg
+from gpuyard.draw.gantt import GanttBar, GanttRow, draw_gantt_svg
 from gpuyard.jobs.simulate.outcome import SimulationOutcome
 from gpuyard.report.answer import (
     ALL_BATCHES,
@@ -12,33 +12,33 @@ from gpuyard.report.answer import (
     Charts,
     Column,
     Drawing,
-    Only,
     Part,
+    RendererOnly,
     Sentence,
     Table,
 )
-from gpuyard.report.figures.simulation import completion_option, use_option
+from gpuyard.report.figures.simulation import build_completion_chart, build_use_chart
 from gpuyard.report.formats import percent
-from gpuyard.units import counted
+from gpuyard.units import format_count
 
 _UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
-_SAME = 0.005  # less than this share is no difference
-_MOST_GANTT_ROWS = 200  # more lines than that are no picture
+_SAME = 0.005  # smaller relative differences do not count
+_MAX_GANTT_ROWS = 200  # a chart with more rows is not legible
 
 
 def simulation_answer(outcomes: Sequence[SimulationOutcome], about: str = "") -> Answer:
-    """One row a policy, the lowest mean completion time first."""
+    """Show one row per policy, the lowest mean completion time first."""
     best_first = sorted(outcomes, key=lambda outcome: outcome.completion_seconds.mean())
-    sentences = [Sentence(_verdict(best_first)), *_deadlines(best_first)]
+    sentences = [Sentence(_describe_best(best_first)), *_compare_deadlines(best_first)]
     trace, pool = outcomes[0].trace, outcomes[0].pool
     heading = (
-        f"{counted(len(trace.jobs), 'job')} of {trace.name} on {counted(pool.gpus, 'GPU')} in "
-        f"{counted(len(pool.gpus_by_machine), 'machine')}{about}"
+        f"{format_count(len(trace.jobs), 'job')} of {trace.name} on {format_count(pool.gpus, 'GPU')} in "
+        f"{format_count(len(pool.gpus_by_machine), 'machine')}{about}"
     )
     parts: list[Part] = [
-        Table(heading, _columns(outcomes), _rows(best_first)),
+        Table(heading, _list_columns(outcomes), _format_rows(best_first)),
         *sentences,
-        Only("page", _pictures(outcomes)),
+        RendererOnly("page", _draw_charts(outcomes)),
     ]
     return Answer(
         parts,
@@ -50,7 +50,7 @@ def simulation_answer(outcomes: Sequence[SimulationOutcome], about: str = "") ->
 
 
 def simulation_document(outcomes: Sequence[SimulationOutcome]) -> dict[str, Any]:
-    """In the order in which the policies were named."""
+    """Return the JSON form, in the order in which the policies were named."""
     trace, pool = outcomes[0].trace, outcomes[0].pool
     return {
         "trace": trace.name,
@@ -61,7 +61,7 @@ def simulation_document(outcomes: Sequence[SimulationOutcome]) -> dict[str, Any]
     }
 
 
-def _columns(outcomes: Sequence[SimulationOutcome]) -> list[Column]:
+def _list_columns(outcomes: Sequence[SimulationOutcome]) -> list[Column]:
     deadlines = [Column("deadlines met")] if outcomes[0].deadlines else []
     return [
         Column("policy"),
@@ -70,55 +70,55 @@ def _columns(outcomes: Sequence[SimulationOutcome]) -> list[Column]:
         Column("99th percentile", 3),
         Column("makespan", 1),
         *deadlines,
-        Column("utilisation", 4),
+        Column("utilization", 4),
         Column("GPU-hours", 5),
         Column("restarts", 6),
     ]
 
 
-def _rows(outcomes: Sequence[SimulationOutcome]) -> list[list[str]]:
-    every: list[Any] = [outcome.as_json() for outcome in outcomes]
+def _format_rows(outcomes: Sequence[SimulationOutcome]) -> list[list[str]]:
+    documents: list[Any] = [outcome.as_json() for outcome in outcomes]
     times = [
-        alike([figures[f"{name}_seconds"] for figures in every])
+        format_same_unit([document[f"{name}_seconds"] for document in documents])
         for name in ("mean_completion", "median_completion", "p99_completion", "makespan")
     ]
     return [
         [
-            figures["policy"],
-            *(column[at] for column in times),
+            document["policy"],
+            *(column[row] for column in times),
             *(
-                [f"{figures['deadlines_met']} of {figures['deadlines']}"]
-                if figures["deadlines"]
+                [f"{document['deadlines_met']} of {document['deadlines']}"]
+                if document["deadlines"]
                 else []
             ),
-            percent(figures["utilisation"]),
-            f"{figures['gpu_hours']:,.0f}",
-            f"{figures['restarts']:,}",
+            percent(document["utilization"]),
+            f"{document['gpu_hours']:,.0f}",
+            f"{document['restarts']:,}",
         ]
-        for at, figures in enumerate(every)
+        for row, document in enumerate(documents)
     ]
 
 
-def alike(seconds: Sequence[float]) -> list[str]:
-    """Times that are compared have the same unit: the largest in which the smallest is at least 1."""
+def format_same_unit(seconds: Sequence[float]) -> list[str]:
+    """Format times for comparison in one unit: the largest in which the smallest is at least 1."""
     unit, name = next((unit for unit in _UNITS if min(seconds) >= unit[0]), _UNITS[-1])
     digits = 2 if min(seconds) < 10 * unit else 1
     return [f"{value / unit:,.{digits}f} {name}" for value in seconds]
 
 
-def _verdict(best_first: Sequence[SimulationOutcome]) -> str:
+def _describe_best(best_first: Sequence[SimulationOutcome]) -> str:
     best = best_first[0]
     means = [float(outcome.completion_seconds.mean()) for outcome in best_first]
-    lowest = alike(means)[0]
+    lowest = format_same_unit(means)[0]
     if len(best_first) == 1:
         return f"Under {best.policy} a job ends {lowest} after its submission, on average."
     if 1 - means[0] / means[1] < _SAME:
-        alike_ones = [
-            one.policy
-            for one, mean in zip(best_first, means, strict=True)
+        equal = [
+            outcome.policy
+            for outcome, mean in zip(best_first, means, strict=True)
             if 1 - means[0] / mean < _SAME
         ]
-        names = f"{', '.join(alike_ones[:-1])} and {alike_ones[-1]}"
+        names = f"{', '.join(equal[:-1])} and {equal[-1]}"
         return f"Under {names} a job ends {lowest} after its submission, on average."
     return (
         f"{best.policy} has the lowest mean completion time: {lowest}, "
@@ -126,8 +126,8 @@ def _verdict(best_first: Sequence[SimulationOutcome]) -> str:
     )
 
 
-def _deadlines(best_first: Sequence[SimulationOutcome]) -> list[Sentence]:
-    """Where there is something to choose."""
+def _compare_deadlines(best_first: Sequence[SimulationOutcome]) -> list[Sentence]:
+    """Name the policy that meets the most deadlines, if they differ."""
     if len({outcome.deadlines_met for outcome in best_first}) < 2:
         return []
     most = max(best_first, key=lambda outcome: outcome.deadlines_met)
@@ -135,28 +135,30 @@ def _deadlines(best_first: Sequence[SimulationOutcome]) -> list[Sentence]:
     return [Sentence(f"{most.policy} meets the most deadlines: {met}.")]
 
 
-def _pictures(outcomes: Sequence[SimulationOutcome]) -> list[Part]:
+def _draw_charts(outcomes: Sequence[SimulationOutcome]) -> list[Part]:
     charts = Charts(
         [
             Chart(
                 "chart-completion",
                 "Further left is sooner.",
-                {ALL_BATCHES: completion_option(outcomes)},
+                {ALL_BATCHES: build_completion_chart(outcomes)},
             ),
             Chart(
-                "chart-use", "What is below the top is idle.", {ALL_BATCHES: use_option(outcomes)}
+                "chart-use",
+                "GPUs above the line are idle.",
+                {ALL_BATCHES: build_use_chart(outcomes)},
             ),
         ]
     )
-    if len(outcomes[0].trace.jobs) > _MOST_GANTT_ROWS:
+    if len(outcomes[0].trace.jobs) > _MAX_GANTT_ROWS:
         return [charts]
-    caption = (
-        "A line a job, in the order of submission; grey while it waits, stronger with more GPUs."
-    )
+    caption = "One row per job, in order of submission: gray while it waits, darker with more GPUs."
+    if outcomes[0].deadlines:
+        caption += " An upright line is the job's deadline, red if it is missed."
     until_s = max(float(outcome.ended_s.max()) for outcome in outcomes)
     gantts = [
         Drawing(
-            gantt_svg(_gantt_rows(outcome), f"Jobs under {outcome.policy}", until_s),
+            draw_gantt_svg(_list_gantt_rows(outcome), f"Jobs under {outcome.policy}", until_s),
             caption=caption,
         )
         for outcome in outcomes
@@ -164,11 +166,11 @@ def _pictures(outcomes: Sequence[SimulationOutcome]) -> list[Part]:
     return [charts, *gantts]
 
 
-def _gantt_rows(outcome: SimulationOutcome) -> list[GanttRow]:
-    bars: dict[int, list[GanttBar]] = {at: [] for at in range(len(outcome.trace.jobs))}
-    for stay in outcome.stays:
-        bars[stay.job].append(GanttBar(stay.begin_s, stay.end_s, stay.gpus))
+def _list_gantt_rows(outcome: SimulationOutcome) -> list[GanttRow]:
+    bars: dict[int, list[GanttBar]] = {index: [] for index in range(len(outcome.trace.jobs))}
+    for interval in outcome.intervals:
+        bars[interval.job].append(GanttBar(interval.begin_s, interval.end_s, interval.gpus))
     return [
-        GanttRow(job.id, job.user, job.submitted_s, tuple(bars[at]))
-        for at, job in enumerate(outcome.trace.jobs)
+        GanttRow(job.id, job.user, job.submitted_s, tuple(bars[index]), job.deadline_s)
+        for index, job in enumerate(outcome.trace.jobs)
     ]

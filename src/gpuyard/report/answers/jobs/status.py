@@ -1,11 +1,12 @@
-"""How far a job is."""
+"""The answer of `gpuyard status`: the state of a job."""
 
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
 
 from gpuyard.jobs.job import JobState, JobStatus
-from gpuyard.report.answer import Answer, DefinitionList, Text, Tone, Words
+from gpuyard.report import formats
+from gpuyard.report.answer import Answer, DefinitionList, StyledText, Text, Tone
 from gpuyard.units import format_per_second, format_share
 
 _TONES: dict[JobState, Tone] = {
@@ -16,15 +17,15 @@ _TONES: dict[JobState, Tone] = {
     "cancelled": "quiet",
     "unknown": "caution",
 }
-_LONGEST = 400
+_MAX_CHARACTERS = 400
 
 
 def status_answer(status: JobStatus) -> Answer:
-    """One job, everything that is known of it."""
-    facts: list[tuple[str, Words]] = [
-        ("job", f"{status.handle} {one_line(status.name, _LONGEST)}"),
-        ("state", state_text(status)),
-        ("GPUs", gpus_text(status)),
+    """Show everything that is known about a job."""
+    facts: list[tuple[str, StyledText]] = [
+        ("job", f"{status.handle} {shorten(status.name, _MAX_CHARACTERS)}"),
+        ("state", format_state(status)),
+        ("GPUs", format_gpus(status)),
         ("restarts", str(status.restarts)),
     ]
     if status.exit_status is not None:
@@ -34,27 +35,31 @@ def status_answer(status: JobStatus) -> Answer:
     if status.done is not None:
         facts.append(("done", format_share(status.done)))
     if status.samples_per_second is not None:
-        facts.append(("samples/s", format_per_second(status.samples_per_second)))
+        rate = format_per_second(status.samples_per_second)
+        facts.append(("samples/s", f"{rate} ({status.speed_basis})"))
     if status.loss is not None:
         facts.append(("loss", f"{status.loss:.4g}"))
+    by_speed = f" (at the {status.speed_basis} speed)" if status.speed_basis else ""
+    if status.elapsed_seconds is not None:
+        facts.append(("elapsed", format_elapsed(status)))
     facts += [
-        (name.replace("_", " "), moment_text(moment))
+        (name.replace("_", " "), format_time(timestamp) + by_speed * (name == "expected_end"))
         for name in ("submitted", "started", "expected_end", "ended", "deadline")
-        if (moment := getattr(status, name)) is not None
+        if (timestamp := getattr(status, name)) is not None
     ]
     if status.command:
-        facts.append(("command", one_line(shlex.join(status.command), _LONGEST)))
+        facts.append(("command", shorten(shlex.join(status.command), _MAX_CHARACTERS)))
     facts += [("log", log) for log in status.logs]
     return Answer([DefinitionList(facts)], status.document(), verb="status")
 
 
-def jobs_answer(found: Sequence[JobStatus]) -> Answer:
-    """Several, for programs."""
-    return Answer([], {"jobs": [status.document() for status in found]}, verb="wait")
+def jobs_answer(statuses: Sequence[JobStatus]) -> Answer:
+    """Return several statuses, for JSON only."""
+    return Answer([], {"jobs": [status.document() for status in statuses]}, verb="wait")
 
 
-def ended_sentence(status: JobStatus) -> str:
-    """How one ended."""
+def describe_end(status: JobStatus) -> str:
+    """Describe how a job ended."""
     how = f" with exit status {status.exit_status}" if status.exit_status else ""
     why = f": {status.reason}" if status.reason else ""
     return f"{status.handle} {_ENDS[status.state]}{how}{why}."
@@ -68,26 +73,36 @@ _ENDS: dict[JobState, str] = {
 }
 
 
-def state_text(status: JobStatus) -> Text:
-    """With why, where there is something to say."""
+def format_state(status: JobStatus) -> Text:
+    """Format the state with its reason, if there is one."""
     why = f": {status.reason}" if status.reason else ""
-    return Text(f"{status.state}{why}", _TONES.get(status.state, "plain"))
+    state = "canceling" if status.canceling else status.state
+    return Text(f"{state}{why}", _TONES.get(status.state, "plain"))
 
 
-def one_line(text: str, longest: int) -> str:
-    """Of what may be a page, the beginning."""
+def shorten(text: str, max_characters: int) -> str:
+    """Return the text as one line, cut off if it is too long."""
     line = " ".join(text.split())
-    return line if len(line) <= longest else f"{line[:longest]}…"
+    return line if len(line) <= max_characters else f"{line[:max_characters]}…"
 
 
-def gpus_text(status: JobStatus) -> str:
-    """What it has, or what it wants."""
-    if status.gpus is not None:
-        return str(status.gpus)
-    least, most = status.min_gpus, status.max_gpus
-    return f"wants {least}" if least == most else f"wants {least} to {most}"
+def format_gpus(status: JobStatus) -> str:
+    """Format the GPUs that a job has or wants."""
+    return format_count(status.gpus, status.min_gpus, status.max_gpus)
 
 
-def moment_text(moment: float) -> str:
-    """In the reader's time zone."""
-    return f"{datetime.fromtimestamp(moment):%a %Y-%m-%d %H:%M}"
+def format_count(gpus: int | None, min_gpus: int, max_gpus: int) -> str:
+    """Format a number of GPUs, or the numbers that are wanted if there is none yet."""
+    if gpus is not None:
+        return str(gpus)
+    return f"wants {min_gpus}" if min_gpus == max_gpus else f"wants {min_gpus} to {max_gpus}"
+
+
+def format_elapsed(status: JobStatus) -> str:
+    """Format the time since a job first got its GPUs, up to its end."""
+    return formats.elapsed(status.elapsed_seconds)
+
+
+def format_time(timestamp: float) -> str:
+    """Format a time in the local time zone."""
+    return f"{datetime.fromtimestamp(timestamp):%a %Y-%m-%d %H:%M}"

@@ -1,1 +1,1 @@
-"""Answers about leases."""
+"""Answers about leases, reservations, notebooks, and usage."""

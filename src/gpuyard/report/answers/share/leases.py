@@ -1,84 +1,167 @@
-"""Who holds which GPU and who waits, what is reserved, and a user's notebooks."""
+"""Answers of `who`, `reserve list`, and `notebook list`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from gpuyard.report import formats
-from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text, Words
+from gpuyard.report.answer import Answer, Column, Part, Sentence, StyledText, Table, Text
 
-_LONGEST_COMMAND = 24
-_DAYS = 6  # within which a weekday says it all
+_MAX_COMMAND_CHARACTERS = 24
+_WEEKDAY_DAYS = 6  # within which a weekday is unambiguous
+_MAX_TIME_BY_DAY = timedelta(31)  # a longer reservation has one row
+_MAX_JOBS = 10  # waiting jobs in a table; --json has all
 
 
 def who_answer(document: Mapping[str, Any]) -> Answer:
-    """A row for each lease on each GPU, and one for each that is free."""
-    rows: list[list[Words]] = []
+    """Build a table with a row for each lease on each GPU and for each free GPU."""
+    rows: list[list[StyledText]] = []
+    names = {gpu["name"] for gpu in document["gpus"]}
     for gpu in document["gpus"]:
-        rows.extend([str(gpu["index"]), *_holder(lease), *_reading(gpu)] for lease in gpu["leases"])
+        which = [str(gpu["index"]), *([gpu["name"]] if len(names) > 1 else [])]
+        readings = _format_readings(gpu)
+        rows.extend([*which, *_format_lease(lease), *readings] for lease in gpu["leases"])
         if not gpu["leases"]:
             state = Text("drained", "bad") if gpu.get("drained") else Text("free", "good")
-            rows.append([str(gpu["index"]), state, *[""] * 5, *_reading(gpu)])
-    columns = (
+            rows.append([*which, state, *[""] * 6, *readings])
+    columns: list[Column | str] = [
         "GPU",
+        *([Column("name", 4)] if len(names) > 1 else []),
         "user",
         Column("command", 1),
         "lease",
-        Column("since", 4),
-        Column("until", 3),
+        Column("elapsed", 4),
+        Column("since", 8),
+        Column("until", 5),
         Column("share", 6),
-        Column("memory", 5),
-        Column("utilisation", 2),
+        Column("memory", 3),
+        Column("utilization", 2),
         Column("°C", 7),
         Column("W", 7),
-    )
-    parts: list[Part] = [Table("", columns, rows)]
+    ]
+    title = f"{len(document['gpus'])} × {names.pop()}" if len(names) == 1 else ""
+    parts: list[Part] = [Table(title, columns, rows)]
+    if any(gpu["processes"] for gpu in document["gpus"]):
+        parts.append(_process_table(document["gpus"]))
     if document["queue"]:
         waiting = [
-            [str(one["position"]), one["user"], _wanted(one), one["command"], _time(one["since"])]
-            for one in document["queue"]
+            [
+                str(request["position"]),
+                request["user"],
+                _format_requested(request),
+                _format_command(request["command"]),
+                formats.elapsed(request["elapsed_seconds"]),
+                _format_time(request["since"]),
+            ]
+            for request in document["queue"]
         ]
-        names = ("queue", "user", "GPUs", Column("command", 1), Column("since", 2))
-        parts.append(Table("Waiting", names, waiting))
+        heads = ("queue", "user", "GPUs", Column("command", 1), "elapsed", Column("since", 2))
+        parts.append(Table("Waiting", heads, waiting))
+    if document.get("jobs"):
+        parts.append(_jobs_table(document["jobs"]))
+    parts.extend(_describe_withheld(withheld) for withheld in document.get("withheld", ()))
     if document.get("reservations"):
         parts.append(calendar_table(document["reservations"]))
     drained = [str(gpu["index"]) for gpu in document["gpus"] if gpu.get("drained")]
     if drained:
         parts.append(
             Sentence(
-                f"GPU {', '.join(drained)}: drained, no new leases; running ones go on.", "bad"
+                f"GPU {', '.join(drained)}: drained, no new leases; running ones continue.", "bad"
             )
         )
-    parts.extend(Sentence(one["sentence"], "bad") for one in document["violations"])
+    if document.get("conflict"):
+        parts.append(Sentence(f"{document['conflict']}.", "bad"))
+    parts.extend(Sentence(violation["sentence"], "bad") for violation in document["violations"])
     parts.append(Sentence(guard_sentence(document["guard"])))
     return Answer(parts, document, verb="who")
 
 
+def _jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
+    """Build a table of waiting jobs; of many, the rest is counted."""
+    rows: list[list[StyledText]] = [
+        [
+            job["job"],
+            job["user"],
+            str(job["min_gpus"])
+            if job["min_gpus"] == job["max_gpus"]
+            else f"{job['min_gpus']}–{job['max_gpus']}",
+            _format_time(job["since"]),
+        ]
+        for job in jobs[:_MAX_JOBS]
+    ]
+    if len(jobs) > _MAX_JOBS:
+        rows.append([f"and {len(jobs) - _MAX_JOBS} more", "", "", ""])
+    return Table("Waiting jobs", ("job", "user", "GPUs", "since"), rows)
+
+
+def _describe_withheld(withheld: Mapping[str, Any]) -> Sentence:
+    """Say for whom idle GPUs are kept, why, and until when."""
+    count = "1 idle GPU is" if withheld["gpus"] == 1 else f"{withheld['gpus']} idle GPUs are"
+    expected = "when it will start is unknown"
+    if withheld["expected"] is not None:
+        expected = f"it is expected to start at {_format_time(withheld['expected'])}"
+    return Sentence(
+        f"{count} withheld for {withheld['for']} of {withheld['user']}, because "
+        f"{withheld['reason']}; {expected}.",
+        "caution",
+    )
+
+
 def guard_sentence(guard: str) -> str:
-    """Which of the two is active: the kernel, or whoever looks."""
+    """Describe the protection against use of a GPU without a lease."""
     return {
         "cgroups": "Guard: cgroups. The kernel lets the processes of a lease open only its GPUs.",
-        "slurm": "Guard: Slurm, as its cgroup.conf says.",
-        "audit": "Guard: audit. No device is closed; `gpuyard audit` finds who uses another's GPU.",
+        "slurm": "Guard: Slurm, according to its cgroup.conf.",
+        "audit": "Guard: audit. Every process can open every GPU; `gpuyard audit` finds misuse.",
     }[guard]
 
 
-def _holder(lease: Mapping[str, Any]) -> list[Words]:
-    command = lease["command"]
+def _process_table(gpus: Sequence[Mapping[str, Any]]) -> Table:
+    """List the processes that compute on each GPU."""
+    return Table(
+        "Processes",
+        ("GPU", "PID", "user", "program", "memory", Column("elapsed", 1)),
+        [
+            [
+                str(gpu["index"]),
+                str(process["pid"]),
+                process["user"],
+                process["program"],
+                formats.size(process["memory_bytes"]),
+                formats.elapsed(process["elapsed_seconds"]),
+            ]
+            for gpu in gpus
+            for process in gpu["processes"]
+        ],
+    )
+
+
+def _format_command(command: str | None) -> StyledText:
+    """Shorten a command; the service hides those of other users."""
+    if command is None:
+        return Text("hidden", "quiet")
+    if len(command) > _MAX_COMMAND_CHARACTERS:
+        return f"{command[:_MAX_COMMAND_CHARACTERS]}…"
+    return command
+
+
+def _format_lease(lease: Mapping[str, Any]) -> list[StyledText]:
     return [
         lease["user"],
-        command if len(command) <= _LONGEST_COMMAND else f"{command[:_LONGEST_COMMAND]}…",
+        _format_command(lease["command"]),
         lease["id"],
-        _time(lease["since"]),
-        _time(lease["until"]),
+        formats.elapsed(lease["elapsed_seconds"]),
+        _format_time(lease["since"]),
+        _format_time(lease["until"]),
         "" if lease["share"] == 1 else f"{lease['share']:.0%}",
     ]
 
 
-def _reading(gpu: Mapping[str, Any]) -> list[Words]:
-    used, share = gpu["memory_used_bytes"], gpu["utilisation"]
+def _format_readings(gpu: Mapping[str, Any]) -> list[StyledText]:
+    used, total, share = gpu["memory_used_bytes"], gpu["memory_bytes"], gpu["utilization"]
+    of_total = "" if total is None else f" of {formats.size(total)}"
     return [
-        "N/A" if used is None else formats.size(used),
+        "N/A" if used is None else f"{formats.size(used)}{of_total}",
         "N/A" if share is None else formats.percent(share),
         *(
             "N/A" if gpu[key] is None else f"{gpu[key]:.0f}"
@@ -87,65 +170,87 @@ def _reading(gpu: Mapping[str, Any]) -> list[Words]:
     ]
 
 
-def _wanted(one: Mapping[str, Any]) -> str:
-    which = f" ({', '.join(map(str, one['gpus']))})" if one["gpus"] else ""
-    return f"{one['count']}{which}"
+def _format_requested(request: Mapping[str, Any]) -> str:
+    which = f" ({', '.join(map(str, request['gpus']))})" if request["gpus"] else ""
+    return f"{request['count']}{which}"
 
 
-def _time(stamp: str | None) -> str:
-    """In the reader's time zone, as short as it can be said today; --json has all of it."""
-    if stamp is None:
+def _format_time(timestamp: str | None) -> str:
+    """Format a time in the reader's zone, as short as it is clear today; --json has all of it."""
+    if timestamp is None:
         return ""
-    when, now = datetime.fromisoformat(stamp).astimezone(), datetime.now().astimezone()
+    when, now = datetime.fromisoformat(timestamp).astimezone(), datetime.now().astimezone()
     if when.date() == now.date():
         return when.strftime("%H:%M")
     days = abs((when.date() - now.date()).days)
-    return when.strftime("%a %H:%M" if days <= _DAYS else "%Y-%m-%d")
+    return when.strftime("%a %H:%M" if days <= _WEEKDAY_DAYS else "%Y-%m-%d")
 
 
 def calendar_answer(reservations: Sequence[Mapping[str, Any]]) -> Answer:
-    """What `reserve list` says."""
+    """Build the answer of `reserve list`."""
     document = {"reservations": list(reservations)}
     if not reservations:
-        return Answer([Sentence("Nothing is reserved.")], document, verb="reserve")
+        return Answer([Sentence("No GPU is reserved.")], document, verb="reserve")
     return Answer([calendar_table(reservations)], document, verb="reserve")
 
 
 def calendar_table(reservations: Sequence[Mapping[str, Any]]) -> Table:
-    """By day, then GPU, in the reader's time zone."""
+    """Build a table by day, then GPU, in the reader's time zone."""
     rows = sorted(
-        (day.date(), one["gpus"], times, one)
-        for number, one in enumerate(reservations)
-        for day, times in _days(one, number)
+        (day.date(), reservation["gpus"], times, reservation)
+        for number, reservation in enumerate(reservations)
+        for day, times in _split_days(reservation, number)
     )
     return Table(
         "Reserved",
         ("day", "time", "GPUs", "user", Column("reservation", 1)),
         [
-            [f"{day:%a %Y-%m-%d}", times[1], ", ".join(map(str, gpus)), one["user"], one["id"]]
-            for day, gpus, times, one in rows
+            [
+                f"{day:%a %Y-%m-%d}",
+                times[1],
+                ", ".join(map(str, gpus)),
+                reservation["user"],
+                reservation["id"],
+            ]
+            for day, gpus, times, reservation in rows
         ],
     )
 
 
-def _days(one: Mapping[str, Any], number: int) -> Iterator[tuple[datetime, tuple[int, str]]]:
-    """Each day with its part of the time; the number keeps equal rows apart."""
-    start, end = (datetime.fromisoformat(one[key]).astimezone() for key in ("from", "until"))
+def _split_days(
+    reservation: Mapping[str, Any], number: int
+) -> Iterator[tuple[datetime, tuple[int, str]]]:
+    """Yield each day with its part of the time; the number makes equal rows sortable."""
+    start, end = (
+        datetime.fromisoformat(reservation[key]).astimezone() for key in ("from", "until")
+    )
     day = start.replace(hour=0, minute=0, second=0, microsecond=0)
+    if not start < end <= start + _MAX_TIME_BY_DAY:
+        yield day, (number, f"{start:%H:%M}–{end:%Y-%m-%d %H:%M}")
+        return
     while day < end:
-        following = (day.replace(tzinfo=None) + timedelta(1)).astimezone()
+        next_day = (day.replace(tzinfo=None) + timedelta(1)).astimezone()
         first = "00:00" if start <= day else f"{start:%H:%M}"
-        last = "24:00" if end >= following else f"{end:%H:%M}"
+        last = "24:00" if end >= next_day else f"{end:%H:%M}"
         yield day, (number, f"{first}–{last}")
-        day = following
+        day = next_day
 
 
 def notebooks_answer(document: Mapping[str, Any]) -> Answer:
-    """A row for each, and how to reach it."""
-    found = document["notebooks"]
-    if not found:
-        return Answer([Sentence("You have no notebook that runs.")], document, verb="notebook")
-    rows = [[one["id"], ", ".join(map(str, one["gpus"])), one["directory"]] for one in found]
+    """Build a table of notebooks, and a sentence for each that says how to reach it."""
+    notebooks = document["notebooks"]
+    if not notebooks:
+        return Answer([Sentence("You have no running notebooks.")], document, verb="notebook")
+    rows = [[n["id"], ", ".join(map(str, n["gpus"])), n["directory"]] for n in notebooks]
     parts: list[Part] = [Table("", ("notebook", "GPU", Column("directory", 1)), rows)]
-    parts += [Sentence(f"{one['id']}: {one['tunnel']}, then {one['url']}") for one in found]
+    parts += [Sentence(f"{n['id']}: {_format_way(n)}") for n in notebooks]
     return Answer(parts, document, verb="notebook")
+
+
+def _format_way(notebook: Mapping[str, Any]) -> str:
+    if notebook["url"] is None:
+        stop = f"gpuyard notebook stop {notebook['id']}"
+        return (
+            f"unreachable, because its gpuyard process was killed; give its GPUs back with `{stop}`"
+        )
+    return f"{notebook['tunnel']}, then {notebook['url']}"

@@ -1,4 +1,4 @@
-"""How leases are used: GPU-hours by user, group and project, and whether everybody keeps to theirs."""
+"""Answers of `usage` and `audit`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -7,37 +7,40 @@ from typing import Any
 from gpuyard.report import formats
 from gpuyard.report.answer import Answer, Bullets, Column, Part, Sentence, Table, Text
 from gpuyard.report.answers.share.leases import guard_sentence
-from gpuyard.share.watch.violations import IDLE, Violation
+from gpuyard.share.misuse import Violation
+from gpuyard.share.violations import IDLE
 
 
 def usage_answer(document: Mapping[str, Any]) -> Answer:
-    """Three tables, and what all of it would have cost."""
+    """Build tables by user, group, and project, and a sentence with the total cost."""
     if not document["leases"]:
-        return Answer([Sentence("Nobody has leased a GPU yet.")], document, verb="usage")
+        return Answer([Sentence("No GPU has been leased yet.")], document, verb="usage")
     parts: list[Part] = [
-        _table("user", document["by_user"]),
-        _table("group", document["by_group"]),
+        _build_table("user", document["by_user"]),
+        _build_table("group", document["by_group"]),
     ]
     if any(row["name"] for row in document["by_project"]):
-        parts.append(_table("project", document["by_project"]))
-    parts.append(Sentence(_total(document)))
+        parts.append(_build_table("project", document["by_project"]))
+    if sum(row["gpu_hours"] for row in document["by_group"]) > document["gpu_hours"]:
+        parts.append(Sentence("A user's GPU-hours count in each of their groups."))
+    parts.append(Sentence(_describe_total(document)))
     return Answer(parts, document, verb="usage")
 
 
-def _table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+def _build_table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     columns = (
         kind,
         "GPU-hours",
         Column("leases", 2),
-        Column("utilisation", 1),
-        Column("in the cloud", 3),
+        Column("utilization", 1),
+        Column("cloud cost", 3),
     )
     cells = [
         [
             row["name"] or "none",
             f"{row['gpu_hours']:.2f}",
             str(row["leases"]),
-            _percent(row["utilisation"]),
+            "N/A" if row["utilization"] is None else formats.percent(row["utilization"]),
             "N/A" if row["cloud_usd"] is None else formats.usd(row["cloud_usd"]),
         ]
         for row in rows
@@ -45,56 +48,53 @@ def _table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     return Table("", columns, cells)
 
 
-def _total(document: Mapping[str, Any]) -> str:
+def _describe_total(document: Mapping[str, Any]) -> str:
     hours = f"Total: {document['gpu_hours']:.2f} GPU-hours"
     if document["cloud_usd"] is None:
         return f"{hours}; the catalog has no on-demand price for these GPUs."
     return (
         f"{hours}, {formats.usd(document['cloud_usd'])} at the cheapest on-demand price, "
-        f"{formats.usd(document['cloud_usd_per_gpu_hour'])} per GPU and hour "
+        f"{formats.usd(document['cloud_usd_per_gpu_hour'])} per GPU-hour "
         f"({document['cloud_price']}, {document['cloud_price_date']})."
     )
 
 
-def _percent(share: float | None) -> str:
-    return "N/A" if share is None else formats.percent(share)
-
-
 def audit_answer(
-    found: Sequence[Violation],
-    told: Sequence[Violation],
-    ended: Sequence[Violation],
+    violations: Sequence[Violation],
+    warned: Sequence[Violation],
+    stopped: Sequence[Violation],
     *,
     readable: bool,
     guard: str,
 ) -> Answer:
-    """Each violation, and what was done about it."""
+    """List the violations, and what gpuyard did about them."""
     parts: list[Part] = []
-    if found:
-        parts.append(Bullets([Text(violation.sentence, "bad") for violation in found]))
+    if violations:
+        parts.append(Bullets([Text(violation.sentence, "bad") for violation in violations]))
     else:
-        parts.append(Sentence("Everybody keeps to their leases.", "good"))
+        parts.append(Sentence("Everyone keeps to their leases.", "good"))
     if not readable:
         parts.append(
             Sentence(
-                "What runs on the GPUs can't be read here, so only leases were checked.", "caution"
+                "The processes on the GPUs cannot be read here, so only leases were checked.",
+                "caution",
             )
         )
-    if told:
-        parts.append(Sentence(f"{len(told)} were warned on their terminals."))
+    if warned:
+        parts.append(Sentence(f"Warned on their terminals: {len(warned)}."))
     parts.extend(
         Sentence(
-            f"Lease {one.lease} of {one.user} was released."
-            if one.kind == IDLE
-            else f"Process {one.pid} of {one.user} was ended."
+            f"Released lease {violation.lease} of {violation.user}."
+            if violation.kind == IDLE
+            else f"Stopped process {violation.pid} of {violation.user}."
         )
-        for one in ended
+        for violation in stopped
     )
     parts.append(Sentence(guard_sentence(guard)))
     document = {
-        "violations": [asdict(violation) for violation in found],
-        "warned": [violation.pid for violation in told],
-        "stopped": [violation.pid for violation in ended],
+        "violations": [asdict(violation) for violation in violations],
+        "warned": [violation.pid for violation in warned],
+        "stopped": [violation.pid for violation in stopped],
         "gpus_readable": readable,
         "guard": guard,
     }

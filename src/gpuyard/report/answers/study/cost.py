@@ -1,14 +1,18 @@
-"""Of a study, whether to rent or to buy."""
+"""The cost part of a study's answer: whether to rent or to buy."""
 
 from gpuyard import units
 from gpuyard.report import formats
 from gpuyard.report.answer import ALL_BATCHES, Chart, Charts, Part, Section, Sentence, Table
-from gpuyard.report.figures.cost_curves import break_even_option, cash_curve_option
-from gpuyard.report.figures.sensitivity import input_name, input_value, tornado_option
+from gpuyard.report.figures.cost_curves import build_break_even_chart, build_cash_curve_chart
+from gpuyard.report.figures.sensitivity import (
+    build_tornado_chart,
+    format_input_name,
+    format_input_value,
+)
 from gpuyard.study.result import CostResult, HorizonResult
 
 
-def break_even_words(cost: CostResult) -> str:
+def describe_break_even(cost: CostResult) -> str:
     sentence = (
         f"Renting at ${cost.rent_usd_per_hour:.2f}/h costs as much as buying after "
         f"{cost.undiscounted_break_even_hours:,.0f} h ({cost.undiscounted_break_even_years:.2f} years)"
@@ -36,8 +40,8 @@ def cost_section(cost: CostResult) -> Section:
     parts: list[Part] = [Sentence(sentence), _break_even_chart(cost), _cost_figures(cost)]
     if cost.horizon is not None:
         horizon = cost.horizon
-        said = " ".join(words for words in (_horizon_words(horizon), horizon.electricity) if words)
-        parts += [Sentence(said), _cash_charts(horizon), _tornado(horizon)]
+        sentence = f"{_describe_horizon(horizon)} {horizon.electricity}".strip()
+        parts += [Sentence(sentence), _cash_charts(horizon), _tornado(horizon)]
     return Section("Rent or buy", parts, anchor="cost")
 
 
@@ -67,7 +71,7 @@ def _even(hours: float, years: float) -> str:
     return f"{formats.number(hours)} h, {years:.2f} years"
 
 
-def _horizon_words(horizon: HorizonResult) -> str:
+def _describe_horizon(horizon: HorizonResult) -> str:
     saves = horizon.saving_usd >= 0
     even = "is never even with renting"
     if horizon.break_even_months is not None:
@@ -87,9 +91,9 @@ def _tornado(horizon: HorizonResult) -> Table:
 
     rows = [
         [
-            input_name(bar.name),
-            input_value(bar.name, bar.low),
-            input_value(bar.name, bar.high),
+            format_input_name(bar.name),
+            format_input_value(bar.name, bar.low),
+            format_input_value(bar.name, bar.high),
             formats.usd(bar.saving_at_low_usd),
             formats.usd(bar.saving_at_high_usd),
             even(bar.break_even_at_low_months),
@@ -99,38 +103,37 @@ def _tornado(horizon: HorizonResult) -> Table:
     ]
     columns = ("input", "from", "to", "saving at the low end", "at the high end",
                "even after, low end", "high end")  # fmt: skip
-    title = f"What each input does, moved by {formats.percent(horizon.swing)}"
+    title = f"Effect of each input, changed by {formats.percent(horizon.swing)}"
     return Table(title, columns, rows, folded=True)
 
 
 def _break_even_chart(cost: CostResult) -> Chart:
-    """Renting against buying."""
     return Chart(
         "chart-break-even",
-        "Where the renting line crosses that of buying, both cost the same; right of it, buying is "
-        "cheaper. Purchase price only; running costs are in the chart of payments.",
-        {ALL_BATCHES: break_even_option(cost)},
+        "Both cost the same where the renting line crosses the buying line; to the right of it, buying "
+        "is cheaper. Purchase price only; running costs are in the chart of payments.",
+        {ALL_BATCHES: build_break_even_chart(cost)},
     )
 
 
 def _cash_charts(horizon: HorizonResult) -> Charts:
-    """Payments by month, and what decides the comparison."""
+    """Chart the payments by month, and how much each input matters."""
     cash = {"owning": horizon.owned_cash_by_month, "renting": horizon.rented_cash_by_month}
     months = len(horizon.rented_cash_by_month) - 1
-    curve = cash_curve_option(cash, f"month by month, prices as given on {horizon.price_date}")
-    decides = tornado_option(horizon.tornado, horizon.saving_usd, months)
+    curve = build_cash_curve_chart(cash, f"month by month, prices as given on {horizon.price_date}")
+    decides = build_tornado_chart(horizon.tornado, horizon.saving_usd, months)
     return Charts(
         [
             Chart(
                 "chart-cash",
-                "All payments so far. Owning starts with the price of the hardware; where the lines "
-                "cross, both cost the same. A drop in the last month is the resale.",
+                "Cumulative payments. Owning starts with the price of the hardware. Both cost the same "
+                "where the lines cross. A drop in the last month is the resale.",
                 {ALL_BATCHES: curve},
             ),
             Chart(
                 "chart-tornado",
-                f"Each input alone is moved by {100 * horizon.swing:.0f} % either way. If a bar "
-                "reverses the saving, pin that figure down before deciding.",
+                f"Each input alone is changed by {100 * horizon.swing:.0f}% either way. If a bar "
+                "reverses the saving, verify that input before deciding.",
                 {ALL_BATCHES: decides},
             ),
         ]

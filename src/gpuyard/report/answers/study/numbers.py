@@ -1,4 +1,4 @@
-"""Of a study, every number, and how each was obtained."""
+"""The number tables of a study's answer, and how each number was obtained."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,16 +11,16 @@ from gpuyard.report.answer import (
     Part,
     Section,
     Sentence,
+    StyledText,
     Table,
     Text,
     Tone,
-    Words,
 )
-from gpuyard.report.figures.epoch_time import epoch_table
-from gpuyard.report.figures.marks import here_platform
+from gpuyard.report.figures.epoch_time import build_epoch_table
+from gpuyard.report.figures.marks import get_local_platform
 from gpuyard.study.result import PlatformCurve, StudyResult, WorkloadResult
 
-CHOKES: dict[Choke, tuple[str, str, Tone]] = {  # what is waited for, a sign of it, and its tone
+CHOKES: dict[Choke, tuple[str, str, Tone]] = {  # the bottleneck, its symbol, and its tone
     "gpu": ("the GPUs", "▲", "good"),
     "network": ("the network", "■", "bad"),
     "pcie": ("PCIe", "■", "bad"),
@@ -51,9 +51,9 @@ def number_sections(workloads: Sequence[WorkloadResult]) -> Iterator[Section]:
 
 def _measured(workload: WorkloadResult) -> Table:
     count = len(workload.measured)
-    columns = ["workers", "batch per worker", "strategy", "samples/s", "95 % interval", "efficiency",
+    columns = ["workers", "batch per worker", "strategy", "samples/s", "95% interval", "efficiency",
                "compute", "exposed communication", "input", "measurement"]  # fmt: skip
-    rows: list[list[Words]] = [
+    rows: list[list[StyledText]] = [
         [
             str(point.workers),
             str(point.batch_per_worker),
@@ -73,23 +73,23 @@ def _measured(workload: WorkloadResult) -> Table:
         for row, point in zip(rows, workload.measured, strict=True):
             row.append(Text(point.doubt or "", "caution"))
     runs = f"{count} {'run' if count == 1 else 'runs'}"
-    title = f"Measured on {here_platform(workload)}{_measured_in(workload)}: {runs}"
+    title = f"Measured on {get_local_platform(workload)}{_measured_in(workload)}: {runs}"
     return Table(title, columns, rows, folded=True)
 
 
 def _measured_in(workload: WorkloadResult) -> str:
-    """The curve of this machine has the precision of its runs."""
-    there = [p.precision for curve in workload.curves if curve.here for p in curve.predictions]
-    return f" in {there[0]}" if there else ""
+    """Format the precision of the runs, which the curve of this machine has."""
+    precisions = [p.precision for curve in workload.curves if curve.here for p in curve.predictions]
+    return f" in {precisions[0]}" if precisions else ""
 
 
 def _predicted(curve: PlatformCurve) -> Table:
     here = " (this machine)" if curve.here and curve.platform != "this machine" else ""
     count = len(curve.predictions)
-    columns = ("GPUs", "machines × GPUs", "batch per GPU", "strategy", "samples/s", "90 % interval",
+    columns = ("GPUs", "machines × GPUs", "batch per GPU", "strategy", "samples/s", "90% interval",
                "efficiency", "compute", "exposed communication", "input", "straggling", "waits for",
                "memory per GPU", "fits")  # fmt: skip
-    rows: list[list[Words]] = [
+    rows: list[list[StyledText]] = [
         [
             str(p.gpus),
             f"{p.nodes} × {p.gpus_per_node}",
@@ -115,7 +115,7 @@ def _predicted(curve: PlatformCurve) -> Table:
 
 
 def _epochs(workload: WorkloadResult) -> Table:
-    epochs, here = epoch_table(workload), here_platform(workload)
+    epochs, here = build_epoch_table(workload), get_local_platform(workload)
 
     def head(platform: str, gpus: int, basis: str) -> str:
         unit = "worker" if platform == here else "GPU"
@@ -134,45 +134,45 @@ def method_parts(result: StudyResult) -> list[Part]:
     facts = [
         ("Measured throughput",
          f"Real training steps on {result.host}, after warm-up, over several windows. The interval is "
-         "the 95 % confidence interval of the mean over the windows."),
+         "the 95% confidence interval of the mean over the windows."),
         ("Predicted throughput",
-         "Per-GPU batch × GPUs ÷ step. A step is compute, plus the communication and input that do not "
-         "hide behind it, plus waiting for the slowest worker. The interval holds 90 % of what the "
-         "uncertainty of each part allows."),
+         "Per-GPU batch × GPUs ÷ step time. A step is compute, plus communication and input that do not "
+         "overlap with it, plus waiting for the slowest worker. The interval contains 90% of the outcomes "
+         "that the uncertainty of each part allows."),
         ("Compute",
          "A line in the batch size, t(b) = t₀ + b ÷ r, from the basis named for each platform below."),
         ("Exposed communication",
-         "Measured: a step less a step without exchange of gradients. Predicted: gradients exchanged "
-         "bucket by bucket on the slowest link while backward goes on; what is left over."),
+         "Measured: the time of a step less that of a step without gradient exchange. Predicted: the part "
+         "of the exchange, bucket by bucket over the slowest link, that does not overlap with the backward "
+         "pass."),
         ("Scaling efficiency",
          "Throughput ÷ (GPUs × throughput of one GPU at the same batch per GPU)."),
         ("What a step waits for",
          "The part whose doubling in speed would shorten the step most. Past the knee, where an added GPU "
-         "brings less than half of what one does alone, it is not the GPUs."),
+         "gains less than half of one GPU's speed, it is never the GPUs."),
         ("Doubtful runs",
-         "Every run is judged: windows that differ by more than 20 %, other programs on the cores, a loss "
-         "that is not a number or a speed beyond the hardware's make it doubtful. It is marked, left out of "
-         "fits where there are credible runs, and no verdict stands on it."),
+         "Every run is checked. It is doubtful if its windows differ by more than 20%, if other programs used "
+         "its cores, if its loss is not a number, or if it is faster than the hardware can be. Doubtful runs "
+         "are marked, left out of fits if there are valid runs, and ignored by verdicts."),
     ]  # fmt: skip
     if result.cost:
         facts.append(
             ("Break-even",
-             "Price ÷ rent per hour. A speed lead is taken off the price for the rule of thumb alone; in "
-             "all payments the price is whole, and the faster machine is under load for fewer hours. Over "
-             "the horizon, the running costs that the study gives are in as well; what it does not give "
-             "costs nothing.")
+             "Price ÷ rent per hour. A speed lead is subtracted from the price for the rule of thumb only. "
+             "In all payments the price is not reduced, and the faster machine runs for fewer hours. The "
+             "horizon includes the running costs in the study's file; costs that it does not name are zero.")
         )  # fmt: skip
     parts: list[Part] = [DefinitionList(facts)]
     for workload in result.workloads:
         samples = formats.number(workload.samples_per_epoch)
-        said = [f"Samples per epoch: {samples} ({workload.samples_note})"]
+        sources = [f"Samples per epoch: {samples} ({workload.samples_note})"]
         if workload.measured:
-            said.append(f"Measured runs were fed with: {workload.data_source}")
-        said += [f"Compute on {curve.platform}: {curve.basis}" for curve in workload.curves]
+            sources.append(f"Data of the measured runs: {workload.data_source}")
+        sources += [f"Compute on {curve.platform}: {curve.basis}" for curve in workload.curves]
         if workload.measured:
             ids = ", ".join(point.measurement_id for point in workload.measured)
-            said.append(f"Measurements: {ids}")
-        parts.append(Section(workload.name, [Bullets(said)]))
+            sources.append(f"Measurements: {ids}")
+        parts.append(Section(workload.name, [Bullets(sources)]))
     if used := _constants(result):
         rows = [
             [x.name, formats.constant(x.value, x.unit), x.basis, x.source, ", ".join(platforms)]
@@ -185,7 +185,7 @@ def method_parts(result: StudyResult) -> list[Part]:
 
 
 def _constants(result: StudyResult) -> dict[Constant, list[str]]:
-    """Each constant once, with the platforms whose predictions it entered."""
+    """Return each constant with the platforms whose predictions use it."""
     used: dict[Constant, list[str]] = {}
     for workload in result.workloads:
         for curve in workload.curves:

@@ -1,12 +1,10 @@
-"""As what a job is submitted: one file a kind of object, all with the interface of `base`."""
+"""Kinds of Kubernetes objects that a job can be submitted as."""
 
 from gpuyard.jobs.engines.kubernetes.kinds.base import ObjectKind
-from gpuyard.jobs.engines.kubernetes.kinds.batch_job import BatchJob
-from gpuyard.jobs.engines.kubernetes.kinds.notebook import NotebookStatefulSet
-from gpuyard.jobs.engines.kubernetes.kinds.pytorch_job import PyTorchJob
-from gpuyard.jobs.engines.kubernetes.kinds.train_job import TrainJob
+from gpuyard.jobs.engines.kubernetes.kinds.core import BatchJob, NotebookStatefulSet
+from gpuyard.jobs.engines.kubernetes.kinds.kubeflow import PyTorchJob, TrainJob
 
 KINDS: dict[str, ObjectKind] = {
     kind.name: kind for kind in (BatchJob(), TrainJob(), PyTorchJob(), NotebookStatefulSet())
 }
-"""By the name that job files and handles have."""
+"""Kinds by their name in job files and handles."""

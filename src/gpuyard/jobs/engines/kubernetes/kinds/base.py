@@ -1,4 +1,4 @@
-"""What a kind of object answers: which manifests make it of a job, and how far one that exists is."""
+"""The interface of object kinds: create manifests from a job, and read the state of an existing object."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from gpuyard.errors import UserMistake
 from gpuyard.jobs.engines.kubernetes.draft import QUEUE_LABEL, Draft, Manifest
-from gpuyard.jobs.engines.kubernetes.pods import PodsView, moment
+from gpuyard.jobs.engines.kubernetes.pods import PodSummary, parse_time
 from gpuyard.jobs.job import JobState
 
 
 @dataclass(frozen=True)
 class Resource:
-    """Where the API has objects of one kind; the core ones have no group."""
+    """An API resource; those of the core API have no group."""
 
     group: str
     version: str
@@ -31,96 +31,99 @@ SECRETS = Resource("", "v1", "secrets", "Secret")
 
 @dataclass(frozen=True)
 class ObjectState:
-    """How far an object is, and why."""
+    """The state of an object and the reason for it."""
 
     state: JobState
     reason: str = ""
     ended: float | None = None
+    canceling: bool = False
 
 
 class ObjectKind(ABC):
-    """One kind of object that can be a job."""
+    """A kind of object that a job can be submitted as."""
 
     name: ClassVar[str]
     resource: ClassVar[Resource]
     needs: ClassVar[str] = ""
-    """What has to be installed in the cluster, where Kubernetes alone does not know it."""
+    """The software that must be installed in the cluster; empty for kinds of Kubernetes itself."""
     container: ClassVar[str]
-    """Whose output is the job's."""
+    """The container whose output is the job's."""
 
     @abstractmethod
     def spec(self, draft: Draft) -> Manifest:
-        """Of the object that is the job. Raises where the kind can't do what the job asks for."""
+        """Return the object's spec; raise UserMistake if this kind cannot run the job."""
 
     def companions(self, draft: Draft) -> Sequence[Manifest]:  # noqa: ARG002
-        """Objects that it needs, and that go when it goes."""
+        """Return further objects that the job needs and that are deleted with it."""
         return ()
 
     def caveats(self, draft: Draft) -> Sequence[str]:  # noqa: ARG002
-        """What the job asks for and this kind does otherwise, in sentences."""
+        """Return sentences about settings that this kind treats differently."""
         return ()
 
     def manifests(self, draft: Draft) -> tuple[Manifest, ...]:
-        """The job's own object first."""
+        """Return all manifests, the job's own object first."""
         if draft.job.spec.after:
             raise UserMistake(
-                "after: a job on Kubernetes can't wait for others; submit it when they have succeeded"
+                "after: a Kubernetes job cannot wait for other jobs; submit it when they have succeeded"
             )
         checkpoint = draft.job.spec.checkpoint
         if checkpoint is not None and checkpoint.signal != "SIGTERM":
             raise UserMistake(
-                f"checkpoint.signal: Kubernetes stops what runs with SIGTERM, not {checkpoint.signal}"
+                f"checkpoint.signal: Kubernetes stops containers with SIGTERM, not {checkpoint.signal}"
             )
-        own = {
+        manifest = {
             "apiVersion": self.resource.api_version,
             "kind": self.resource.kind,
             "metadata": draft.metadata(),
             "spec": self.spec(draft),
         }
-        return (own, *self.companions(draft))
+        return (manifest, *self.companions(draft))
 
     @abstractmethod
-    def state_of(self, found: Manifest, pods: PodsView) -> ObjectState:
-        """Of an object that the API gave."""
+    def get_state(self, manifest: Manifest, pods: PodSummary) -> ObjectState:
+        """Return the state of an object from the API."""
 
 
-def true_conditions(found: Manifest) -> dict[str, Manifest]:
-    """By type."""
-    conditions = found.get("status", {}).get("conditions") or []
-    return {each["type"]: each for each in conditions if each.get("status") == "True"}
+def get_true_conditions(manifest: Manifest) -> dict[str, Manifest]:
+    """Return the conditions that hold, by type."""
+    conditions = manifest.get("status", {}).get("conditions", [])
+    return {
+        condition.get("type", ""): condition
+        for condition in conditions
+        if condition.get("status") == "True"
+    }
 
 
-def ended_as(state: JobState, condition: Manifest, *, ended: str | None = None) -> ObjectState:
-    """A state that stays, with what the controller says of it."""
-    said = [condition.get("reason"), condition.get("message")]
-    reason = "" if state == "succeeded" else ": ".join(text for text in said if text)
-    return ObjectState(state, reason, moment(ended or condition.get("lastTransitionTime")))
+def ended_state(state: JobState, condition: Manifest, *, ended: str | None = None) -> ObjectState:
+    """Return a final state with the controller's reason."""
+    texts = [condition.get("reason"), condition.get("message")]
+    reason = "" if state == "succeeded" else ": ".join(text for text in texts if text)
+    return ObjectState(state, reason, parse_time(ended or condition.get("lastTransitionTime")))
 
 
-def unfinished(found: Manifest, pods: PodsView, *, suspended: bool, running: bool) -> ObjectState:
-    """Queued, running, or not to be known, of what has not ended."""
-    if found["metadata"].get("deletionTimestamp"):
-        return ObjectState("running", "it is being deleted")
+def unfinished_state(
+    manifest: Manifest, pods: PodSummary, *, suspended: bool, running: bool
+) -> ObjectState:
+    """Return whether an object that has not ended is queued, running, or unknown, and whether it is being deleted."""
+    names = ", ".join(pods.unreachable)
+    away = f"its node {names} does not respond" if names else ""
+    if manifest["metadata"].get("deletionTimestamp"):
+        return ObjectState("running", away, canceling=True)
     if suspended:
-        queue = found["metadata"].get("labels", {}).get(QUEUE_LABEL)
+        queue = manifest["metadata"].get("labels", {}).get(QUEUE_LABEL)
         return ObjectState("queued", f"waits in Kueue's queue {queue}" if queue else "is suspended")
-    if pods.unknown:
-        return ObjectState("unknown", "the node that it runs on does not answer")
+    if pods.unreachable:
+        return ObjectState("running" if pods.running else "unknown", away)
     if running or pods.running:
         return ObjectState("running")
     return ObjectState("queued", pods.waiting)
 
 
-def headless_service(draft: Draft, port: int) -> Manifest:
-    """By which the pods of a job find each other by name, also before they are ready."""
+def create_service(draft: Draft, spec: Manifest) -> Manifest:
     return {
         "apiVersion": SERVICES.api_version,
         "kind": SERVICES.kind,
         "metadata": {"name": draft.name, "namespace": draft.namespace, "labels": draft.labels},
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": draft.labels,
-            "ports": [{"name": "rendezvous", "port": port, "targetPort": port}],
-        },
+        "spec": spec,
     }

@@ -1,16 +1,16 @@
-"""The program that runs a job on Slurm's nodes, in five parts that every batch script has as they stand here.
+"""The program that runs a job on Slurm's nodes, in five parts that every batch script includes.
 
-A node needs no gpuyard for it, only Python 3.6 or newer: these files import nothing but each other. No shell runs any of it.
+A node needs only Python 3.6 or later, not gpuyard: these files import only each other. No shell runs any of it.
 """
 
 import re
 from importlib.resources import files
 
-_PARTS = ("place", "running", "nodes", "launch", "batch")
-_OURS = re.compile(r"^from gpuyard[^\n]* import (?:\([^)]*\)|[^\n]*)\n", re.MULTILINE)
+_PARTS = ("task_directory", "processes", "nodes", "launch", "batch")
+_OWN_IMPORT = re.compile(r"^from gpuyard[^\n]* import (?:\([^)]*\)|[^\n]*)\n", re.MULTILINE)
 
 
 def program() -> str:
-    """All parts as one text, in which each finds the others above it."""
+    """Return all parts as one text, each after the parts that it uses."""
     texts = [(files(__package__) / f"{part}.py").read_text(encoding="utf-8") for part in _PARTS]
-    return "\n\n".join(_OURS.sub("", text).strip("\n") for text in texts) + "\n"
+    return "\n\n".join(_OWN_IMPORT.sub("", text).strip("\n") for text in texts) + "\n"

@@ -1,4 +1,4 @@
-"""On the first node of a job: starts it, again where that is due, and says how each start ended."""
+"""The job's main program on its first node: starts the job, restarts it if necessary, and records each result."""
 
 import json
 import os
@@ -7,85 +7,104 @@ import signal
 import subprocess
 import sys
 import time
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 from gpuyard.jobs.engines.slurm.script.launch import (
-    meeting_of,
+    add_variables,
+    checkpoint_signal,
+    count_torchrun_words,
+    create_rendezvous,
     run_on_node,
     signal_job,
-    signal_of,
     start_here,
     start_on_nodes,
-    words_of_torchrun,
 )
-from gpuyard.jobs.engines.slurm.script.nodes import JobNodes, hold_nodes
-from gpuyard.jobs.engines.slurm.script.place import Document, TaskDirectory, exact, say
-from gpuyard.jobs.engines.slurm.script.running import HeardSignals, Running, ask
+from gpuyard.jobs.engines.slurm.script.nodes import (
+    ACTIVE_STATES,
+    COMMENT,
+    JobNodes,
+    hold_nodes,
+    read_state,
+)
+from gpuyard.jobs.engines.slurm.script.processes import ProcessGroup, SignalState, run_slurm
+from gpuyard.jobs.engines.slurm.script.task_directory import (
+    Document,
+    TaskDirectory,
+    encode,
+    log_message,
+)
 
 KILLED = 128 + int(signal.SIGKILL)
-TIMED_OUT = 124  # as of timeout(1): what ended well, and too late, has not succeeded
+TIMED_OUT = (
+    124  # The status of timeout(1): a job that stops early on its time limit has not succeeded.
+)
 ROOT_CAUSE = re.compile(r"exitcode\s*:\s*(-?\d+)")
-READ_BYTES = 200_000
-REQUEUE_TRIES = 30
+LOG_TAIL_BYTES = 200_000
+REQUEUE_ATTEMPTS = 30
+CONTROLLER_ATTEMPTS, CONTROLLER_POLL_SECONDS = 30, 10.0
+SRUN_FAILED = "Slurm did not start its processes on all nodes, or did not keep them"
+SRUN_DELAY_SECONDS = 60.0  # Slurm needs time to notice that a node is down.
 
 
 class Batch:
-    """All starts of the job that this run of the script makes."""
+    """One run of the script, which may start the job several times."""
 
     def __init__(self, job: Document, script: str) -> None:
         self.job, self.script = job, script
-        # a controller that was killed may start the same number twice
-        self.told, self.place = (
-            HeardSignals(),
-            TaskDirectory(job["directory"], os.urandom(16).hex()),
-        )
-        self.place.take_messages()
-        self.change: Optional[Document] = None
-        self.nodes = JobNodes(self.place, job["uuid"])
+        self.signals = SignalState()
+        # A restored controller may run the same job number twice, so each run has its own token.
+        self.directory = TaskDirectory(job["directory"], os.urandom(16).hex())
+        self.directory.redirect_messages()
+        self.nodes = JobNodes(self.directory, job["uuid"])
         if len(self.nodes.all()) != int(os.environ["SLURM_JOB_NUM_NODES"]):
-            say("scontrol does not say which nodes the job has")
+            log_message("scontrol did not list the nodes of the job")
             sys.exit(1)
 
     def run(self) -> int:
-        if not self.place.claim():
-            say("an earlier start of the job does not end, and it is never run twice at once")
+        if not self.directory.acquire():
+            log_message("an earlier start of the job is still running; it never runs twice at once")
             return 1
         self.nodes.release()
         try:
-            return self.run_all()
+            return self.run_starts()
         finally:
             self.nodes.release()
 
-    def run_all(self) -> int:
-        earlier = self.place.starts()
-        for start in earlier:
-            asked_for = start["number"] == self.place.number and self.place.slurm_restarts > 0
-            if start["outcome"] == "succeeded" and not asked_for:  # by `scontrol requeue`
-                say(f"the job has succeeded already, as Slurm's job {start['number']}")
-                return 0
-        if earlier and lost(earlier) > self.job["retries"]["lost"]:
-            reason = f"it was lost {lost(earlier)} times"
-            self.place.keep(dict(earlier[-1], outcome="lost", again=False, reason=reason))
+    def run_starts(self) -> int:
+        earlier = self.directory.starts()
+        result = find_result(earlier)
+        if result is not None:  # Slurm can requeue a job that has finished.
+            log_message(f"the job has already {result['outcome']} as Slurm job {result['number']}")
+            return 0 if result["outcome"] == "succeeded" else int(result["exit_status"] or 1)
+        if earlier and count_lost(earlier) > self.job["retries"]["lost"]:
+            reason = f"it was lost {count_lost(earlier)} times"
+            self.directory.record_start(
+                dict(earlier[-1], outcome="lost", again=False, reason=reason)
+            )
             return 1
-        while True:
-            start = self.start()
+        while not self.signals.stop:
+            start, resize = self.run_start()
             if start["outcome"] == "checkpointed":
                 return self.requeue()
-            elsewhere = self.told.stop or self.place.superseded()
-            if elsewhere or not start["again"]:
+            if self.signals.stop or self.directory.is_superseded() or not start["again"]:
                 return int(start["exit_status"])
-            if self.change is not None:
-                self.nodes.change(self.change)
+            if start["reason"] == SRUN_FAILED:
+                self.sleep(SRUN_DELAY_SECONDS)
+            if len(start["nodes"]) > 1 and not self.has_allocation():
+                return int(start["exit_status"] or 1)
+            if resize is not None:
+                self.nodes.resize(resize)
+        return KILLED
 
-    def start(self) -> Document:
-        """One, from its log to how it ended."""
+    def run_start(self) -> Tuple[Document, Optional[Document]]:
+        """Run one start; return its record and the change of nodes for which it was stopped."""
         nodes = self.nodes.all()
-        used = sum((s["ended"] or s["started"]) - s["started"] for s in self.place.starts())
-        name, output = self.place.new_log()
+        used = sum((s["ended"] or s["started"]) - s["started"] for s in self.directory.starts())
+        name, output = self.directory.create_log()
         start: Document = {
             "name": name,
-            "number": self.place.number,
-            "task": self.place.task,
+            "number": self.directory.number,
+            "task": self.directory.task,
             "nodes": nodes,
             "gpus": len(nodes) * self.job["gpus_per_node"],
             "started": time.time(),
@@ -95,179 +114,208 @@ class Batch:
             "again": False,
             "reason": "",
         }
-        self.place.keep(start)
+        self.directory.record_start(start)
         if len(nodes) == 1:
-            running = start_here(self.job, nodes, 0, {"start": name}, output, self.place)
+            processes = start_here(self.job, nodes, 0, {"start": name}, output, self.directory)
         else:
             with open(self.script, "rb") as file:
-                self.place.write("script.py", file.read())
-            self.place.tell_to_end("")
-            meeting = meeting_of(nodes, self.job["uuid"], name)
-            script = self.place.file("script.py")
-            running = start_on_nodes(self.nodes, meeting, script, output, self.place)
-        watch = BatchWatch(self.job, running, self.told, output, used, self.nodes, name)
-        status = running.wait(self.told, watch.look)
+                self.directory.write("script.py", file.read())
+            self.directory.request_checkpoint("")
+            rendezvous = create_rendezvous(nodes, self.job["uuid"], name)
+            script = self.directory.file("script.py")
+            processes = start_on_nodes(self.nodes, rendezvous, script, output, self.directory)
+        monitor = StartMonitor(self, processes, output, used, name)
+        status = processes.wait(self.signals, monitor.poll)
         if status:
-            time.sleep(0.5)  # where Slurm ends it, this script may hear of it last
+            time.sleep(0.5)  # If Slurm stops the job, its signal may reach this script last.
         os.close(output)
         start.update(ended=time.time(), exit_status=status)
-        start.update(self.judge(status, watch, f"{name}.log"))
-        self.place.keep(start)
-        self.change = watch.change
-        return start
+        start.update(self.judge(status, monitor, f"{name}.log"))
+        self.directory.record_start(start)
+        return start, monitor.resize
 
-    def judge(self, status: int, watch: "BatchWatch", log: str) -> Document:
-        """How it ended, and whether it starts again."""
+    def judge(self, status: int, monitor: "StartMonitor", log: str) -> Document:
+        """Decide the outcome of a start, and whether the job starts again."""
         job = self.job
-        if status and self.place.superseded():
-            return {"outcome": "lost", "again": True, "reason": "Slurm has started it elsewhere"}
-        if self.told.stop:
-            return stopped_by_slurm(self.place)
-        if status not in (0, KILLED) and words_of_torchrun(job["argv"]):
-            status = root_cause(self.place.file(log)) or status
-        if watch.change and (watch.ended or status in (0, 128 + signal_of(job))):
-            gpus = watch.change["nodes"] * job["gpus_per_node"]
-            reason = f"it was stopped to go on with {gpus} GPUs"
+        if status and self.directory.is_superseded():
+            return {"outcome": "lost", "again": True, "reason": "Slurm started it elsewhere"}
+        if self.signals.stop:
+            return judge_stop(self.directory)
+        if status not in (0, KILLED) and count_torchrun_words(job["argv"]):
+            status = find_root_cause(self.directory.file(log)) or status
+        stopped_on_request = status in (0, 128 + checkpoint_signal(job))
+        if monitor.resize and (monitor.killed or stopped_on_request):
+            gpus = monitor.resize["nodes"] * job["gpus_per_node"]
+            reason = f"it was stopped to continue with {gpus} GPUs"
             return {"outcome": "resized", "again": True, "reason": reason}
-        if watch.signalled and status in (0, 128 + signal_of(job)):
-            resumes = job["resumes"] and not watch.over
+        if monitor.signaled and stopped_on_request:
+            continues = job["requeues"] and not monitor.time_is_up
             return {
-                "outcome": "checkpointed" if resumes else "failed",
-                "again": resumes,
-                "reason": "its time was over, and it was asked to write a checkpoint and end",
-                "exit_status": status if resumes else status or TIMED_OUT,
+                "outcome": "checkpointed" if continues else "failed",
+                "again": continues,
+                "reason": "it reached its time limit and got the signal to write a checkpoint and exit",
+                "exit_status": status if continues else status or TIMED_OUT,
             }
         if status == 0:
             return {"outcome": "succeeded"}
-        earlier = self.place.starts()[:-1]
+        earlier = self.directory.starts()[:-1]
         if self.nodes.drop_lost():
-            outcome, times, reason = "lost", lost(earlier), "nodes that were added to it are lost"
+            outcome, reason = "lost", "it lost the nodes of a companion job"
         elif status == KILLED:
-            outcome, times, reason = "lost", lost(earlier), "a process of it was killed"
+            outcome, reason = "lost", "one of its processes was killed"
+        elif monitor.multi_node and not self.directory.has_node_failure(monitor.start, status):
+            outcome, reason = "lost", SRUN_FAILED
         else:
-            outcome, reason = "failed", f"it ended with exit status {status}"
-            times = sum(start["outcome"] == "failed" for start in earlier)
-        again = times < job["retries"][outcome] and not (watch.signalled and not watch.change)
+            outcome, reason = "failed", f"it exited with status {status}"
+        failures = sum(start["outcome"] == "failed" for start in earlier)
+        count = count_lost(earlier) if outcome == "lost" else failures
+        timed_out = monitor.signaled and not monitor.resize
+        again = count < job["retries"][outcome] and not timed_out
         return {"outcome": outcome, "again": again, "reason": reason, "exit_status": status}
 
+    def has_allocation(self) -> bool:
+        """Return whether Slurm still runs this job, once its controller answers; srun would fail without both."""
+        for _ in range(CONTROLLER_ATTEMPTS):
+            state = read_state(self.nodes.own, COMMENT + self.job["uuid"])
+            if state:
+                return state in ACTIVE_STATES
+            self.sleep(CONTROLLER_POLL_SECONDS)
+        return False
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep, but not longer than Slurm lets this script run."""
+        end = time.time() + seconds
+        while time.time() < end and not self.signals.stop:
+            self.signals.sleep(end - time.time())
+
     def requeue(self) -> int:
-        """Slurm ends this script, and starts it again later with the same number."""
+        """Let Slurm stop this script and start it again later with the same number."""
         self.nodes.release()
-        said = ""
-        for _ in range(REQUEUE_TRIES):
-            asked = subprocess.run(
+        message = ""
+        for _ in range(REQUEUE_ATTEMPTS):
+            process = subprocess.run(
                 ["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], stderr=subprocess.PIPE
             )
-            if asked.returncode == 0:
+            if process.returncode == 0:
                 time.sleep(60.0)
                 return 0
-            said = asked.stderr.decode(errors="replace").strip()
+            message = process.stderr.decode(errors="replace").strip()
             time.sleep(10.0)
-        say(f"Slurm did not queue it again: {said}")
+        log_message(f"Slurm did not requeue the job: {message}")
         return 1
 
 
-class BatchWatch:
-    """What is due while it runs: a checkpoint when the time is nearly over or its nodes change, the end of its time."""
+class StartMonitor:
+    """Watches a running start: asks for a checkpoint before the time limit or a change of nodes, and enforces the limit."""
 
     def __init__(
-        self,
-        job: Document,
-        running: Running,
-        told: HeardSignals,
-        output: int,
-        used: float,
-        nodes: JobNodes,
-        start: str,
+        self, batch: Batch, processes: ProcessGroup, output: int, used_seconds: float, start: str
     ) -> None:
-        self.job, self.running, self.told, self.output = job, running, told, output
-        self.end = time.time() + job["time_limit"] - used if job["time_limit"] else None
-        self.start, self.nodes, self.several = start, nodes, len(nodes.all()) > 1
-        self.signalled = self.over = self.passed_on = self.ended = self.commanded = False
-        self.change: Optional[Document] = None
-        self.patience = 0.0
+        self.job, self.signals, self.nodes = batch.job, batch.signals, batch.nodes
+        self.processes, self.output, self.start = processes, output, start
+        limit = self.job["time_limit"]
+        self.end = time.time() + limit - used_seconds if limit else None
+        self.multi_node = len(self.nodes.all()) > 1
+        self.signaled = self.time_is_up = self.stop_forwarded = self.killed = False
+        self.command_ran = False
+        self.resize: Optional[Document] = None
+        self.deadline = 0.0
 
-    def look(self) -> None:
+    def poll(self) -> None:
         if self.end is not None and time.time() > self.end:
-            self.over = self.told.checkpoint = True
-        if self.job["elastic"] and not self.told.checkpoint and not self.signalled:
-            self.change = self.nodes.wanted()
-        if self.change and self.signalled and time.time() > self.patience:
-            self.ended = True  # it has had its time for a checkpoint
-            self.running.send(signal.SIGTERM if self.several else signal.SIGKILL)
-        if (self.told.checkpoint or self.change) and not self.signalled:
-            if not self.commanded:
-                self.commanded = True
-                self._run_command()
-            self.signalled = not self.several or self._told_to_end()
-            if not self.several:
-                signal_job(self.job, self.running)
-            self.patience = time.time() + (self.job["checkpoint"] or {"seconds": 0.0})["seconds"]
-        if self.told.stop and not self.passed_on:
-            self.passed_on = True
-            if slurm_says().get("JobState") == "RUNNING":  # somebody ended this script alone
-                self.running.send(signal.SIGTERM)
+            self.time_is_up = self.signals.checkpoint = True
+        if self.job["elastic"] and not self.signals.checkpoint and not self.signaled:
+            self.resize = self.nodes.read_resize()
+        if self.resize and self.signaled and time.time() > self.deadline:
+            self.killed = True  # It had enough time for a checkpoint.
+            self.processes.send(signal.SIGTERM if self.multi_node else signal.SIGKILL)
+        if (self.signals.checkpoint or self.resize) and not self.signaled:
+            self._request_checkpoint()
+        if self.signals.stop and not self.stop_forwarded:
+            self.stop_forwarded = True
+            if read_job_info().get("JobState") == "RUNNING":  # Only this script was signaled.
+                self.processes.send(signal.SIGTERM)
 
-    def _told_to_end(self) -> bool:
-        """Not where the disk is full: it runs on, and the next look tries again."""
-        try:
-            self.nodes.place.tell_to_end(self.start, patience=0.0)
-        except OSError:
-            return False
-        return True
+    def _request_checkpoint(self) -> None:
+        if not self.command_ran:
+            self.command_ran = True
+            self._run_checkpoint_command()
+        if self.multi_node:
+            try:
+                self.nodes.directory.request_checkpoint(self.start, seconds=0.0)
+            except OSError:
+                return  # The disk is full; the next poll tries again.
+        else:
+            signal_job(self.job, self.processes)
+        self.signaled = True
+        self.deadline = time.time() + (self.job["checkpoint"] or {"seconds": 0.0})["seconds"]
 
-    def _run_command(self) -> None:
+    def _run_checkpoint_command(self) -> None:
         checkpoint = self.job["checkpoint"]
         if not checkpoint or not checkpoint["command"]:
             return
-        variables = dict(os.environb)
-        variables.update((exact(k), exact(v)) for k, v in self.job["environment"].items())
         try:
             subprocess.run(
-                [exact(word) for word in checkpoint["command"]],
-                env=variables,
-                cwd=exact(self.job["cwd"]),
+                [encode(word) for word in checkpoint["command"]],
+                env=add_variables(self.job["environment"]),
+                cwd=encode(self.job["cwd"]),
                 stdin=subprocess.DEVNULL,
                 stdout=self.output,
                 stderr=self.output,
                 timeout=checkpoint["seconds"],
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            os.write(self.output, f"gpuyard: the checkpoint's command: {error}\n".encode())
+            os.write(self.output, f"gpuyard: the checkpoint command failed: {error}\n".encode())
 
 
-def lost(starts: List[Document]) -> int:
-    """One that has no end was lost with its node."""
+def find_result(starts: List[Document]) -> Optional[Document]:
+    """Return the start with which the job finished: one that succeeded, or the last one if nothing starts it again."""
+    for start in starts:
+        if start["outcome"] == "succeeded":
+            return start
+    last = starts[-1] if starts else {"outcome": "", "again": False}
+    return last if last["outcome"] in ("failed", "lost") and not last["again"] else None
+
+
+def count_lost(starts: List[Document]) -> int:
+    """Count the lost starts; one without a result was lost with its node."""
     return sum(start["outcome"] in ("lost", "running") for start in starts)
 
 
-def slurm_says() -> Document:
-    said = ask("scontrol", "--oneliner", "show", "job", os.environ["SLURM_JOB_ID"])
-    return dict(re.findall(r"\b(JobState|Reason|Restarts)=(\S*)", said))
+def read_job_info() -> Document:
+    output = run_slurm("scontrol", "--oneliner", "show", "job", os.environ["SLURM_JOB_ID"])
+    return dict(re.findall(r"\b(JobState|Reason|Restarts)=(\S*)", output))
 
 
-def stopped_by_slurm(place: TaskDirectory) -> Document:
-    said = slurm_says()
-    if said.get("Reason") == "TimeLimit" or said.get("JobState") == "TIMEOUT":
-        return {"outcome": "failed", "again": False, "reason": "its time limit was over"}
-    if int(said.get("Restarts", "0")) > place.slurm_restarts:
-        return {"outcome": "stopped", "again": True, "reason": "Slurm has queued it again"}
-    return {"outcome": "cancelled", "again": False, "reason": "Slurm was asked to end it"}
+def judge_stop(directory: TaskDirectory) -> Document:
+    """Decide the outcome of a start that Slurm stopped."""
+    info = read_job_info()
+    if not info:
+        reason = "Slurm stopped it and did not answer why"
+        return {"outcome": "stopped", "again": True, "reason": reason}
+    if info.get("Reason") == "TimeLimit" or info.get("JobState") == "TIMEOUT":
+        return {"outcome": "failed", "again": False, "reason": "it reached its time limit"}
+    if int(info.get("Restarts", "0")) > directory.slurm_restarts:
+        return {"outcome": "stopped", "again": True, "reason": "Slurm requeued it"}
+    return {"outcome": "cancelled", "again": False, "reason": "it was canceled"}
 
 
-def root_cause(log: bytes) -> int:
-    """torchrun ends with 1 whatever its ranks did, and prints what that was; killed is killed from outside."""
+def find_root_cause(log: bytes) -> int:
+    """Find the failed rank's exit status in torchrun's output: torchrun itself always exits with 1.
+
+    A rank that was killed counts first: its failure came from outside.
+    """
     with open(log, "rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - READ_BYTES))
+        file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_TAIL_BYTES))
         parts = file.read().decode(errors="replace").split("Root Cause")[1:]
-    found = [int(code) for part in parts for code in ROOT_CAUSE.findall(part)[:1]]
-    first = -int(signal.SIGKILL) if -signal.SIGKILL in found else found[0] if found else 0
+    codes = [int(code) for part in parts for code in ROOT_CAUSE.findall(part)[:1]]
+    first = -int(signal.SIGKILL) if -signal.SIGKILL in codes else codes[0] if codes else 0
     return first if first >= 0 else 128 - first
 
 
 def main(job: Document, arguments: List[str], script: str) -> None:
     if arguments[:1] == ["node"]:
         sys.exit(run_on_node(job, json.loads(arguments[1])))
-    if arguments[:1] == ["more"]:
+    if arguments[:1] == ["companion"]:
         sys.exit(hold_nodes(job, arguments[1]))
     sys.exit(Batch(job, script).run())

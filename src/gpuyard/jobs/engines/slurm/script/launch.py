@@ -1,4 +1,4 @@
-"""What a node of a job starts: its command, where torchrun is told of the nodes and where they meet."""
+"""The command that each node starts; torchrun gets the options that describe the nodes and their rendezvous."""
 
 import json
 import os
@@ -9,161 +9,179 @@ import sys
 import time
 from typing import Dict, List, Set
 
-from gpuyard.jobs.engines.slurm.script.nodes import JobNodes, environment_of
-from gpuyard.jobs.engines.slurm.script.place import Document, TaskDirectory, exact
-from gpuyard.jobs.engines.slurm.script.running import HeardSignals, Launch, Running, ask
+from gpuyard.jobs.engines.slurm.script.nodes import JobNodes, srun_environment
+from gpuyard.jobs.engines.slurm.script.processes import (
+    Launch,
+    ProcessGroup,
+    SignalState,
+    run_slurm,
+)
+from gpuyard.jobs.engines.slurm.script.task_directory import Document, TaskDirectory, encode
 
-LAST_WORDS_SECONDS = 10.0
+FAILURE_DELAY_SECONDS = 10.0
 TORCHRUN = re.compile(r"torchrun|torch\.distributed\.(?:run|launch)")
-WITHOUT_VALUE = frozenset({"--standalone", "-m", "--module", "--no-python", "--run-path"})
-OWN_MEETING = frozenset(
+FLAGS = frozenset({"--standalone", "-m", "--module", "--no-python", "--run-path"})
+RENDEZVOUS_OPTIONS = frozenset(
     {"--standalone", "--rdzv-backend", "--rdzv-endpoint", "--master-addr", "--node-rank"}
 )
 
 
-def words_of_torchrun(argv: List[str]) -> int:
-    """How many words of the command start torchrun; 0: it is not torchrun."""
+def count_torchrun_words(argv: List[str]) -> int:
+    """Count the words of the command that start torchrun; 0 if it is another command."""
     program = os.path.basename(argv[0])
     if TORCHRUN.fullmatch(program):
         return 1
-    for place in range(1, min(len(argv) - 1, 4)):
-        if (
-            program.startswith("python")
-            and argv[place] == "-m"
-            and TORCHRUN.fullmatch(argv[place + 1])
-        ):
-            return place + 2
+    for i in range(1, min(len(argv) - 1, 4)):
+        if program.startswith("python") and argv[i] == "-m" and TORCHRUN.fullmatch(argv[i + 1]):
+            return i + 2
     return 0
 
 
-def given_options(words: List[str]) -> Set[str]:
-    """Those of torchrun, up to the script that it runs."""
-    found = set()
-    value = False
+def parse_torchrun_options(words: List[str]) -> Set[str]:
+    """Return the names of torchrun's options, up to the script that it runs."""
+    names = set()
+    expects_value = False
     for word in words:
         if word.startswith("-"):
             name, equals, _ = word.partition("=")
-            found.add(name.replace("_", "-"))
-            value = not equals and name not in WITHOUT_VALUE
-        elif value:
-            value = False
+            names.add(name.replace("_", "-"))
+            expects_value = not equals and name not in FLAGS
+        elif expects_value:
+            expects_value = False
         else:
             break
-    return found
+    return names
 
 
-def command(job: Document, nodes: List[str], node: int, meeting: Document) -> List[str]:
+def build_command(job: Document, nodes: List[str], node: int, rendezvous: Document) -> List[str]:
     argv: List[str] = job["argv"]
-    words = words_of_torchrun(argv)
+    words = count_torchrun_words(argv)
     if not words:
         return argv
-    given = given_options(argv[words:])
+    options = parse_torchrun_options(argv[words:])
     added = []
-    if "--nproc-per-node" not in given:
+    if "--nproc-per-node" not in options:
         added.append(f"--nproc-per-node={job['gpus_per_node']}")
-    if len(nodes) > 1 and "--nnodes" not in given:
+    if len(nodes) > 1 and "--nnodes" not in options:
         added.append(f"--nnodes={len(nodes)}")
-    if given & OWN_MEETING:
-        return argv[:words] + added + argv[words:]
-    if len(nodes) == 1:
-        added.append("--standalone")  # other jobs on this node have the usual port
+    if options & RENDEZVOUS_OPTIONS:
+        pass
+    elif len(nodes) == 1:
+        added.append("--standalone")  # Another job on this node may use the default port.
     else:
-        addresses = meeting["addresses"]
+        addresses = rendezvous["addresses"]
         host = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
         added += [
             "--rdzv-backend=c10d",
-            f"--rdzv-endpoint={host}:{meeting['port']}",
-            f"--rdzv-id={meeting['id']}",
+            f"--rdzv-endpoint={host}:{rendezvous['port']}",
+            f"--rdzv-id={rendezvous['id']}",
             f"--rdzv-conf=is_host={'true' if node == 0 else 'false'}",
         ]
-        if "--local-addr" not in given and addresses[node] != nodes[node]:
+        if "--local-addr" not in options and addresses[node] != nodes[node]:
             added.append(f"--local-addr={addresses[node]}")
     return argv[:words] + added + argv[words:]
 
 
-def environment(
-    job: Document, nodes: List[str], node: int, meeting: Document
+def build_environment(
+    job: Document, nodes: List[str], node: int, rendezvous: Document
 ) -> Dict[bytes, bytes]:
     own = dict(job["environment"])
     own["GPUYARD_NODES"] = str(len(nodes))
     own["GPUYARD_GPUS"] = str(len(nodes) * job["gpus_per_node"])
-    if len(nodes) > 1 and not words_of_torchrun(job["argv"]):
-        own["MASTER_ADDR"] = meeting["addresses"][0]
-        own["MASTER_PORT"] = str(meeting["port"])
+    if len(nodes) > 1 and not count_torchrun_words(job["argv"]):
+        own["MASTER_ADDR"] = rendezvous["addresses"][0]
+        own["MASTER_PORT"] = str(rendezvous["port"])
         own["NNODES"] = str(len(nodes))
         own["NODE_RANK"] = str(node)
-    found = dict(os.environb)
-    found.update((exact(name), exact(value)) for name, value in own.items())
-    return found
+    return add_variables(own)
 
 
-def meeting_of(nodes: List[str], uuid: str, start: str) -> Document:
-    """On the first node, which is this one: a port that is free, and addresses, as names need not resolve."""
+def add_variables(variables: Dict[str, str]) -> Dict[bytes, bytes]:
+    """Return this script's environment with these variables."""
+    environment = dict(os.environb)
+    environment.update((encode(name), encode(value)) for name, value in variables.items())
+    return environment
+
+
+def create_rendezvous(nodes: List[str], uuid: str, start: str) -> Document:
+    """Find a free port on this node, which is the first, and the nodes' addresses, as their names need not resolve."""
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
-    listed = ask("scontrol", "--oneliner", "show", "node", ",".join(nodes))
-    known = dict(re.findall(r"^NodeName=(\S+) .*?\bNodeAddr=(\S+)", listed, re.MULTILINE))
-    addresses = [known.get(node, node) for node in nodes]
+    output = run_slurm("scontrol", "--oneliner", "show", "node", ",".join(nodes))
+    by_name = dict(re.findall(r"^NodeName=(\S+) .*?\bNodeAddr=(\S+)", output, re.MULTILINE))
+    addresses = [by_name.get(node, node) for node in nodes]
     return {"addresses": addresses, "port": port, "id": f"{uuid}-{start}", "start": start}
 
 
 def start_here(
-    job: Document, nodes: List[str], node: int, meeting: Document, output: int, place: TaskDirectory
-) -> Running:
-    argv = [exact(word) for word in command(job, nodes, node, meeting)]
-    variables = environment(job, nodes, node, meeting)
-    variables[b"GPUYARD_STEPS"] = place.file(f"{meeting['start']}.steps")  # for gpuyard.step()
-    return Running([(argv, variables)], exact(job["cwd"]), output, place)
+    job: Document,
+    nodes: List[str],
+    node: int,
+    rendezvous: Document,
+    output: int,
+    directory: TaskDirectory,
+) -> ProcessGroup:
+    argv = [encode(word) for word in build_command(job, nodes, node, rendezvous)]
+    environment = build_environment(job, nodes, node, rendezvous)
+    # gpuyard.step() writes its reports there.
+    environment[b"GPUYARD_STEPS"] = directory.file(f"{rendezvous['start']}.steps")
+    return ProcessGroup([(argv, environment)], encode(job["cwd"]), output, directory)
 
 
 def start_on_nodes(
-    nodes: JobNodes, meeting: Document, script: bytes, output: int, place: TaskDirectory
-) -> Running:
-    """This script once on each node, by srun."""
+    nodes: JobNodes, rendezvous: Document, script: bytes, output: int, directory: TaskDirectory
+) -> ProcessGroup:
+    """Start this script once on each node with srun."""
     launches: List[Launch] = []
     first = 0
-    for number, part in nodes.parts:
-        count = f"--nodes={len(part)}"
-        words = ["srun", f"--jobid={number}", count, f"--ntasks={len(part)}", "--ntasks-per-node=1"]
-        words += ["--kill-on-bad-exit=1", "--export=ALL", "--cpu-bind=none", "--mpi=none"]
-        words += ["--label", "--chdir=/", sys.executable, "-I"]
-        told = {"nodes": nodes.all(), "first": first, "meeting": meeting, "token": place.token}
-        argv = [exact(word) for word in words] + [script, b"node", json.dumps(told).encode()]
-        launches.append((argv, environment_of(number, nodes.own)))
-        first += len(part)
-    return Running(launches, b"/", output, place)
+    for number, names in nodes.allocations:
+        count = len(names)
+        words = ["srun", f"--jobid={number}", f"--nodes={count}", f"--ntasks={count}"]
+        words += ["--ntasks-per-node=1", "--kill-on-bad-exit=1", "--export=ALL", "--cpu-bind=none"]
+        words += ["--mpi=none", "--label", "--chdir=/", sys.executable, "-I"]
+        node_job = {
+            "nodes": nodes.all(),
+            "first": first,
+            "rendezvous": rendezvous,
+            "token": directory.token,
+        }
+        argv = [encode(word) for word in words] + [script, b"node", json.dumps(node_job).encode()]
+        launches.append((argv, srun_environment(number, nodes.own)))
+        first += count
+    return ProcessGroup(launches, b"/", output, directory)
 
 
-def signal_of(job: Document) -> int:
-    """What tells it to write a checkpoint and end."""
+def checkpoint_signal(job: Document) -> int:
+    """Return the signal on which the job writes a checkpoint and exits."""
     name = job["checkpoint"]["signal"] if job["checkpoint"] else "SIGTERM"
     return int(getattr(signal, name))
 
 
-def signal_job(job: Document, running: Running) -> None:
-    """torchrun would kill its ranks 30 s after a signal, whatever they still write: they get it straight."""
-    running.send(signal_of(job), to_children=bool(words_of_torchrun(job["argv"])))
+def signal_job(job: Document, processes: ProcessGroup) -> None:
+    """Send the checkpoint signal; torchrun would kill its ranks 30 s later, so its ranks get the signal directly."""
+    processes.send(checkpoint_signal(job), to_children=bool(count_torchrun_words(job["argv"])))
 
 
-def run_on_node(job: Document, told_by_first: Document) -> int:
-    """One node of several."""
-    told, place = HeardSignals(), TaskDirectory(job["directory"], told_by_first["token"])
-    place.join()
-    node = told_by_first["first"] + int(os.environ["SLURM_PROCID"])
-    running = start_here(job, told_by_first["nodes"], node, told_by_first["meeting"], 1, place)
+def run_on_node(job: Document, node_job: Document) -> int:
+    """Run the job's part on one of several nodes."""
+    signals, directory = SignalState(), TaskDirectory(job["directory"], node_job["token"])
+    directory.share_lock()
+    node = node_job["first"] + int(os.environ["SLURM_PROCID"])
+    rendezvous = node_job["rendezvous"]
+    processes = start_here(job, node_job["nodes"], node, rendezvous, 1, directory)
+    signaled = False
 
-    signalled = False
+    def poll() -> None:
+        nonlocal signaled
+        if not signaled and directory.checkpoint_requested(rendezvous["start"]):
+            signaled = True
+            signal_job(job, processes)
 
-    def look() -> None:
-        nonlocal signalled
-        if not signalled and place.is_told_to_end(told_by_first["meeting"]["start"]):
-            signalled = True
-            signal_job(job, running)
-
-    status = running.wait(told, look)
+    status = processes.wait(signals, poll)
+    if status and not signals.stop:
+        directory.record_node_failure(rendezvous["start"], node)
     if status:
-        time.sleep(
-            LAST_WORDS_SECONDS
-        )  # srun ends the other nodes with this one: one of them may know why
+        # srun now stops the other nodes; one of them may still print the cause.
+        time.sleep(FAILURE_DELAY_SECONDS)
     return status

@@ -1,153 +1,148 @@
-"""The nodes of a running job: those that Slurm gave it, and those that companions hold for it.
+"""The nodes of a running job: those that Slurm gave it, and those that companion jobs hold for it.
 
-A companion is another job of Slurm's, of the same user, that does nothing but keep nodes as long as the job runs. So a job
-gets more without giving up what it has. It gives some back by ending a companion, or by having Slurm shrink its own job.
+A companion is a Slurm job of the same user that only holds nodes while the job runs. So a job can grow without giving up
+the nodes that it has. To shrink, it cancels a companion or lets Slurm shrink the job itself.
 """
 
-import fcntl
-import json
 import os
 import re
 import subprocess
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
-from gpuyard.jobs.engines.slurm.script.place import Document, TaskDirectory, say
-from gpuyard.jobs.engines.slurm.script.running import ask
+from gpuyard.jobs.engines.slurm.script.processes import run_slurm
+from gpuyard.jobs.engines.slurm.script.task_directory import Document, TaskDirectory, log_message
 
-WANTED = "wanted.json"  # the nodes that the job should have, as whoever looks at all jobs has it
-COMPANION = re.compile(r"more-(\d+)\.json")
-HOLD_SECONDS = 5.0
-ASKED_SECONDS = 120.0  # in which whoever started a companion has said what for
-SHRINK_TRIES = 10
-OF_ANOTHER = "ANOTHER"
+RESIZE_FILE = "resize.json"  # The number of nodes that `gpuyard queue rebalance` requests.
+COMPANION_FILE = re.compile(r"companion-(\d+)\.json")
+COMPANION_POLL_SECONDS = 5.0
+COMPANION_REQUEST_SECONDS = 120.0  # A companion without a request exits after this time.
+SHRINK_ATTEMPTS = 10
+OTHER_JOB = "OTHER_JOB"
 COMMENT = "gpuyard:"
-COMPANION_COMMENT = "gpuyard-more:"
-RUNS = ("RUNNING", "RESIZING", "SIGNALING", "SUSPENDED", "STOPPED")
+COMPANION_COMMENT = "gpuyard-companion:"
+ACTIVE_STATES = ("RUNNING", "RESIZING", "SIGNALING", "SUSPENDED", "STOPPED")
 
 
-def state_of(number: str, comment: str) -> str:
-    """As Slurm calls it; nothing where it does not say. A number can come to be another job's."""
-    said = ask("squeue", "--noheader", "--states=all", "--format=%T %k", f"--jobs={number}").strip()
-    state, _, found = said.partition(" ")
-    return state if not said or found == comment else OF_ANOTHER
+def read_state(number: str, comment: str) -> str:
+    """Return Slurm's state of a job; empty if Slurm does not answer, OTHER_JOB if the number was reused."""
+    output = run_slurm(
+        "squeue", "--noheader", "--states=all", "--format=%T %k", f"--jobs={number}"
+    ).strip()
+    state, _, actual = output.partition(" ")
+    return state if not output or actual == comment else OTHER_JOB
 
 
-def nodes_of(number: str) -> List[str]:
-    listed = ask("squeue", "--noheader", "--states=all", "--format=%N", f"--jobs={number}").strip()
-    return ask("scontrol", "show", "hostnames", listed).split() if listed else []
+def is_active(number: str, comment: str) -> bool:
+    """Return whether a job still has its nodes; assume so if Slurm does not answer."""
+    return (read_state(number, comment) or ACTIVE_STATES[0]) in ACTIVE_STATES
+
+
+def list_nodes(number: str) -> List[str]:
+    nodes = run_slurm("squeue", "--noheader", "--states=all", "--format=%N", f"--jobs={number}")
+    return (
+        run_slurm("scontrol", "show", "hostnames", nodes.strip()).split() if nodes.strip() else []
+    )
 
 
 class JobNodes:
-    """In the order of the ranks: (Slurm's number, nodes), the job's own first."""
+    """The allocations of a job in the order of its ranks: (Slurm's job number, nodes), the job's own first."""
 
-    def __init__(self, place: TaskDirectory, uuid: str) -> None:
-        self.place = place
+    def __init__(self, directory: TaskDirectory, uuid: str) -> None:
+        self.directory = directory
         self.comment = COMPANION_COMMENT + uuid
         self.own = os.environ["SLURM_JOB_ID"]
-        listed = ask("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"])
-        self.parts = [(self.own, listed.split() or [os.environ["SLURMD_NODENAME"]])]
+        names = run_slurm("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"])
+        self.allocations = [(self.own, names.split() or [os.environ["SLURMD_NODENAME"]])]
 
     def all(self) -> List[str]:
-        return [node for _, nodes in self.parts for node in nodes]
+        return [node for _, nodes in self.allocations for node in nodes]
 
-    def wanted(self) -> Optional[Document]:
-        """What it was asked to change, if it can do so now: nodes that are still to come are waited for."""
-        found = read_document(self.place, WANTED)
-        if found is None or found.get("refused") or found.get("number") != int(self.own):
+    def read_resize(self) -> Optional[Document]:
+        """Return the requested change if it is possible now: the nodes of a companion must be there."""
+        resize = self.directory.read_json(RESIZE_FILE)
+        if resize is None or resize.get("refused") or resize.get("number") != int(self.own):
             return None
-        if found["more"] and read_document(self.place, f"more-{found['more']}.json") is None:
+        companion = resize["companion"]
+        if companion and self.directory.read_json(f"companion-{companion}.json") is None:
             return None
-        return found
+        return resize
 
-    def change(self, wanted: Document) -> None:
-        """While nothing of the job runs."""
-        left, kept, refused = int(wanted["nodes"]), [], ""
-        for number, nodes in self.parts + self._companion(wanted):
-            keep = nodes[:left]
-            left -= len(keep)
+    def resize(self, resize: Document) -> None:
+        """Change the nodes while no process of the job runs."""
+        remaining, kept, refusal = int(resize["nodes"]), [], ""
+        for number, nodes in self.allocations + self._claim_companion(resize):
+            keep = nodes[:remaining]
+            remaining -= len(keep)
             if not keep:
-                self._end(number)
+                self._cancel(number)
             elif len(keep) < len(nodes):
-                refused = self._shrink(number, len(keep))
-                keep = nodes_of(number) or nodes
+                refusal = self._shrink(number, len(keep))
+                keep = list_nodes(number) or nodes
             if keep:
                 kept.append((number, keep))
-        self.parts = kept
-        if refused:
-            say(f"Slurm does not let the job shrink: {refused}")
-            self.place.write(WANTED, json.dumps({"refused": refused}).encode())
+        self.allocations = kept
+        if refusal:
+            log_message(f"Slurm does not let the job shrink: {refusal}")
+            self.directory.write_json(RESIZE_FILE, {"refused": refusal})
         else:
-            self.place.remove(WANTED)
+            self.directory.remove(RESIZE_FILE)
 
     def drop_lost(self) -> bool:
-        """Whether companions have ended under the job; their nodes are then no longer counted on."""
-        there = [(n, nodes) for n, nodes in self.parts if n == self.own or self._is_there(n)]
-        lost = len(there) < len(self.parts)
-        self.parts = there
+        """Drop the nodes of companions that have ended; return whether there were any."""
+        active = [a for a in self.allocations if a[0] == self.own or is_active(a[0], self.comment)]
+        lost = len(active) < len(self.allocations)
+        self.allocations = active
         return lost
 
     def release(self) -> None:
-        """All companions: those that wait, and those that an earlier run of the script left behind, as well."""
-        self.parts = self.parts[:1]
-        waiting = (read_document(self.place, WANTED) or {}).get("more")
-        found = [COMPANION.fullmatch(name.decode()) for name in os.listdir(self.place.path)]
-        for number in {match.group(1) for match in found if match} | ({waiting} - {None}):
-            self._end(str(number))
-        self.place.remove(WANTED)
+        """Cancel all companions, including waiting ones and those of an earlier run of the script."""
+        self.allocations = self.allocations[:1]
+        waiting = (self.directory.read_json(RESIZE_FILE) or {}).get("companion")
+        matches = [COMPANION_FILE.fullmatch(n.decode()) for n in os.listdir(self.directory.path)]
+        for number in {match.group(1) for match in matches if match} | ({waiting} - {None}):
+            self._cancel(str(number))
+        self.directory.remove(RESIZE_FILE)
 
-    def _companion(self, wanted: Document) -> List[Tuple[str, List[str]]]:
-        number = wanted["more"]
-        if not number or not self._is_there(number):
+    def _claim_companion(self, resize: Document) -> List[Tuple[str, List[str]]]:
+        number = resize["companion"]
+        if not number or not is_active(number, self.comment):
             return []
-        held = read_document(self.place, f"more-{number}.json") or {"nodes": []}
-        if held["nodes"]:
-            self.place.write(f"more-{number}.json", json.dumps(dict(held, taken=True)).encode())
-        return [(number, held["nodes"])]
+        companion = self.directory.read_json(f"companion-{number}.json") or {"nodes": []}
+        if companion["nodes"]:
+            self.directory.write_json(f"companion-{number}.json", dict(companion, claimed=True))
+        return [(number, companion["nodes"])]
 
-    def _is_there(self, number: str) -> bool:
-        """Slurm that says nothing has not taken it away."""
-        return (state_of(number, self.comment) or RUNS[0]) in RUNS
-
-    def _end(self, number: str) -> None:
-        if state_of(number, self.comment) not in ("", OF_ANOTHER):
-            ask("scancel", number)
-        self.place.remove(f"more-{number}.json")
+    def _cancel(self, number: str) -> None:
+        if read_state(number, self.comment) not in ("", OTHER_JOB):
+            run_slurm("scancel", number)
+        self.directory.remove(f"companion-{number}.json")
 
     def _shrink(self, number: str, nodes: int) -> str:
-        """Why Slurm did not; nothing where it did."""
-        said = ""
-        for _ in range(SHRINK_TRIES):  # it may have to write down the last change first
-            asked = subprocess.run(
+        """Let Slurm shrink a job; return its reason if it refuses."""
+        message = ""
+        for _ in range(SHRINK_ATTEMPTS):  # Slurm may still be saving the last change.
+            update = subprocess.run(
                 ["scontrol", "update", f"JobId={number}", f"NumNodes={nodes}"],
-                cwd=self.place.path,
+                cwd=self.directory.path,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
             )
-            for ending in ("sh", "csh"):  # which it writes for shells to read
-                self.place.remove(f"slurm_job_{number}_resize.{ending}")
-            said = asked.stderr.decode(errors="replace").strip()
-            if asked.returncode == 0:
+            for suffix in ("sh", "csh"):  # Slurm writes these files for shells.
+                self.directory.remove(f"slurm_job_{number}_resize.{suffix}")
+            message = update.stderr.decode(errors="replace").strip()
+            if update.returncode == 0:
                 if number == self.own:
-                    tell_environment(nodes_of(number))
+                    update_environment(list_nodes(number))
                 return ""
-            if "try again" not in said:
+            if "try again" not in message:
                 break
             time.sleep(3.0)
-        return said or "it does not say why"
+        return message or "no reason given"
 
 
-def read_document(place: TaskDirectory, name: str) -> Optional[Document]:
-    try:
-        with open(place.file(name), "rb") as file:
-            found: Any = json.loads(file.read().decode())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def tell_environment(nodes: List[str]) -> None:
-    """srun, and what the job starts, read there what the allocation is."""
+def update_environment(nodes: List[str]) -> None:
+    """Describe the new allocation in the variables that srun and the job read."""
     for name in ("SLURM_JOB_CPUS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_NTASKS", "SLURM_NPROCS"):
         os.environ.pop(name, None)
     for name in ("SLURM_NODELIST", "SLURM_JOB_NODELIST"):
@@ -156,36 +151,28 @@ def tell_environment(nodes: List[str]) -> None:
         os.environ[name] = str(len(nodes))
 
 
-def environment_of(number: str, own: str) -> Dict[bytes, bytes]:
-    """For srun, where it starts something in a companion."""
-    if number == own:
-        return dict(os.environb)
-    kept = (b"SLURM_CONF",)
-    return {n: v for n, v in os.environb.items() if n in kept or not n.startswith(b"SLURM")}
+def srun_environment(number: str, own: str) -> Dict[bytes, bytes]:
+    """Return the environment for an srun in the job's own allocation or in a companion's."""
+    variables = os.environb.items()
+    return {
+        n: v for n, v in variables if number == own or n == b"SLURM_CONF" or not n.startswith(b"SLURM")
+    }  # fmt: skip
 
 
 def hold_nodes(job: Document, number: str) -> int:
-    """As a companion of Slurm's job `number`, until that has ended."""
-    place, began = TaskDirectory(job["directory"], ""), time.time()
-    own = str(place.number)
-    name, nodes = f"more-{own}.json", nodes_of(own)
-    main = COMMENT + job["uuid"]
-    if nodes and state_of(number, main) in RUNS:
-        place.write(name, json.dumps({"nodes": nodes, "taken": False}).encode(), patience=0.0)
-        while (state_of(number, main) or RUNS[0]) in RUNS and not lock_is_free(place):
-            time.sleep(HOLD_SECONDS)
-            held = read_document(place, name) or {"taken": False}
-            asked = (read_document(place, WANTED) or {}).get("more") == own
-            if not held["taken"] and not asked and time.time() > began + ASKED_SECONDS:
+    """Hold nodes as a companion until Slurm's job `number` has ended."""
+    directory, began = TaskDirectory(job["directory"], ""), time.time()
+    own = str(directory.number)
+    name, nodes = f"companion-{own}.json", list_nodes(own)
+    comment = COMMENT + job["uuid"]
+    if nodes and read_state(number, comment) in ACTIVE_STATES:
+        directory.write_json(name, {"nodes": nodes, "claimed": False}, seconds=0.0)
+        while is_active(number, comment) and not directory.is_unlocked():
+            time.sleep(COMPANION_POLL_SECONDS)
+            claimed = (directory.read_json(name) or {"claimed": False})["claimed"]
+            requested = (directory.read_json(RESIZE_FILE) or {}).get("companion") == own
+            late = time.time() > began + COMPANION_REQUEST_SECONDS
+            if late and not claimed and not requested:
                 break
-    place.remove(name)
+    directory.remove(name)
     return 0
-
-
-def lock_is_free(place: TaskDirectory) -> bool:
-    try:
-        fcntl.flock(place.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    fcntl.flock(place.lock, fcntl.LOCK_UN)
-    return True

@@ -1,7 +1,7 @@
-"""Prints as JSON what Slurm is told of this machine: sockets, cores, and the GPUs with the cores that are near them.
+"""Prints this machine's hardware for Slurm's configuration as JSON: sockets, cores, and GPUs with their nearest cores.
 
-It runs on the machine itself, with nothing but Python. Slurm counts cores through all sockets, whatever numbers the
-kernel gives to their threads.
+It runs on the machine itself and needs only Python. Slurm numbers cores across all sockets, independently of the
+kernel's numbers for their threads.
 """
 
 import json
@@ -13,76 +13,73 @@ from pathlib import Path
 ROOT = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("/")
 
 Core = tuple[int, int]
-"""Its socket, and its number there."""
+"""A socket, and the number of a core on it."""
 
 
 def main() -> None:
-    threads = _threads()
+    threads = _read_threads()
     cores = sorted(set(threads.values()))
     sockets = sorted({package for package, _ in cores})
-    # one that is not the same in every socket is described by its number of CPUs alone
+    # If the sockets differ, only the number of CPUs is reported.
     even = len(cores) % max(len(sockets), 1) == 0 and len(threads) % max(len(cores), 1) == 0
-    described = {
+    document = {
         "cpus": len(threads),
         "sockets": len(sockets) if even else 0,
         "cores_per_socket": len(cores) // len(sockets) if even and sockets else 0,
         "threads_per_core": len(threads) // len(cores) if even and cores else 0,
-        "gpus": _gpus(threads, cores) if even else [{"device": d, "cores": ""} for d in _devices()],
+        "gpus": _read_gpus(threads, cores)
+        if even
+        else [{"device": device, "cores": ""} for device in _list_devices()],
     }
-    sys.stdout.write(json.dumps(described))
+    sys.stdout.write(json.dumps(document))
 
 
-def _threads() -> dict[int, Core]:
-    """The core of each of the kernel's CPUs: its socket, and its number there."""
-    found = {}
+def _read_threads() -> dict[int, Core]:
+    """Return the core that each of the kernel's CPUs belongs to."""
+    threads = {}
     for topology in ROOT.glob("sys/devices/system/cpu/cpu[0-9]*/topology"):
-        number = int(topology.parent.name[3:])
+        cpu = int(topology.parent.name[3:])
         try:
-            found[number] = (
-                _number(topology / "physical_package_id"),
-                _number(topology / "core_id"),
+            threads[cpu] = (
+                _read_number(topology / "physical_package_id"),
+                _read_number(topology / "core_id"),
             )
-        except (OSError, ValueError):  # it is switched off
+        except (OSError, ValueError):  # the CPU is offline
             continue
-    return found
+    return threads
 
 
-def _devices() -> list[str]:
+def _list_devices() -> list[str]:
     names = (path.name for path in ROOT.glob("dev/nvidia*"))
-    return [
-        f"/dev/{name}" for name in sorted(names, key=_order) if re.fullmatch(r"nvidia\d+", name)
-    ]
+    numbered = [name for name in names if re.fullmatch(r"nvidia\d+", name)]
+    return [f"/dev/{name}" for name in sorted(numbered, key=lambda name: int(name[6:]))]
 
 
-def _order(name: str) -> int:
-    return int("".join(filter(str.isdigit, name)) or 0)
-
-
-def _gpus(threads: dict[int, Core], cores: list[Core]) -> list[dict[str, str]]:
-    near = {}
+def _read_gpus(threads: dict[int, Core], cores: list[Core]) -> list[dict[str, str]]:
+    nearest = {}
     for information in ROOT.glob("proc/driver/nvidia/gpus/*/information"):
         minor = re.search(r"Device Minor:\s*(\d+)", information.read_text(encoding="utf-8"))
         bus = information.parent.name.lower()
         try:
-            listed = (ROOT / "sys/bus/pci/devices" / bus / "local_cpulist").read_text(
+            cpu_list = (ROOT / "sys/bus/pci/devices" / bus / "local_cpulist").read_text(
                 encoding="utf-8"
             )
         except OSError:
             continue
         if minor:
-            mine = {cores.index(threads[cpu]) for cpu in _expanded(listed) if cpu in threads}
-            if mine and len(mine) < len(cores):  # all of them says nothing
-                near[f"/dev/nvidia{minor.group(1)}"] = _ranges(sorted(mine))
-    return [{"device": device, "cores": near.get(device, "")} for device in _devices()]
+            local = {cores.index(threads[cpu]) for cpu in _parse_list(cpu_list) if cpu in threads}
+            if local and len(local) < len(cores):  # all cores would carry no information
+                nearest[f"/dev/nvidia{minor.group(1)}"] = _format_list(sorted(local))
+    return [{"device": device, "cores": nearest.get(device, "")} for device in _list_devices()]
 
 
-def _expanded(listed: str) -> Iterator[int]:
-    for part in filter(None, listed.strip().split(",")):
+def _parse_list(cpu_list: str) -> Iterator[int]:
+    for part in filter(None, cpu_list.strip().split(",")):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)
 
 
-def _ranges(numbers: list[int]) -> str:
+def _format_list(numbers: list[int]) -> str:
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number - 1:
@@ -92,7 +89,7 @@ def _ranges(numbers: list[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def _number(path: Path) -> int:
+def _read_number(path: Path) -> int:
     return int(path.read_text(encoding="ascii"))
 
 

@@ -1,0 +1,81 @@
+"""The time at which a rented deployment is removed automatically, and the background process that does it.
+
+Lambda Cloud has no such timer and bills until an instance is terminated, so an instance that only shuts itself down still
+costs money. An instance that terminates itself would need the account's key, which does not belong on machines that others
+log in to. So a process of the user runs on this machine, detached from any terminal (`gpuyard.deploy.reaper`). A file lock
+shows whether it is running, and every `gpuyard deploy` command restarts it if it is not.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+
+from gpuyard import files
+from gpuyard.deploy.state import StateDirectory, list_deployments
+from gpuyard.errors import GpuyardError
+from gpuyard.interpreter import import_path, module_argv
+from gpuyard.run.process import Command, start_detached
+
+_FILE = "expiry.json"
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """When a deployment is removed."""
+
+    unix_seconds: float
+    target: str
+
+
+def read_expiry(state: StateDirectory) -> Expiry | None:
+    """Return None if no expiry was set, or the deployment has been removed."""
+    path = state.path / _FILE
+    try:
+        return Expiry(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise GpuyardError(f"cannot read {path}: {error}") from None
+
+
+def set_expiry(state: StateDirectory, target: str, ttl_seconds: float | None) -> None:
+    """Let the deployment expire this long after now; None means that it never expires."""
+    path = state.path / _FILE
+    if ttl_seconds is None:
+        path.unlink(missing_ok=True)
+        return
+    document = asdict(Expiry(time.time() + ttl_seconds, target))
+    files.write_text(path, json.dumps(document), mode=0o600)
+    _start_reaper(state)
+
+
+def start_all_reapers() -> None:
+    """Restart the processes that a reboot has stopped."""
+    for name in list_deployments():
+        state = StateDirectory(name)
+        if (state.path / _FILE).exists():
+            with contextlib.suppress(FileNotFoundError):  # the deployment is being removed
+                _start_reaper(state)
+
+
+def _start_reaper(state: StateDirectory) -> None:
+    """Start the process that removes this deployment, unless it is already running."""
+    flags = os.O_CREAT | os.O_NOFOLLOW
+    lock = os.open(state.path / "expiry.lock", os.O_RDWR | flags, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        log = os.open(state.path / "expiry.log", os.O_WRONLY | os.O_APPEND | flags, 0o600)
+        try:
+            # The process inherits the lock, so there is no moment in which it is free.
+            argv = (*module_argv("gpuyard.deploy.reaper"), state.name, str(lock))
+            start_detached(Command("here", argv, import_path()), output=log, kept=(lock,))
+        finally:
+            os.close(log)
+    finally:
+        os.close(lock)

@@ -1,0 +1,103 @@
+"""Follow jobs to their end: add their reported progress, wait for several, and store their measurements."""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from gpuyard.errors import GpuyardError
+from gpuyard.jobs.engines.base import Engine, load_engine
+from gpuyard.jobs.job import Handle, Job, JobStatus
+from gpuyard.reporting.windows import StepWindow, latest_loss
+
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.1, 2.0
+
+
+def add_progress(status: JobStatus, job: Job, windows: Sequence[StepWindow]) -> JobStatus:
+    """Add a running job's progress, speed, and expected end, if it has reported any steps."""
+    if status.state != "running" or not windows:
+        return status
+    from gpuyard.jobs.progress import estimate_progress
+    from gpuyard.jobs.work_estimate import WorkEstimate, estimate_work
+
+    spec = job.spec
+    gpus = status.gpus or spec.gpus.max
+    estimate = WorkEstimate(samples=spec.samples)
+    with contextlib.suppress(GpuyardError):  # the workload's file may have been deleted
+        estimate = estimate_work(spec, gpu=None, gpus=gpus)
+    progress = estimate_progress(
+        windows,
+        curve=estimate.curve,
+        gpus=gpus,
+        now=time.time(),
+        total_samples=estimate.samples,
+        resumes=spec.checkpoint is not None,
+    )
+    return replace(
+        status,
+        done=progress.share,
+        samples_per_second=progress.samples_per_second,
+        speed_basis=progress.speed_basis,
+        expected_end=progress.expected_end,
+        loss=latest_loss(windows),
+    )
+
+
+def get_status(engine: Engine, handle: Handle) -> JobStatus:
+    """Return the status with progress, even if the engine itself does not read the job's reports."""
+    status = engine.status(handle)
+    if engine.keeps_measurements or status.state != "running":
+        return status
+    with contextlib.suppress(GpuyardError):  # unreadable reports must not hide the status
+        job = engine.job(handle)
+        if job.spec.workload is not None:
+            return add_progress(status, job, engine.reports(handle))
+    return status
+
+
+def store_measurements(job: Job, handle: Handle, windows: Sequence[StepWindow]) -> None:
+    """Store the reports of a job that names its workload as measurements, once.
+
+    Raise GpuyardError if its workload cannot be read.
+    """
+    if job.spec.workload is None or not windows:
+        return
+    from gpuyard import files
+    from gpuyard.catalog.specfiles import read_workload
+    from gpuyard.measure.job_runs.summary import add_new_runs, build_job_runs
+    from gpuyard.measure.store import ResultsStore
+
+    workload = read_workload(job.spec.workload)
+    runs = build_job_runs(windows, workload, job=job.uuid, handle=str(handle))
+    add_new_runs(ResultsStore(files.results_file()), runs)
+
+
+def wait_for_jobs(
+    handles: Sequence[Handle],
+    *,
+    wait_seconds: float | None = None,
+    on_end: Callable[[JobStatus], None] = lambda _: None,
+) -> list[JobStatus]:
+    """Return the status of each job when all have ended or the time is over; call `on_end` at each end."""
+    engines = {name: load_engine(name) for name in {handle.engine for handle in handles}}
+    deadline = None if wait_seconds is None else time.monotonic() + wait_seconds
+    statuses: dict[Handle, JobStatus] = {}
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        for handle in handles:
+            if handle not in statuses or not statuses[handle].final:
+                engine = engines[handle.engine]
+                statuses[handle] = engine.status(handle)
+                if statuses[handle].final:
+                    on_end(statuses[handle])
+                    if not engine.keeps_measurements:
+                        with contextlib.suppress(GpuyardError):  # `gpuyard results add` shows why
+                            store_measurements(engine.job(handle), handle, engine.reports(handle))
+        timed_out = deadline is not None and time.monotonic() >= deadline
+        if timed_out or all(status.final for status in statuses.values()):
+            return [statuses[handle] for handle in handles]
+        remaining = _MAX_PAUSE_SECONDS
+        if deadline is not None:
+            remaining = max(0.01, deadline - time.monotonic())
+        time.sleep(min(pause, remaining))
+        pause = min(2 * pause, _MAX_PAUSE_SECONDS)

@@ -1,0 +1,313 @@
+"""Times the steps of a training loop, and reports several seconds of steps per line.
+
+A line is `MARKER` and one JSON object. Its keys:
+
+    steps, samples, seconds     of the steps in this line, for all workers together
+    step_seconds                the median of one step, which an evaluation between two steps does not change
+    warmup                      true for the first steps, in which libraries tune themselves and caches fill
+    steps_done, samples_done    since this process started, including the first step, which cannot be timed
+    at                          when the line was written, in seconds since 1970
+    gpus, nodes, workers        used for the training
+    start                       an id shared by all lines of one process; a restarted job gets a new one
+    job, number, total, loss    the job's UUID; the number of the last step, and of all steps; its loss
+    testbed                     the machine, in the first line only
+
+Only rank 0 reports. An error here never stops the training.
+"""
+
+import atexit
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+MARKER = "gpuyard-steps: "
+FILE_VARIABLE = "GPUYARD_STEPS"
+"""The environment variable with the file to append lines to; the engines set it."""
+REPORT_VARIABLE = "GPUYARD_REPORT"
+JOB_VARIABLE = "GPUYARD_JOB"
+GPUS_VARIABLE = "GPUYARD_GPUS"
+NODES_VARIABLE = "GPUYARD_NODES"
+
+_WARMUP_STEPS = 10
+_MIN_WARMUP_STEPS, _LONG_WARMUP_SECONDS = 3, 10.0  # if steps are slow, fewer are enough
+_MIN_SECONDS, _MAX_SECONDS = 1.0, 60.0  # that a line covers
+_SHARE_OF_ELAPSED = 1 / 20  # a line covers this share of the time so far, so a month has few lines
+_MAX_TIMES = 1024
+_MAX_NUMBER = 1e15
+_RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK")
+# not SLURM_NTASKS, which is also set in a batch script that starts a single process
+_WORLD_SIZE_VARIABLES = (
+    "WORLD_SIZE",
+    "SLURM_STEP_NUM_TASKS",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+    "HOROVOD_SIZE",
+)
+
+
+class Reporter:
+    """Counts steps and writes a line from time to time; it is thread-safe."""
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        common_fields: Mapping[str, object],
+        *,
+        workers: int = 1,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._write = write
+        self._common_fields = dict(common_fields)
+        self._workers = workers
+        self._clock = clock
+        self._lock = (
+            threading.RLock()
+        )  # reentrant: a signal handler may interrupt step() and call it
+        self._first: float | None = None
+        self._warm = False
+        self._testbed_reported = False
+        self._steps_done = 0
+        self._samples_done = 0.0
+        self._number: int | None = None
+        self._total: int | None = None
+        self._loss: float | None = None
+        self._last = self._window_start = self._due = 0.0
+        self._start_window(0.0)
+
+    def step(
+        self,
+        samples: float = 1,
+        loss: float | None = None,
+        number: int | None = None,
+        total: int | None = None,
+    ) -> None:
+        """Count one finished step."""
+        samples = _parse_number(samples) or 0.0
+        with self._lock:
+            now = self._clock()  # inside the lock, so that times are in order
+            self._steps_done += 1
+            self._samples_done += samples
+            if loss is not None:
+                self._loss = _parse_number(loss, minimum=-_MAX_NUMBER)
+            if number is not None:
+                self._number = _parse_integer(number)
+            if total is not None:
+                self._total = _parse_integer(total)
+            if self._first is None:  # its start is unknown, so it is not timed
+                self._first = now
+                self._start_window(now)
+                return
+            self._steps += 1
+            self._samples += samples
+            self._add_time(now - self._last)
+            self._last = now
+            if not self._warm:
+                self._warm_up(now)
+            elif now >= self._due:
+                self._report(now, warmup=False)
+
+    def close(self) -> None:
+        """Report the steps that have not been reported yet."""
+        with self._lock:
+            if self._first is not None and self._steps:
+                self._report(self._last, warmup=not self._warm)
+
+    def reset_after_fork(self) -> None:
+        """Release the lock in a forked process, and leave the counted steps to the parent's report."""
+        self._lock = threading.RLock()
+        self._first = None
+
+    def _start_window(self, now: float) -> None:
+        self._last = self._window_start = now
+        self._steps = 0
+        self._samples = 0.0
+        self._times: list[float] = []
+        self._stride = 1
+        elapsed = now - (self._first if self._first is not None else now)
+        self._due = now + min(max(elapsed * _SHARE_OF_ELAPSED, _MIN_SECONDS), _MAX_SECONDS)
+
+    def _add_time(self, seconds: float) -> None:
+        if self._steps % self._stride:
+            return
+        self._times.append(seconds)
+        if len(self._times) >= _MAX_TIMES:  # the median of every other time is as good
+            self._times = self._times[1::2]
+            self._stride *= 2
+
+    def _warm_up(self, now: float) -> None:
+        slow = now - self._window_start >= _LONG_WARMUP_SECONDS
+        if self._steps >= (_MIN_WARMUP_STEPS if slow else _WARMUP_STEPS):
+            self._warm = True
+            self._report(now, warmup=True)
+
+    def _report(self, now: float, *, warmup: bool) -> None:
+        ordered = sorted(self._times)
+        middle = len(ordered) // 2
+        median = (ordered[middle] + ordered[~middle]) / 2 if ordered else 0.0
+        line: dict[str, object] = {
+            **self._common_fields,
+            "at": round(time.time(), 3),
+            "workers": self._workers,
+            "steps": self._steps,
+            "samples": self._samples * self._workers,
+            "seconds": round(now - self._window_start, 6),
+            "step_seconds": round(median, 9),
+            "warmup": warmup,
+            "steps_done": self._steps_done,
+            "samples_done": self._samples_done * self._workers,
+            "number": self._number,
+            "total": self._total,
+            "loss": self._loss,
+        }
+        if not self._testbed_reported:
+            self._testbed_reported = True
+            with contextlib.suppress(Exception):  # an error in torch must not stop the training
+                line["testbed"] = _describe_testbed()
+        self._start_window(now)
+        self._write(MARKER + json.dumps(line, allow_nan=False) + "\n")
+
+
+def _parse_number(value: object, minimum: float = 0.0) -> float | None:
+    """Return None for anything but a number, because a wrong argument must not stop the training."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return None
+    return number if minimum <= number <= _MAX_NUMBER else None
+
+
+def _parse_integer(value: object) -> int | None:
+    number = _parse_number(value)
+    return None if number is None else int(number)
+
+
+def _describe_testbed() -> dict[str, object]:
+    """Describe this process and its machine; GPUs are named only if the training itself imported torch."""
+    import platform
+
+    from gpuyard.cpu import cpu_model, os_name, usable_cores
+    from gpuyard.version import __version__
+
+    torch = sys.modules.get("torch")
+    gpus: list[str] = []
+    if torch is not None and torch.cuda.is_available():
+        gpus = [torch.cuda.get_device_name(i)[:100] for i in range(torch.cuda.device_count())]
+        gpus = _add_hidden_gpus(gpus)
+    return {
+        "gpuyard": __version__,
+        "torch": str(getattr(torch, "__version__", "none"))[:50],
+        "python": platform.python_version(),
+        "os": os_name()[:100],
+        "kernel": platform.release()[:100],
+        "host": platform.node()[:100],
+        "cpu_model": cpu_model()[:100],
+        "cores": len(usable_cores()),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "gpus": gpus[:64],
+        "threads_per_worker": 0 if torch is None else int(torch.get_num_threads()),
+    }
+
+
+def _add_hidden_gpus(visible: list[str]) -> list[str]:
+    """Add the machine's GPUs that a lease hides; if all are alike, the driver knows their number."""
+    try:
+        count = len(os.listdir("/proc/driver/nvidia/gpus"))  # noqa: PTH208
+    except OSError:
+        return visible
+    return visible[:1] * count if len(set(visible)) == 1 and count > len(visible) else visible
+
+
+class LineAppender:
+    """Appends whole lines to a file, so that concurrent readers never see half a line."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self._error_reported = False
+
+    def write(self, line: str) -> None:
+        try:
+            if self._descriptor is None:
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._descriptor = os.open(self._path, flags | os.O_NONBLOCK, 0o600)
+            os.write(self._descriptor, line.encode())
+        except OSError as error:  # a failed report must not stop the training
+            if not self._error_reported:
+                self._error_reported = True
+                with contextlib.suppress(OSError, ValueError):
+                    sys.stderr.write(
+                        f"gpuyard: cannot report steps to {self._path}: {error.strerror}\n"
+                    )
+
+
+def _write_to_stdout(line: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # the reader or the training may have closed it
+        sys.stdout.write(line)
+        sys.stdout.flush()
+
+
+def _read_integer(environment: Mapping[str, str], names: tuple[str, ...], default: int) -> int:
+    for name in names:
+        text = environment.get(name, "")
+        if text.isascii() and text.isdigit() and len(text) < 9:
+            return int(text)
+    return default
+
+
+def create_reporter(environment: Mapping[str, str]) -> Reporter | None:
+    """Create the reporter that the environment asks for; None if none is requested or another rank reports."""
+    path = environment.get(FILE_VARIABLE)
+    if not path and environment.get(REPORT_VARIABLE) != "stdout":
+        return None
+    if _read_integer(environment, _RANK_VARIABLES, 0) != 0:
+        return None
+    workers = max(1, _read_integer(environment, _WORLD_SIZE_VARIABLES, 1))
+    local_workers = _read_integer(environment, ("LOCAL_WORLD_SIZE",), workers)
+    nodes = -(-workers // max(1, local_workers))
+    common_fields: dict[str, object] = {
+        "job": environment.get(JOB_VARIABLE, "")[:64],
+        "start": os.urandom(6).hex(),
+        "gpus": _read_integer(environment, (GPUS_VARIABLE,), workers),
+        "nodes": _read_integer(environment, (NODES_VARIABLE,), nodes),
+    }
+    write = LineAppender(path).write if path else _write_to_stdout
+    return Reporter(write, common_fields, workers=workers)
+
+
+_initialization_lock = threading.Lock()
+_initialized = False
+_reporter: Reporter | None = None
+
+
+def step(
+    samples: float = 1,
+    *,
+    loss: float | None = None,
+    number: int | None = None,
+    total: int | None = None,
+) -> None:
+    """Report one finished training step with `samples` samples in this process.
+
+    `loss` is a plain number. `number` is this step's number in the whole training, counted from 1, for a training that
+    resumes from a checkpoint. `total` is the number of all steps.
+    """
+    if not _initialized:
+        _initialize()
+    if _reporter is not None:
+        _reporter.step(samples, loss, number, total)
+
+
+def _initialize() -> None:
+    global _initialized, _reporter  # noqa: PLW0603
+    with _initialization_lock:
+        if _initialized:
+            return
+        _reporter = create_reporter(os.environ)
+        _initialized = True
+        if _reporter is not None:
+            atexit.register(_reporter.close)
+            os.register_at_fork(after_in_child=_reporter.reset_after_fork)

@@ -1,1 +1,0 @@
-"""Whose turn it is: the queue, reservations, and the rules that an admin sets."""
