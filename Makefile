@@ -32,7 +32,7 @@ study: $(RUNTIME) ## Train the two spoken-digit models here and write the exampl
 	@$(BIN)/gpuyard study examples/spoken-digits.study.yaml --output study
 
 test: $(TOOLS) system-packages ## Install what the tests need and run all of them.
-	@$(BIN)/pytest -n 3 --dist loadgroup
+	@sh scripts/run-tests.sh $(BIN)/pytest
 
 soak: $(SOAK) soak-packages ## Run the long tests: 200 kills at random times, faults of Slurm and Kubernetes, the wheel, and more random examples.
 	@$(BIN)/pytest -n 2 --dist loadgroup -m 'soak or hypothesis' --hypothesis-profile=soak --timeout=3600

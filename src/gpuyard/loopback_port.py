@@ -66,6 +66,7 @@ class PortRelay:
         self._target = target
         self._listener = socket.create_server((_ADDRESS, port))
         self.port = int(self._listener.getsockname()[1])
+        self._relays: set[object] = set()
 
     def start(self) -> None:
         """Relay connections in a thread until this process ends."""
@@ -76,6 +77,17 @@ class PortRelay:
         await server.serve_forever()
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # The event loop forgets a connection whose client has sent everything; hold the task, which still copies the answer.
+        task = asyncio.current_task()
+        self._relays.add(task)
+        try:
+            await self._copy_both_ways(reader, writer)
+        finally:
+            self._relays.discard(task)
+
+    async def _copy_both_ways(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         with contextlib.closing(writer), contextlib.suppress(OSError):
             if not _is_own_client(writer.get_extra_info("socket")):
                 return

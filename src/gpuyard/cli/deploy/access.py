@@ -1,5 +1,6 @@
 """`gpuyard deploy ssh-config`, `open`, and `sync`: work on a deployment from your own machine."""
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -79,11 +80,13 @@ def jupyter(
     head = require_hosts(loaded, file)[0]
     try:
         with open_notebook(loaded, head, port) as tunnel:
+            # Python discards a KeyboardInterrupt that is raised while it collects garbage.
+            signal.signal(signal.SIGINT, lambda *_: tunnel.close())
             sys.stdout.write(f"{tunnel.address}\n")
             sys.stdout.flush()
             print_line("JupyterLab is open at this address until you press Ctrl-C.")
             tunnel.wait()
-    except KeyboardInterrupt:  # the normal way to close the tunnel
+    except KeyboardInterrupt:  # before JupyterLab answered
         return
 
 

@@ -4,9 +4,10 @@ import contextlib
 import http.client
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -34,10 +35,18 @@ class Tunnel:
     address: str
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
+    closed: threading.Event = field(default_factory=threading.Event)
+
+    def close(self) -> None:
+        """Close the tunnel, which ends `wait`; a signal handler may call this."""
+        self.closed.set()
+        self.process.terminate()
 
     def wait(self) -> None:
-        """Wait until the user interrupts. Raises if the connection closes by itself."""
+        """Wait until the tunnel is closed. Raises if the connection closes by itself."""
         self.process.wait()
+        if self.closed.is_set():
+            return
         self.errors.seek(0)
         reason = last_line(self.errors.read().decode(errors="replace"))
         raise GpuyardError(f"the tunnel to JupyterLab closed: {reason}")
