@@ -4,7 +4,7 @@ import json
 import time
 
 from gpuyard.catalog.specfiles import known_names
-from gpuyard.facility.design import design_facility
+from gpuyard.facilities.design import design_facility
 from gpuyard.report.answers.facility.room_document import design_document
 from gpuyard.specs import Cluster
 

@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from gpuyard import lab
 from gpuyard.measure.collectives.expected import LAB_PAYLOAD
-from gpuyard.predict.collectives import ring_all_reduce_seconds
+from gpuyard.predictor.collectives import ring_all_reduce_seconds
 
 NODES, ROUNDS = 8, 5
 # the dilated lab shapes its links like the previous one, so its smaller groups would repeat those results

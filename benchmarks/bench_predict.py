@@ -14,12 +14,12 @@ from itertools import product
 import numpy as np
 
 from gpuyard.catalog import gpus, models
-from gpuyard.predict import STRATEGIES, Scenario
-from gpuyard.predict.compute import ComputeLines, roofline
-from gpuyard.predict.constants import load_tuning
-from gpuyard.predict.platform import Fleet
-from gpuyard.predict.table import HardwareRates, chunks, compute_step_parts
-from gpuyard.predict.transport import MachineLinks, Networks
+from gpuyard.predictor import STRATEGIES, Scenario
+from gpuyard.predictor.compute import ComputeLines, roofline
+from gpuyard.predictor.constants import load_tuning
+from gpuyard.predictor.platform import Fleet
+from gpuyard.predictor.table import HardwareRates, chunks, compute_step_parts
+from gpuyard.predictor.transport import MachineLinks, Networks
 from gpuyard.specs import Precision, Workload
 
 ROUNDS = 3

@@ -17,8 +17,8 @@ from gpuyard.draw.plugs import draw_plugs_svg
 from gpuyard.draw.policies import CompletionLine, GoalPoint, draw_completion_svg, draw_goals_svg
 from gpuyard.draw.racks import draw_racks_svg
 from gpuyard.draw.topology import draw_topology_svg
-from gpuyard.facility.design import design_facility
-from gpuyard.facility.fabric import FabricRequest, design_fabric
+from gpuyard.facilities.design import design_facility
+from gpuyard.facilities.fabric import FabricRequest, design_fabric
 from gpuyard.files import write_text
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.hardware.presets import PRESETS, build_preset

@@ -1,6 +1,6 @@
 """Fit the predictor's free constants to the published tables and write them into the package.
 
-    python scripts/fit_constants.py            # writes src/gpuyard/predict/data/fitted.json
+    python scripts/fit_constants.py            # writes src/gpuyard/predictor/data/fitted.json
     python scripts/fit_constants.py --check    # exits 1 if the file would change
 
 Needs scipy. The fit is least squares on the soft-L1 loss of log(predicted / published). Each constant is fitted on an unbounded
@@ -25,12 +25,12 @@ from scipy.optimize import least_squares
 from fit_intervals import collect_errors, fit_spreads
 from gpuyard.catalog.published import SIZING_TABLES, TRAINING_TABLES, published_table
 from gpuyard.catalog.published_rows import SingleGpuRow
-from gpuyard.predict.constants import RooflineFit, Tuning
-from gpuyard.predict.interval import NORMAL_90
-from gpuyard.predict.table import Floats
-from gpuyard.predict.validation.cases import Cases, compile_cases
-from gpuyard.predict.validation.collectives import predicted_seconds, timed_all_reduces
-from gpuyard.predict.validation.single import (
+from gpuyard.predictor.constants import RooflineFit, Tuning
+from gpuyard.predictor.interval import NORMAL_90
+from gpuyard.predictor.table import Floats
+from gpuyard.predictor.validation.cases import Cases, compile_cases
+from gpuyard.predictor.validation.collectives import predicted_seconds, timed_all_reduces
+from gpuyard.predictor.validation.single import (
     Pair,
     batch_pairs,
     estimated_seconds,
@@ -40,7 +40,7 @@ from gpuyard.predict.validation.single import (
     smaller_batch_seconds,
 )
 
-OUTPUT = Path(__file__).parent.parent / "src/gpuyard/predict/data/fitted.json"
+OUTPUT = Path(__file__).parent.parent / "src/gpuyard/predictor/data/fitted.json"
 ALL_REDUCE = "allreduce"
 TABLES = (*TRAINING_TABLES, ALL_REDUCE)
 NAMES = [field.name for field in fields(Tuning)]

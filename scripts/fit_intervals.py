@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from gpuyard.predict.constants import UNCERTAINTY, Spread
-from gpuyard.predict.interval import MAX_DOUBLINGS, Distance, PredictionInterval, saturate
-from gpuyard.predict.table import Booleans, Floats
-from gpuyard.predict.validation.cases import Cases
-from gpuyard.predict.validation.score import measure_distance
+from gpuyard.predictor.constants import UNCERTAINTY, Spread
+from gpuyard.predictor.interval import MAX_DOUBLINGS, Distance, PredictionInterval, saturate
+from gpuyard.predictor.table import Booleans, Floats
+from gpuyard.predictor.validation.cases import Cases
+from gpuyard.predictor.validation.score import measure_distance
 
 # target coverage of excluded sources: on average, and for each
 TARGET_MEAN_COVERAGE, TARGET_MIN_COVERAGE = 0.9, 0.75

@@ -1,6 +1,6 @@
 """Fit the prior probability of each software stack in the grid to the published sources.
 
-    python scripts/fit_stacks.py            # writes src/gpuyard/predict/data/stacks.json
+    python scripts/fit_stacks.py            # writes src/gpuyard/predictor/data/stacks.json
     python scripts/fit_stacks.py --check    # exits 1 if the file would change
 
 The stacks that explain each source's rows are mixed with equal weights per source. Run this script after
@@ -14,15 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from gpuyard.predict.table import Floats
-from gpuyard.predict.validation.points import (
+from gpuyard.predictor.table import Floats
+from gpuyard.predictor.validation.points import (
     framework_prior,
     mix_priors,
     source_frameworks,
     source_weights,
 )
 
-OUTPUT = Path(__file__).parent.parent / "src/gpuyard/predict/data/stacks.json"
+OUTPUT = Path(__file__).parent.parent / "src/gpuyard/predictor/data/stacks.json"
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
     python scripts/measure_cpu_constants.py    # takes minutes; needs an idle machine with at least two cores
 
-Writes `tests/data/cpu_constants.json`; a test compares `predict/constants.py` and `predict/calibration/defaults.py` with it.
+Writes `tests/data/cpu_constants.json`; a test compares `predictor/constants.py` and `predictor/calibration/defaults.py` with it.
 `gpuyard calibrate` replaces all but the last with values from the user's machine.
 
 link, hop            all-reduces of 16 MB and 1 KB between two gloo ranks on this machine

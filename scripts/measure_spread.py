@@ -4,7 +4,7 @@
     python scripts/measure_spread.py compute exchange input # the same; name fewer parts to measure only those again
     python scripts/measure_spread.py --check                # exits 1 if the σ don't follow from the figures
 
-Writes `tests/data/spread.json`: all figures and their σ. A test compares `predict/constants.py` with it. The ratio of two similar
+Writes `tests/data/spread.json`: all figures and their σ. A test compares `predictor/constants.py` with it. The ratio of two similar
 figures has √2 times the σ of each, in logarithms.
 
 compute    samples/s of the same training in repeated runs; only valid runs count

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuyard.draw.validation import draw_validation_svg
 from gpuyard.files import write_text
-from gpuyard.predict.validation import report
+from gpuyard.predictor.validation import report
 from gpuyard.report.answers.validation import format_markdown
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -21,7 +21,7 @@ from gpuyard.cpu import usable_cores
 from gpuyard.errors import MissingRequirement
 from gpuyard.measure import MeasuredStep, Measurement, Provenance, Window
 from gpuyard.measure.machine_lock import DIRECTORY_VARIABLE, NAME
-from gpuyard.predict.calibration.document import (
+from gpuyard.predictor.calibration.document import (
     CalibratedLine,
     Calibration,
     CheckedErrors,

@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.catalog.electricity import DEFAULT_COUNTRY, electricity_prices, select_tariff
 from gpuyard.catalog.specfiles import known_names
-from gpuyard.facility.site_rules import resolve_site_rules
+from gpuyard.facilities.site_rules import resolve_site_rules
 from gpuyard.specs.site import Site
 
 OFFICE = {

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from gpuyard.cli.predict import predict
-from gpuyard.predict.scenario import Scenario
-from gpuyard.predict.table import Configurations, StepTable
+from gpuyard.predictor.scenario import Scenario
+from gpuyard.predictor.table import Configurations, StepTable
 from tests.conftest import Cli
 
 CHOKED = ("predict", "vgg16", "--on", "examples/ethernet.cluster.yaml", "--gpus", "1,8", "--why")

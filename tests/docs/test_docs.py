@@ -18,8 +18,8 @@ from ruamel.yaml import YAML
 from gpuyard.catalog.specfiles import read_deployment
 from gpuyard.cli.app import app
 from gpuyard.deploy.targets import TARGETS
-from gpuyard.predict import STRATEGIES, constants
-from gpuyard.predict.constants import Constant, load_tuning
+from gpuyard.predictor import STRATEGIES, constants
+from gpuyard.predictor.constants import Constant, load_tuning
 from gpuyard.specs.schema import SPECS
 from tests.command_line import Done, run_here, run_program
 from tests.conftest import MACHINE

@@ -5,9 +5,9 @@ from pathlib import Path
 from gpuyard.catalog.published import LAB_TABLE
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.hardware.clusters import read_cluster
-from gpuyard.predict import Prediction, predict_cluster
-from gpuyard.predict.constants import load_tuning
-from gpuyard.predict.validation.score import score_table
+from gpuyard.predictor import Prediction, predict_cluster
+from gpuyard.predictor.constants import load_tuning
+from gpuyard.predictor.validation.score import score_table
 from gpuyard.specs import Cluster, Dataset, MachineSpec, Network, Storage, StrategyName, Workload
 from gpuyard.units import format_bytes
 from gpuyard.workloads import profile_model

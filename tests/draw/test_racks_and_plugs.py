@@ -9,8 +9,8 @@ from gpuyard.catalog.facility import plugs
 from gpuyard.catalog.specfiles import read_site
 from gpuyard.draw.plugs import draw_plug_lines, draw_plug_svg, draw_plugs_svg
 from gpuyard.draw.racks import draw_racks_svg
-from gpuyard.facility.bill_of_materials import format_bill_csv, list_bill_items
-from gpuyard.facility.design import FacilityDesign, design_facility
+from gpuyard.facilities.bill_of_materials import format_bill_csv, list_bill_items
+from gpuyard.facilities.design import FacilityDesign, design_facility
 from gpuyard.hardware.clusters import read_cluster
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from gpuyard.measure import (
 from gpuyard.measure.calibration import build_calibration_rows, identify_hardware
 from gpuyard.measure.training.records import SyntheticGpu
 from gpuyard.measure.training.tables import TRAIN
-from gpuyard.predict.calibration.rows import Hardware
+from gpuyard.predictor.calibration.rows import Hardware
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions
 from tests.conftest import MakeMeasurement

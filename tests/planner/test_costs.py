@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.facility.fabric import HostPorts, TypicalFloor, find_cheapest_fabric
+from gpuyard.facilities.fabric import HostPorts, TypicalFloor, find_cheapest_fabric
 from gpuyard.planner import Choice
 from gpuyard.planner.search import build_result
 from gpuyard.specs.plan import Plan

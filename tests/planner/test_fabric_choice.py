@@ -7,10 +7,10 @@ import pytest
 from gpuyard.catalog.fabric import switches
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.errors import UserMistake
-from gpuyard.facility.fabric import FabricRequest, design_fabric
+from gpuyard.facilities.fabric import FabricRequest, design_fabric
 from gpuyard.planner.fabric_choice import FabricChoice, choose_fabric, exchange_bytes_per_second
 from gpuyard.planner.storage_need import CheckpointPlan, create_storage_request, find_published_need
-from gpuyard.predict import create_platform
+from gpuyard.predictor import create_platform
 from gpuyard.specs import Cluster, Dataset, Storage, Workload
 from gpuyard.workloads import profile_model
 

@@ -13,9 +13,9 @@ from gpuyard.planner.throughput import (
     find_compute_lines,
     predict_shapes,
 )
-from gpuyard.predict import create_scenario, predict, predict_cluster
-from gpuyard.predict.explain.remedies import list_proposals
-from gpuyard.predict.table import Placement
+from gpuyard.predictor import create_scenario, predict, predict_cluster
+from gpuyard.predictor.explain.remedies import list_proposals
+from gpuyard.predictor.table import Placement
 from gpuyard.specs import Cluster, MachineSpec, Network, Precision, Workload
 from gpuyard.specs.plan import RemedyName
 from tests.conftest import MakeCalibration
@@ -105,7 +105,7 @@ def test_an_empty_list_of_shapes_gives_no_rows() -> None:
 
 def test_a_long_table_is_predicted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = predict_all(("none", "powersgd"))
-    monkeypatch.setattr("gpuyard.predict.table.CHUNK_ROWS", 5)
+    monkeypatch.setattr("gpuyard.predictor.table.CHUNK_ROWS", 5)
     parts = predict_all(("none", "powersgd"))
     assert np.array_equal(parts.samples_per_second, whole.samples_per_second)
     assert np.array_equal(parts.low, whole.low)

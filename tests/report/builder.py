@@ -4,7 +4,7 @@ import datetime
 from dataclasses import dataclass
 
 from gpuyard.economics.rent_or_own import break_even
-from gpuyard.predict import Choke, Constant, Prediction, Remedy, Step
+from gpuyard.predictor import Choke, Constant, Prediction, Remedy, Step
 from gpuyard.report.answers.study.report import study_answer
 from gpuyard.report.html import render_page
 from gpuyard.specs.study import RentOrBuy

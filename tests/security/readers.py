@@ -49,7 +49,7 @@ from gpuyard.lab import plan_from_text, state
 from gpuyard.lab.network import namespace_names
 from gpuyard.measure.collectives.plan import parse_sizes
 from gpuyard.measure.reading import read_results
-from gpuyard.predict.topology import summarize_topology
+from gpuyard.predictor.topology import summarize_topology
 from gpuyard.reporting.windows import read_log
 from gpuyard.run.places.hosts import Hosts
 from gpuyard.share import service, wire
@@ -548,11 +548,11 @@ READ_BY: dict[str, str] = {
     "measure/links/facts.py": HOST,
     "measure/reading.py": "results",
     "measure/store.py": "results",
-    "predict/software_stacks/posterior.py": OWN,
+    "predictor/software_stacks/posterior.py": OWN,
     "planner/explain/alternatives.py": OWN,
     "planner/rulebook.py": OWN,
-    "predict/calibration/document.py": "calibration.json",
-    "predict/constants.py": OWN,
+    "predictor/calibration/document.py": "calibration.json",
+    "predictor/constants.py": OWN,
     "report/html.py": OWN,
     "run/probe.py": RANKS,
     "run/rank_process.py": RANKS,

@@ -9,7 +9,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.hardware.product_names import find_catalog_gpu
 from gpuyard.hardware.readers.topology_file import read_topology
 from gpuyard.hardware.readers.xml_text import parse_xml
-from gpuyard.predict.topology import summarize_topology
+from gpuyard.predictor.topology import summarize_topology
 
 _PCI_DEVICE = (
     "<object type='PCIDev' pci_busid='0000:{:02x}:{:02x}.{:x}' pci_type='{} [10de:102d] [0:0] a1'/>"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gpuyard.measure import MeasuredStep
-from gpuyard.predict import Choke, Prediction, Remedy, Step
-from gpuyard.predict.explain.knee import find_knee
+from gpuyard.predictor import Choke, Prediction, Remedy, Step
+from gpuyard.predictor.explain.knee import find_knee
 from gpuyard.study.result import ChokeFinding
 from gpuyard.study.verdict import (
     SingleWorker,

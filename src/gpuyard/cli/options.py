@@ -17,7 +17,7 @@ from gpuyard.units import parse_seconds
 if TYPE_CHECKING:
     from gpuyard.catalog import ModelProfile
     from gpuyard.measure.stored_figures import StoredRuns
-    from gpuyard.predict import Calibration
+    from gpuyard.predictor import Calibration
     from gpuyard.specs import ExchangeOptions, Precision, StrategyName, Workload
 
 _MAX_COUNT = 1_000_000_000
@@ -129,7 +129,7 @@ CalibrationOption = Annotated[
 
 def load_calibration(option: str | None) -> "Calibration | None":
     """Load the named calibration, by default the user's own; return None if there is none or for "none"."""
-    from gpuyard.predict import calibration_from_json
+    from gpuyard.predictor import calibration_from_json
 
     if option == NONE:
         return None
@@ -272,7 +272,7 @@ def apply_precision(
     """Return the workload in this precision, with its measurements scaled to it."""
     if precision is None:
         return workload
-    from gpuyard.predict.compute import change_workload_precision
+    from gpuyard.predictor.compute import change_workload_precision
 
     return change_workload_precision(workload, profile, parse_precision(precision))
 

@@ -27,7 +27,7 @@ from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
     from gpuyard.hardware import MachineGraph
-    from gpuyard.predict import PlatformScenario, Prediction
+    from gpuyard.predictor import PlatformScenario, Prediction
     from gpuyard.specs import Cluster
 
 _KNEE_THRESHOLD = "50%"
@@ -105,8 +105,8 @@ def predict(
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.files import write_text
     from gpuyard.hardware.clusters import resolve_machine
-    from gpuyard.predict import create_scenario
-    from gpuyard.predict import predict as predict_placements
+    from gpuyard.predictor import create_scenario
+    from gpuyard.predictor import predict as predict_placements
     from gpuyard.report.answers.clusters import clusters_answer
     from gpuyard.report.answers.predict import predict_answer, sweep_svg, why_svg
     from gpuyard.workloads import profile_model
@@ -153,8 +153,8 @@ def predict(
         largest = max(result.predictions, key=lambda p: p.gpus)
         explanation = next_run = None
         if why:
-            from gpuyard.predict.explain.next_run import find_next_run
-            from gpuyard.predict.explain.why import explain
+            from gpuyard.predictor.explain.next_run import find_next_run
+            from gpuyard.predictor.explain.why import explain
 
             threshold = units.parse_share(knee_threshold or _KNEE_THRESHOLD)
             explanation = explain(scenario, largest, threshold=threshold)
@@ -180,7 +180,7 @@ def predict(
 
 
 def _give_advice(scenario: "PlatformScenario", largest: "Prediction") -> str:
-    from gpuyard.predict.prediction import describe_choke
+    from gpuyard.predictor.prediction import describe_choke
 
     if largest.fits is False:  # a note about memory says which batch would fit
         return ""

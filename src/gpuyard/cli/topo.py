@@ -60,7 +60,7 @@ def topo(
         raise UserMistake("use only one of --preset, --from, and --on")
     if gpus is not None and preset is None:
         raise UserMistake("--gpus needs --preset: other sources have a number of GPUs")
-    from gpuyard.predict.topology import summarize_topology
+    from gpuyard.predictor.topology import summarize_topology
     from gpuyard.report.answers.topology import topology_answer
 
     graph = _build_graph(preset, from_file, on, gpu=gpu, gpus=gpus)
@@ -95,8 +95,8 @@ def compare(
     """
     from gpuyard.catalog import gpus as catalog_gpus
     from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.predict.compute import describe_precision
-    from gpuyard.predict.topology import compare_layouts
+    from gpuyard.predictor.compute import describe_precision
+    from gpuyard.predictor.topology import compare_layouts
     from gpuyard.report.answers.topology import comparison_answer
     from gpuyard.workloads import profile_model
 

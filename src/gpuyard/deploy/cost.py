@@ -68,7 +68,7 @@ def calculate_cost(loaded: LoadedDeployment, tariff: Tariff | None, pue: float) 
 
 
 def _estimate_power(loaded: LoadedDeployment, tariff: Tariff | None, pue: float) -> Electricity:
-    from gpuyard.facility.server import build_server_device
+    from gpuyard.facilities.server import build_server_device
 
     device, _ = build_server_device(loaded.cluster)
     watts = loaded.cluster.nodes * device.typical_watts

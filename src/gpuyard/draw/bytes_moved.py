@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from gpuyard.draw.markup import CHART_EDGE, element, render_chart, text_element
-from gpuyard.predict import Prediction
+from gpuyard.predictor import Prediction
 from gpuyard.units import format_bytes, format_seconds
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _FOOT = 640, 420, 90, 120, 60, 60

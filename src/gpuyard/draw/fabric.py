@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from gpuyard.draw.markup import element, path, render_drawing, shorten, text
 from gpuyard.draw.palette import BACKGROUND, BLUE, GREEN, MUTED, ORANGE, PURPLE
-from gpuyard.facility.fabric.design import FabricDesign
+from gpuyard.facilities.fabric.design import FabricDesign
 from gpuyard.units import format_bit_rate, format_byte_rate
 
 _PAINTS = {"core": ORANGE, "spine": PURPLE, "leaf": BLUE, "node": GREEN}

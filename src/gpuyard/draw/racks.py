@@ -17,9 +17,9 @@ from gpuyard.draw.palette import (
     TEAL,
     Paint,
 )
-from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.power.cord_list import PlacedCord
-from gpuyard.facility.racks.floor_plan import PlacedDevice, format_ranges
+from gpuyard.facilities.design import FacilityDesign
+from gpuyard.facilities.power.cord_list import PlacedCord
+from gpuyard.facilities.racks.floor_plan import PlacedDevice, format_ranges
 
 _UNIT = 14.0
 _WIDTH = 236.0  # width of the 19 inches between the posts

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from gpuyard.draw.markup import CHART_EDGE, element, render_chart, text_element
-from gpuyard.predict.explain.timeline import Bar, StepTimeline
+from gpuyard.predictor.explain.timeline import Bar, StepTimeline
 from gpuyard.units import format_seconds
 
 _MAX_BUCKET_ROWS = 12

@@ -4,7 +4,7 @@ import math
 
 from gpuyard.draw.markup import element, path, text_element
 from gpuyard.draw.palette import MANY_COLORS
-from gpuyard.predict.validation import PredictedRow, TableScore
+from gpuyard.predictor.validation import PredictedRow, TableScore
 
 _SIDE, _MARGIN, _LEGEND = 420, 56, 170
 _FOOT = _SIDE - _MARGIN

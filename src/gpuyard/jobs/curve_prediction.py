@@ -6,7 +6,7 @@ import numpy as np
 
 from gpuyard.errors import GpuyardError
 from gpuyard.policies.curve import Curve, SplitSpeed
-from gpuyard.predict import Placement, PlatformScenario, create_scenario, predict
+from gpuyard.predictor import Placement, PlatformScenario, create_scenario, predict
 from gpuyard.specs import Cluster, Workload
 from gpuyard.workloads.profiles import catalog_profile
 

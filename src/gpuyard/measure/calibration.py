@@ -16,10 +16,10 @@ from gpuyard.measure.job_runs.summary import find_doubt
 from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.training.records import Measurement
 from gpuyard.measure.validity import ValidityCheck
-from gpuyard.predict import Calibration
-from gpuyard.predict.calibration.calibrate import Calibrated
-from gpuyard.predict.calibration.document import HardwareCalibration
-from gpuyard.predict.calibration.rows import Hardware, LinkRates, TrainingRow
+from gpuyard.predictor import Calibration
+from gpuyard.predictor.calibration.calibrate import Calibrated
+from gpuyard.predictor.calibration.document import HardwareCalibration
+from gpuyard.predictor.calibration.rows import Hardware, LinkRates, TrainingRow
 from gpuyard.specs import Workload
 from gpuyard.version import __version__
 from gpuyard.workloads.profiles import catalog_profile

@@ -13,7 +13,7 @@ from gpuyard.measure.calibration import find_run_doubt, identify_hardware
 from gpuyard.measure.job_runs.records import JobRun
 from gpuyard.measure.reading import read_results
 from gpuyard.measure.training.records import Measurement
-from gpuyard.predict.compute import resolve_precision
+from gpuyard.predictor.compute import resolve_precision
 from gpuyard.specs import DEFAULT_STRATEGY, KnownThroughput, Precision, StrategyName, Workload
 from gpuyard.workloads.profiles import catalog_profile
 

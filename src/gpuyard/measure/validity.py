@@ -113,7 +113,7 @@ def _find_excess_link_rate(m: Measurement) -> str | None:
     crosses_nodes = len(m.place.nodes) > 1
     if link is None or not crosses_nodes or m.all_reduce_bytes is None or not m.all_reduce_seconds:
         return None
-    # the bytes that a ring sends through each node's link (see gpuyard.predict.collectives)
+    # the bytes that a ring sends through each node's link (see gpuyard.predictor.collectives)
     sent = 2 * (m.workers - 1) / m.workers * m.all_reduce_bytes
     rate = sent / m.all_reduce_seconds
     # traffic shaping lets short bursts through, so small exchanges may exceed the rate

@@ -28,18 +28,18 @@ from gpuyard.planner.throughput import (
     predict_shapes,
     widen_intervals,
 )
-from gpuyard.predict import STRATEGIES, Calibration, Placement, PlatformScenario, create_platform
-from gpuyard.predict import predict as predict_placements
-from gpuyard.predict.compute import change_workload_precision
-from gpuyard.predict.explain.next_run import NextRun, find_next_run
-from gpuyard.predict.interval import PredictionInterval
-from gpuyard.predict.software_stacks.evidence import (
+from gpuyard.predictor import STRATEGIES, Calibration, Placement, PlatformScenario, create_platform
+from gpuyard.predictor import predict as predict_placements
+from gpuyard.predictor.compute import change_workload_precision
+from gpuyard.predictor.explain.next_run import NextRun, find_next_run
+from gpuyard.predictor.interval import PredictionInterval
+from gpuyard.predictor.software_stacks.evidence import (
     find_measured_points,
     posterior_rates,
     update_prediction,
 )
-from gpuyard.predict.software_stacks.posterior import Posterior
-from gpuyard.predict.table import Floats, Integers
+from gpuyard.predictor.software_stacks.posterior import Posterior
+from gpuyard.predictor.table import Floats, Integers
 from gpuyard.specs import Cluster, MachineSpec, Precision, Workload
 from gpuyard.specs.plan import Acquisition, Plan, RemedyName
 

@@ -11,7 +11,7 @@ from gpuyard.planner.mixes import Mixes, reprice_mix, simplify_mix
 from gpuyard.planner.offers import has_assumed_price
 from gpuyard.planner.ranking import Ranking, find_simplest_setting, price_cheapest_other
 from gpuyard.planner.result import Choice, RentedRest
-from gpuyard.predict.table import Floats
+from gpuyard.predictor.table import Floats
 from gpuyard.specs import Network
 
 

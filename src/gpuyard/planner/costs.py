@@ -22,15 +22,15 @@ from gpuyard.economics.billing import (
 )
 from gpuyard.economics.ownership import Owned, owned_usd
 from gpuyard.errors import UserMistake
-from gpuyard.facility.housing import (
+from gpuyard.facilities.housing import (
     BUILD_YEARS,
     HousingTerms,
     find_housing_terms,
     find_power_limits,
 )
-from gpuyard.facility.site_rules import resolve_site_rules
+from gpuyard.facilities.site_rules import resolve_site_rules
 from gpuyard.planner.offers import OfferColumns, PlannedRuns
-from gpuyard.predict.table import Floats, Integers
+from gpuyard.predictor.table import Floats, Integers
 from gpuyard.specs import Network
 from gpuyard.specs import site as sites
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan, PlanSite

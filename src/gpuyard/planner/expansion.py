@@ -18,7 +18,7 @@ from gpuyard.planner.mixes import find_bases, find_mixes, reprice_mix
 from gpuyard.planner.offers import BOUGHT
 from gpuyard.planner.ranking import Ranking, find_same_machines, find_simplest, rank
 from gpuyard.planner.result import Choice, KeptPart
-from gpuyard.predict.table import Floats
+from gpuyard.predictor.table import Floats
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition
 
 COMMITTED: tuple[Acquisition, ...] = (*BOUGHT, *RESERVED_YEARS)

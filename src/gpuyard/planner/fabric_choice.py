@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpuyard.catalog import ModelProfile
 from gpuyard.catalog.fabric import Switch, switches
 from gpuyard.errors import UserMistake
-from gpuyard.facility.fabric import (
+from gpuyard.facilities.fabric import (
     FabricBill,
     FabricDesign,
     TypicalFloor,
@@ -15,9 +15,9 @@ from gpuyard.facility.fabric import (
     is_suitable_switch,
 )
 from gpuyard.hardware.clusters import resolve_machine
-from gpuyard.predict import Prediction, predict_cluster
-from gpuyard.predict.constants import load_tuning
-from gpuyard.predict.transport import create_fabric
+from gpuyard.predictor import Prediction, predict_cluster
+from gpuyard.predictor.constants import load_tuning
+from gpuyard.predictor.transport import create_fabric
 from gpuyard.specs import Cluster, Network, Workload
 from gpuyard.units import format_bit_rate, format_share, format_usd
 

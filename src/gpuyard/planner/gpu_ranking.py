@@ -9,7 +9,7 @@ from gpuyard.catalog.prices import GpuListPrice, gpu_prices
 from gpuyard.catalog.published import published_sources, single_gpu_rows
 from gpuyard.catalog.published_rows import SingleGpuRow
 from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.predict import Calibration, predict_cluster
+from gpuyard.predictor import Calibration, predict_cluster
 from gpuyard.specs import Cluster, MachineSpec, Precision, Workload
 from gpuyard.specs.workload import KnownThroughput
 

@@ -14,7 +14,7 @@ from gpuyard.planner.candidates import Booleans, Candidates
 from gpuyard.planner.costs import describe_owned_machines
 from gpuyard.planner.offers import OWNED
 from gpuyard.planner.ranking import DATA_STAYS, Ranking, find_same_machines, find_simplest
-from gpuyard.predict.table import Floats, Integers
+from gpuyard.predictor.table import Floats, Integers
 from gpuyard.specs.plan import Acquisition
 
 MIXING_SAVES_NOTHING = (

@@ -10,10 +10,10 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.catalog.prices import ASSUMED_CLOUD
 from gpuyard.catalog.prices import cloud_data as prices_table
 from gpuyard.economics.billing import HOURS_PER_MONTH, egress_usd, storage_usd
-from gpuyard.facility.storage import CHECKPOINT_BYTES_PER_PARAMETER
+from gpuyard.facilities.storage import CHECKPOINT_BYTES_PER_PARAMETER
 from gpuyard.planner.servers import NetworkOption, NetworkPrice, PricedServer, price_network
 from gpuyard.planner.throughput import MachineShape, format_network
-from gpuyard.predict.table import Floats, Integers
+from gpuyard.predictor.table import Floats, Integers
 from gpuyard.specs import Network, Topology, Workload
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan, Renting
 

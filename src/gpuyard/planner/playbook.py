@@ -12,7 +12,7 @@ from gpuyard.planner.result import PlanResult
 from gpuyard.planner.rulebook import Fact, Reason, Stage, StageFigures, load_rulebook
 from gpuyard.planner.search import make_plan, read_plan_premises, read_plan_workload
 from gpuyard.planner.servers import PricedServer, list_servers
-from gpuyard.predict import Calibration
+from gpuyard.predictor import Calibration
 from gpuyard.specs.offers import Load
 from gpuyard.specs.plan import Acquisition, Plan
 

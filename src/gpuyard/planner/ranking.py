@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpuyard.planner.candidates import Booleans, Candidates
-from gpuyard.predict.table import Floats, Integers
+from gpuyard.predictor.table import Floats, Integers
 
 SIMPLICITY_TOLERANCE = 0.03  # a simpler setting may be this much slower or more expensive
 DATA_STAYS = "data may not leave the building"

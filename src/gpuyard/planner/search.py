@@ -28,7 +28,7 @@ from gpuyard.planner.offers import OWNED, Offer, estimate_cloud_data, list_offer
 from gpuyard.planner.ranking import Ranking, pareto_front, rank
 from gpuyard.planner.result import Alternative, Choice, Exclusion, Goal, PlanResult, SiteRefusal
 from gpuyard.planner.servers import list_servers
-from gpuyard.predict import Calibration
+from gpuyard.predictor import Calibration
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Plan
 from gpuyard.specs.site import Site

@@ -19,7 +19,7 @@ from gpuyard.catalog.prices import (
     gpu_prices,
 )
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.facility.fabric import HostPorts, TypicalFloor, find_cheapest_fabric
+from gpuyard.facilities.fabric import HostPorts, TypicalFloor, find_cheapest_fabric
 from gpuyard.hardware.presets import check_topology, choose_topology
 from gpuyard.specs import Network, Topology
 from gpuyard.specs.plan import OwnedMachines, OwnOffer, Plan

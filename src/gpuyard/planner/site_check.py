@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gpuyard.catalog import machines
 from gpuyard.errors import GpuyardError
-from gpuyard.facility.design import design_facility
+from gpuyard.facilities.design import design_facility
 from gpuyard.planner.costs import HousingKey, SiteLimit
 from gpuyard.planner.offers import Offer
 from gpuyard.planner.servers import PricedServer

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.catalog.fabric import StorageNeed, storage_needs
-from gpuyard.facility.storage import CHECKPOINT_BYTES_PER_PARAMETER, StorageRequest
+from gpuyard.facilities.storage import CHECKPOINT_BYTES_PER_PARAMETER, StorageRequest
 from gpuyard.hardware.clusters import resolve_machine
-from gpuyard.predict import predict_cluster
+from gpuyard.predictor import predict_cluster
 from gpuyard.specs import Cluster, Workload
 
 

@@ -15,20 +15,20 @@ import numpy as np
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.catalog import gpus as gpus_table
 from gpuyard.errors import UserMistake
-from gpuyard.predict import STRATEGIES, Calibration, ComputeLine, Scenario
-from gpuyard.predict.compute import ComputeLines, change_workload_precision, resolve_precision
-from gpuyard.predict.constants import load_tuning
-from gpuyard.predict.interval import PredictionInterval, estimate_interval
-from gpuyard.predict.platform import Fleet
-from gpuyard.predict.scenario import find_compute_line
-from gpuyard.predict.software_stacks.posterior import (
+from gpuyard.predictor import STRATEGIES, Calibration, ComputeLine, Scenario
+from gpuyard.predictor.compute import ComputeLines, change_workload_precision, resolve_precision
+from gpuyard.predictor.constants import load_tuning
+from gpuyard.predictor.interval import PredictionInterval, estimate_interval
+from gpuyard.predictor.platform import Fleet
+from gpuyard.predictor.scenario import find_compute_line
+from gpuyard.predictor.software_stacks.posterior import (
     Posterior,
     has_published_framework,
     predict_with_framework,
 )
-from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, POWERSGD_RANK
-from gpuyard.predict.table import Floats, HardwareRates, Integers, chunks, compute_step_parts
-from gpuyard.predict.transport import Fabric, MachineLinks, Networks, create_fabric
+from gpuyard.predictor.strategies.remedies import ACCUMULATED_STEPS, POWERSGD_RANK
+from gpuyard.predictor.table import Floats, HardwareRates, Integers, chunks, compute_step_parts
+from gpuyard.predictor.transport import Fabric, MachineLinks, Networks, create_fabric
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
     DEFAULT_STRATEGY,

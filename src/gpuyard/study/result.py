@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from gpuyard.economics.sensitivity import TornadoBar
 from gpuyard.planner import PlanResult
-from gpuyard.predict import Choke, Constant, Prediction, Remedy
-from gpuyard.predict.explain.knee import Knee
+from gpuyard.predictor import Choke, Constant, Prediction, Remedy
+from gpuyard.predictor.explain.knee import Knee
 from gpuyard.specs import StrategyName
 
 Basis = Literal["measured", "fitted", "predicted"]

@@ -7,7 +7,7 @@ from statistics import median
 from gpuyard.catalog import ModelProfile
 from gpuyard.measure import Measurement
 from gpuyard.measure.calibration import identify_hardware
-from gpuyard.predict import (
+from gpuyard.predictor import (
     CPU_VARIATION,
     GLOO_HOP,
     GLOO_LINK,

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuyard.measure import Measurement
-from gpuyard.predict import Choke, Prediction, Remedy
-from gpuyard.predict.explain.knee import Knee
+from gpuyard.predictor import Choke, Prediction, Remedy
+from gpuyard.predictor.explain.knee import Knee
 from gpuyard.study.result import Basis, ChokeFinding, StudyVerdict
 from gpuyard.study.this_machine import THIS_MACHINE
 from gpuyard.units import format_bytes, format_effective_gpus, format_seconds, format_share

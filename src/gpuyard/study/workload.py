@@ -8,7 +8,7 @@ import numpy as np
 from gpuyard.catalog import ModelProfile
 from gpuyard.measure import Measurement
 from gpuyard.measure.stored_figures import StoredRuns
-from gpuyard.predict import (
+from gpuyard.predictor import (
     STRATEGIES,
     Calibration,
     ClusterPrediction,
@@ -19,10 +19,10 @@ from gpuyard.predict import (
     create_scenario,
     predict,
 )
-from gpuyard.predict.explain.knee import find_knee
-from gpuyard.predict.explain.next_run import find_next_run
-from gpuyard.predict.explain.remedies import find_remedies, find_remedies_and_knees
-from gpuyard.predict.explain.why import describe_memory_shortage
+from gpuyard.predictor.explain.knee import find_knee
+from gpuyard.predictor.explain.next_run import find_next_run
+from gpuyard.predictor.explain.remedies import find_remedies, find_remedies_and_knees
+from gpuyard.predictor.explain.why import describe_memory_shortage
 from gpuyard.specs import Cluster, StrategyName, Workload
 from gpuyard.specs.study import StudyCluster
 from gpuyard.study.result import (

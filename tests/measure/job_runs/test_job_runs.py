@@ -11,8 +11,8 @@ from gpuyard.measure import ResultsStore, read_results, to_json_lines
 from gpuyard.measure.calibration import build_calibration_rows
 from gpuyard.measure.job_runs.records import JobRun
 from gpuyard.measure.job_runs.summary import MAX_WINDOWS, add_new_runs, build_job_runs
-from gpuyard.predict.calibration.calibrate import calibrate
-from gpuyard.predict.calibration.rows import Hardware
+from gpuyard.predictor.calibration.calibrate import calibrate
+from gpuyard.predictor.calibration.rows import Hardware
 from gpuyard.reporting.windows import StepWindow
 from gpuyard.specs import Workload
 from tests.conftest import Cli

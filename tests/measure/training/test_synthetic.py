@@ -8,7 +8,7 @@ import torch
 from gpuyard.catalog import gpus, models
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
-from gpuyard.predict import estimate_compute_line
+from gpuyard.predictor import estimate_compute_line
 from gpuyard.specs import KnownThroughput, Workload
 from gpuyard.workloads.synthetic import FORWARD_SHARE, synthetic_layers, synthetic_task
 

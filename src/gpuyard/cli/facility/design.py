@@ -10,7 +10,7 @@ from gpuyard.cli.output import STDOUT, JsonOption, check_output_or_stdout, show,
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.facility.design import FacilityDesign
+    from gpuyard.facilities.design import FacilityDesign
 
 
 def design(
@@ -54,7 +54,7 @@ def design(
             f"only one of {' and '.join(printed)} can be printed; name a file, like --html room.html"
         )
     from gpuyard.catalog.specfiles import read_site
-    from gpuyard.facility.design import design_facility
+    from gpuyard.facilities.design import design_facility
     from gpuyard.hardware.clusters import read_cluster
 
     spec = read_cluster(cluster)
@@ -76,7 +76,7 @@ def _render(room: "FacilityDesign", option: str) -> str:
 
             return draw_racks_svg(room)
         case "--csv":
-            from gpuyard.facility.bill_of_materials import format_bill_csv, list_bill_items
+            from gpuyard.facilities.bill_of_materials import format_bill_csv, list_bill_items
 
             return format_bill_csv(list_bill_items(room))
         case "--html":

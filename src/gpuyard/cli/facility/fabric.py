@@ -10,7 +10,7 @@ from gpuyard.cli.output import JsonOption, check_output_file, show, show_status
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.facility.fabric import FabricDesign, TypicalFloor
+    from gpuyard.facilities.fabric import FabricDesign, TypicalFloor
     from gpuyard.report.answer import Answer
 
 
@@ -76,7 +76,7 @@ def fabric(
 
     Example: gpuyard facility fabric --nodes 128 --ports-per-node 8 --switch nvidia-qm9700 --rails 8
     """
-    from gpuyard.facility.fabric import FabricRequest, TypicalFloor, design_fabric
+    from gpuyard.facilities.fabric import FabricRequest, TypicalFloor, design_fabric
 
     if workload is not None or on is not None:
         if nodes or ports_per_node or switch or spine or rate:
@@ -108,7 +108,7 @@ def _find_cheapest(
     rate: str, nodes: int, ports: int, oversubscription: float, floor: "TypicalFloor"
 ) -> "FabricDesign":
     """Return the cheapest Ethernet fabric; two machines are cabled to each other."""
-    from gpuyard.facility.fabric import HostPorts, find_cheapest_fabric
+    from gpuyard.facilities.fabric import HostPorts, find_cheapest_fabric
     from gpuyard.units import parse_rate
 
     gbit = parse_rate(rate) * 8 / 1e9
@@ -122,7 +122,7 @@ def _design_other_networks(
     storage_switch: str | None,
 ) -> "dict[str, FabricDesign]":
     """Return the management network, and a storage network if its options are set."""
-    from gpuyard.facility.fabric import design_management_network, design_storage_network
+    from gpuyard.facilities.fabric import design_management_network, design_storage_network
 
     if (storage_ports is None) != (storage_switch is None):
         raise UserMistake("a storage network needs both --storage-ports and --storage-switch")
@@ -149,7 +149,7 @@ def _propose(
     json_output: bool,
 ) -> None:
     from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.facility.fabric import TypicalFloor
+    from gpuyard.facilities.fabric import TypicalFloor
     from gpuyard.hardware.clusters import read_cluster
     from gpuyard.planner.fabric_choice import choose_fabric
     from gpuyard.units import parse_share

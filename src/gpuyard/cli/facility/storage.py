@@ -39,14 +39,14 @@ def storage(
     """
     from gpuyard import units
     from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.facility.storage import size_storage
+    from gpuyard.facilities.storage import size_storage
     from gpuyard.hardware.clusters import read_cluster, resolve_machine
     from gpuyard.planner.storage_need import (
         CheckpointPlan,
         create_storage_request,
         find_published_need,
     )
-    from gpuyard.predict.compute import resolve_precision
+    from gpuyard.predictor.compute import resolve_precision
     from gpuyard.report.answers.facility.storage_sizing import storage_answer
     from gpuyard.workloads import profile_model
 

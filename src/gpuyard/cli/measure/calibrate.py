@@ -9,7 +9,7 @@ from gpuyard.cli.output import JsonOption, check_output_file, progress_bar, show
 
 if TYPE_CHECKING:
     from gpuyard.measure.calibration import CalibrationRows
-    from gpuyard.predict.calibration.calibrate import Calibrated, Uncalibrated
+    from gpuyard.predictor.calibration.calibrate import Calibrated, Uncalibrated
 
 _MEASURE = "gpuyard bench train spoken-digits-linear --workers 1,2 --batch 10,50"
 
@@ -121,8 +121,8 @@ def _read_rows(paths: list[Path] | None, *, include_doubtful: bool) -> "Calibrat
 def _fit(rows: "CalibrationRows") -> "tuple[list[Calibrated], list[Uncalibrated]]":
     from gpuyard.errors import MissingRequirement
     from gpuyard.measure.progress import ProgressUpdate
-    from gpuyard.predict.calibration.calibrate import calibrate as fit_and_check
-    from gpuyard.predict.calibration.rows import Hardware
+    from gpuyard.predictor.calibration.calibrate import calibrate as fit_and_check
+    from gpuyard.predictor.calibration.rows import Hardware
 
     try:
         import scipy.optimize  # noqa: F401

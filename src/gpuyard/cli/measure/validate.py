@@ -36,7 +36,7 @@ def validate(
 
     Example: gpuyard validate --table pollux_t4 --points 0,1,2
     """
-    from gpuyard.predict.validation import report
+    from gpuyard.predictor.validation import report
     from gpuyard.report.answers.validation import validation_answer
 
     comparison = report(table, _parse_points(points) if points else ())

@@ -8,7 +8,7 @@ from gpuyard.deploy.bench.plan import DeploymentBench, Series
 from gpuyard.deploy.deployment import LoadedDeployment
 from gpuyard.hardware.clusters import find_network_rate
 from gpuyard.measure.training.records import Measurement
-from gpuyard.predict import Calibration, Placement, Prediction, create_scenario, predict
+from gpuyard.predictor import Calibration, Placement, Prediction, create_scenario, predict
 from gpuyard.specs.cluster import Cluster
 from gpuyard.workloads.profiles import profile_model
 

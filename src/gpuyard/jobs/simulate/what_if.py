@@ -15,7 +15,7 @@ from gpuyard.policies import get_policy
 from gpuyard.policies.base import Policy
 from gpuyard.policies.curve import Curve
 from gpuyard.policies.views import Pool
-from gpuyard.predict import Placement, create_scenario, predict
+from gpuyard.predictor import Placement, create_scenario, predict
 from gpuyard.specs import Cluster, Network, Workload
 from gpuyard.units import parse_rate
 

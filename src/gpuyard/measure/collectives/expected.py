@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpuyard.measure.collectives.records import Backend, Operation
-from gpuyard.predict import collectives as model
+from gpuyard.predictor import collectives as model
 
 # the largest TCP payload of a 1,500-byte frame, over the bytes that a lab's token bucket counts for it
 LAB_PAYLOAD = 1448 / 1514

@@ -24,7 +24,7 @@ from gpuyard.measure.collectives.verdict import find_slow_collectives, judge
 from gpuyard.measure.progress import ProgressCallback, ProgressMeter, ProgressUpdate
 from gpuyard.measure.ranks import launch_ranks
 from gpuyard.measure.record import create_identity
-from gpuyard.predict.constants import TCP_PAYLOAD
+from gpuyard.predictor.constants import TCP_PAYLOAD
 from gpuyard.run.launch import RankLaunch
 from gpuyard.run.places import LocalMachine
 from gpuyard.run.protocol import SILENCE_SECONDS

@@ -16,7 +16,7 @@ from gpuyard.measure.record import format_precision_suffix
 from gpuyard.measure.training.plan import plan_sweep
 from gpuyard.measure.training.records import Measurement
 from gpuyard.measure.training.sweep import Sweep
-from gpuyard.predict import (
+from gpuyard.predictor import (
     CPU_VARIATION,
     GLOO_HOP,
     GLOO_LINK,
@@ -27,9 +27,9 @@ from gpuyard.predict import (
     Platform,
     PlatformScenario,
 )
-from gpuyard.predict.constants import load_tuning
-from gpuyard.predict.strategies.remedies import ACCUMULATED_STEPS, BUCKET_MEGABYTES, POWERSGD_RANK
-from gpuyard.predict.transport import create_fabric
+from gpuyard.predictor.constants import load_tuning
+from gpuyard.predictor.strategies.remedies import ACCUMULATED_STEPS, BUCKET_MEGABYTES, POWERSGD_RANK
+from gpuyard.predictor.transport import create_fabric
 from gpuyard.run.places import Place
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions, Network, Precision, Workload

@@ -10,8 +10,8 @@ from gpuyard.catalog import gpus, models
 from gpuyard.catalog.fabric import storage_needs
 from gpuyard.cpu import usable_cores
 from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.predict import estimate_compute_line
-from gpuyard.predict.compute import resolve_precision
+from gpuyard.predictor import estimate_compute_line
+from gpuyard.predictor.compute import resolve_precision
 from gpuyard.specs import Workload
 from gpuyard.table import Table
 from gpuyard.units import format_bytes, format_count, format_seconds, format_share

@@ -14,8 +14,8 @@ from gpuyard.measure.training.records import SyntheticGpu
 from gpuyard.measure.training.size import check_fits
 from gpuyard.measure.training.strategies import check_launcher, check_remedy, check_strategy
 from gpuyard.measure.training.sweep import Sweep, SweepPoint
-from gpuyard.predict import estimate_compute_line
-from gpuyard.predict.compute import default_precision
+from gpuyard.predictor import estimate_compute_line
+from gpuyard.predictor.compute import default_precision
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places import LocalMachine, Place
 from gpuyard.run.protocol import RankDevice

@@ -12,7 +12,7 @@ from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.product_names import find_catalog_gpu
 from gpuyard.measure.training.sweep import Sweep
-from gpuyard.predict import STRATEGIES, estimate_compute_line
+from gpuyard.predictor import STRATEGIES, estimate_compute_line
 from gpuyard.units import format_bytes, format_count
 
 _PROCESS_BYTES = 400e6  # Python with PyTorch, before a model is loaded

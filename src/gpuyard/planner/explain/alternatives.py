@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gpuyard import units
 from gpuyard.economics.billing import HOURS_PER_MONTH
 from gpuyard.economics.ownership import monthly_parts_usd, owned_usd
-from gpuyard.facility.housing import BUILD_YEARS
+from gpuyard.facilities.housing import BUILD_YEARS
 from gpuyard.planner.candidates import Booleans, Candidates
 from gpuyard.planner.choices import create_choices, create_mixed_choices
 from gpuyard.planner.costs import describe_owned_machines
@@ -31,7 +31,7 @@ from gpuyard.planner.mixes import (
 from gpuyard.planner.offers import BOUGHT, Offer
 from gpuyard.planner.ranking import DATA_STAYS, Ranking
 from gpuyard.planner.result import Alternative, Choice, LocationCost, format_dollars
-from gpuyard.predict.table import Floats, Integers
+from gpuyard.predictor.table import Floats, Integers
 from gpuyard.specs.plan import Acquisition
 
 Strings = npt.NDArray[np.str_]

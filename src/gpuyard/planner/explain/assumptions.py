@@ -3,7 +3,7 @@
 from gpuyard import units
 from gpuyard.catalog import gpus
 from gpuyard.catalog.prices import ASSUMED_CLOUD, cloud_data
-from gpuyard.facility.housing import BUILD_YEARS
+from gpuyard.facilities.housing import BUILD_YEARS
 from gpuyard.planner.candidates import Candidates
 from gpuyard.planner.offers import (
     OWNED,
@@ -14,10 +14,10 @@ from gpuyard.planner.offers import (
 )
 from gpuyard.planner.result import format_dollars, format_precisions, join_with_or
 from gpuyard.planner.servers import UNKNOWN_NETWORK, count_unusable_prices
-from gpuyard.predict import STRATEGIES
-from gpuyard.predict.compute import HALVES, ComputeBasis, resolve_compute_precision
-from gpuyard.predict.software_stacks.evidence import describe_superlinear_figures
-from gpuyard.predict.software_stacks.posterior import has_published_framework
+from gpuyard.predictor import STRATEGIES
+from gpuyard.predictor.compute import HALVES, ComputeBasis, resolve_compute_precision
+from gpuyard.predictor.software_stacks.evidence import describe_superlinear_figures
+from gpuyard.predictor.software_stacks.posterior import has_published_framework
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
 
 _BASES: dict[ComputeBasis, str] = {

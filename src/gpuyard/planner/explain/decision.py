@@ -18,7 +18,7 @@ from gpuyard.planner.result import (
     format_count,
     format_dollars,
 )
-from gpuyard.predict.table import Integers
+from gpuyard.predictor.table import Integers
 
 _MAX_SHOWN = 3
 _MAX_CONTENDERS = 300  # of each acquisition, by each measure

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gpuyard.predict.calibration.calibrate import Calibrated
+from gpuyard.predictor.calibration.calibrate import Calibrated
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table
 from gpuyard.units import format_byte_rate, format_seconds, format_share
 

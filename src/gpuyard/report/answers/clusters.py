@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gpuyard import units
-from gpuyard.predict import ClusterPrediction, Prediction
+from gpuyard.predictor import ClusterPrediction, Prediction
 from gpuyard.report.answer import Answer, Column, Part, Sentence, StyledText, Table, Text
 from gpuyard.report.answers.predict import choke_if_it_fits
 

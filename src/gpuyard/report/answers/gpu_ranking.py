@@ -6,7 +6,7 @@ from typing import Any
 from gpuyard.catalog.hardware import find_end_of_life, find_ends_of_life
 from gpuyard.catalog.published_rows import PublishedFigure
 from gpuyard.planner.gpu_ranking import SORTS, RankedGpu
-from gpuyard.predict.compute import resolve_compute_precision
+from gpuyard.predictor.compute import resolve_compute_precision
 from gpuyard.report.answer import (
     ALL_BATCHES,
     Answer,

@@ -8,8 +8,8 @@ from gpuyard import units
 from gpuyard.catalog import Gpu
 from gpuyard.catalog.hardware import find_end_of_life
 from gpuyard.errors import UserMistake
-from gpuyard.predict import Calibration, ClusterPrediction, Prediction, Remedy
-from gpuyard.predict.calibration.applied import CALIBRATED
+from gpuyard.predictor import Calibration, ClusterPrediction, Prediction, Remedy
+from gpuyard.predictor.calibration.applied import CALIBRATED
 from gpuyard.report.answer import (
     Answer,
     Column,
@@ -24,8 +24,8 @@ from gpuyard.report.answer import (
 )
 
 if TYPE_CHECKING:
-    from gpuyard.predict.explain.next_run import NextRun
-    from gpuyard.predict.explain.why import Why
+    from gpuyard.predictor.explain.next_run import NextRun
+    from gpuyard.predictor.explain.why import Why
 
 _COLUMNS = (
     "GPUs",

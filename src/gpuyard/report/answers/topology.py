@@ -12,7 +12,7 @@ from gpuyard.hardware.pairs import (
     compute_class_matrix,
     compute_latency_matrix,
 )
-from gpuyard.predict.topology import GpuChoice, LayoutPrediction, TopologySummary, name_gpus
+from gpuyard.predictor.topology import GpuChoice, LayoutPrediction, TopologySummary, name_gpus
 from gpuyard.report.answer import Answer, Bullets, Column, Drawing, Part, Sentence, Table, Text
 from gpuyard.report.answers.predict import choke_cell
 from gpuyard.units import format_byte_rate, format_per_second, format_share

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from gpuyard.draw.validation import draw_validation_svg
-from gpuyard.predict.validation import (
+from gpuyard.predictor.validation import (
     PointsScore,
     Report,
     Score,

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gpuyard.predict import Prediction
+from gpuyard.predictor import Prediction
 from gpuyard.report.figures.frame import finite_or_none
 from gpuyard.report.figures.marks import get_local_platform
 from gpuyard.study.result import MeasuredPoint, WorkloadResult

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from gpuyard.draw.palette import NEUTRAL
-from gpuyard.predict import Prediction
+from gpuyard.predictor import Prediction
 from gpuyard.report.figures.frame import (
     ChartOptions,
     build_category_axis,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpuyard.facility.fabric import FabricBill, FabricDesign
+from gpuyard.facilities.fabric import FabricBill, FabricDesign
 from gpuyard.planner.fabric_choice import (
     FabricCandidate,
     FabricChoice,

@@ -9,10 +9,10 @@ from gpuyard.catalog.facility import Plug, plugs
 from gpuyard.draw.fabric import draw_fabric_svg
 from gpuyard.draw.plugs import draw_plug_svg
 from gpuyard.draw.racks import draw_racks_svg
-from gpuyard.facility.bill_of_materials import describe_total, list_bill_items
-from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.device import RackDevice
-from gpuyard.facility.requirements import calculate_requirements, list_feed_losses
+from gpuyard.facilities.bill_of_materials import describe_total, list_bill_items
+from gpuyard.facilities.design import FacilityDesign
+from gpuyard.facilities.device import RackDevice
+from gpuyard.facilities.requirements import calculate_requirements, list_feed_losses
 from gpuyard.report.answer import Answer, Bullets, Drawing, Drawings, Part, Section, Sentence
 from gpuyard.report.answers.facility import room_tables as tables
 

@@ -3,14 +3,14 @@
 from collections import Counter
 from typing import Any
 
-from gpuyard.facility.bill_of_materials import COLUMNS, list_bill_items
-from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.fabric import FabricDesign
-from gpuyard.facility.housing import HousingCost
-from gpuyard.facility.network.cables import NetworkSummary, summarize_networks
-from gpuyard.facility.power.cord_list import PlacedCord
-from gpuyard.facility.power.rack_power import LoadedPdu
-from gpuyard.facility.requirements import (
+from gpuyard.facilities.bill_of_materials import COLUMNS, list_bill_items
+from gpuyard.facilities.design import FacilityDesign
+from gpuyard.facilities.fabric import FabricDesign
+from gpuyard.facilities.housing import HousingCost
+from gpuyard.facilities.network.cables import NetworkSummary, summarize_networks
+from gpuyard.facilities.power.cord_list import PlacedCord
+from gpuyard.facilities.power.rack_power import LoadedPdu
+from gpuyard.facilities.requirements import (
     CircuitRequirement,
     FeedLoss,
     RackRequirements,

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gpuyard.catalog.facility import plugs
-from gpuyard.facility.bill_of_materials import BillItem
-from gpuyard.facility.design import FacilityDesign
-from gpuyard.facility.device import RackDevice
-from gpuyard.facility.network.cables import NetworkSummary, summarize_networks
-from gpuyard.facility.power.electricity import apparent_va
-from gpuyard.facility.power.rack_power import LoadedPdu
-from gpuyard.facility.racks.floor_plan import format_ranges
-from gpuyard.facility.requirements import (
+from gpuyard.facilities.bill_of_materials import BillItem
+from gpuyard.facilities.design import FacilityDesign
+from gpuyard.facilities.device import RackDevice
+from gpuyard.facilities.network.cables import NetworkSummary, summarize_networks
+from gpuyard.facilities.power.electricity import apparent_va
+from gpuyard.facilities.power.rack_power import LoadedPdu
+from gpuyard.facilities.racks.floor_plan import format_ranges
+from gpuyard.facilities.requirements import (
     RackRequirements,
     RoomRequirements,
     calculate_requirements,

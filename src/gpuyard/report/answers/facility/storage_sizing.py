@@ -3,7 +3,7 @@
 from typing import Any
 
 from gpuyard.catalog.fabric import StorageNeed
-from gpuyard.facility.storage import StorageFit, StorageSizing
+from gpuyard.facilities.storage import StorageFit, StorageSizing
 from gpuyard.report.answer import (
     Answer,
     Column,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from gpuyard.predict import Choke, Constant
+from gpuyard.predictor import Choke, Constant
 from gpuyard.report import formats
 from gpuyard.report.answer import (
     Bullets,

@@ -1,0 +1,61 @@
+"""Predict how long a training step takes on hardware that need not exist here.
+
+The package is pure: it turns specs into values and touches neither files nor devices.
+"""
+
+from gpuyard.predictor.calibration.applied import CALIBRATED, measured_constants
+from gpuyard.predictor.calibration.defaults import GLOO_HOP, GLOO_LINK
+from gpuyard.predictor.calibration.document import Calibration, calibration_from_json
+from gpuyard.predictor.compute import ComputeLine, estimate_compute_line, fit_line
+from gpuyard.predictor.constants import (
+    CPU_VARIATION,
+    GLOO_OVERLAP,
+    GPU_VARIATION,
+    Constant,
+)
+from gpuyard.predictor.platform import Platform, create_platform
+from gpuyard.predictor.prediction import (
+    Choke,
+    ClusterPrediction,
+    Prediction,
+    predict,
+    predict_cluster,
+)
+from gpuyard.predictor.scenario import PlatformScenario, Scenario, create_scenario
+from gpuyard.predictor.strategies import STRATEGIES, Strategy
+from gpuyard.predictor.strategies.remedies import Remedy
+from gpuyard.predictor.table import Placement, Step, place
+from gpuyard.predictor.transport import Pipe
+
+__all__ = [
+    "CALIBRATED",
+    "CPU_VARIATION",
+    "GLOO_HOP",
+    "GLOO_LINK",
+    "GLOO_OVERLAP",
+    "GPU_VARIATION",
+    "STRATEGIES",
+    "Calibration",
+    "Choke",
+    "ClusterPrediction",
+    "ComputeLine",
+    "Constant",
+    "Pipe",
+    "Placement",
+    "Platform",
+    "PlatformScenario",
+    "Prediction",
+    "Remedy",
+    "Scenario",
+    "Step",
+    "Strategy",
+    "calibration_from_json",
+    "create_platform",
+    "create_scenario",
+    "estimate_compute_line",
+    "fit_line",
+    "measured_constants",
+    "place",
+    "predict",
+    "predict_cluster",
+]
