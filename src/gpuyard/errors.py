@@ -2,6 +2,7 @@
 
     GpuyardError             the operation failed: exit status 1
     ├── NotStored            a measurement could not be saved; the error carries it (in `measure.store`)
+    ├── MachineBusy          another process is measuring on this machine (in `measure.machine_lock`)
     ├── NoResponse           a scheduler or service did not respond; the request may have taken effect
     ├── MissingRequirement   a package, device, or permission is missing; the message says how to get it
     └── UserMistake          the request is wrong: exit status 2

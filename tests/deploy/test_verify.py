@@ -7,10 +7,13 @@ import pytest
 
 from gpuyard.deploy.access.remote import ssh_argv
 from gpuyard.deploy.deployment import load_deployment
-from gpuyard.deploy.verify import check
+from gpuyard.deploy.verify import Verification, check, training
 from gpuyard.deploy.verify.jupyter import evaluate_answer
 from gpuyard.deploy.verify.machines import parse_chrony_tracking
 from gpuyard.deploy.verify.monitoring import evaluate_targets
+from gpuyard.measure.machine_lock import MachineBusy, hold_measurement_lock
+from gpuyard.report.answers.deploy import verify_answer
+from tests.conftest import MACHINE, Cli
 from tests.deploy.conftest import Up
 
 TRACKING = """Reference ID    : C0A80001 (gateway)
@@ -85,3 +88,45 @@ def test_a_machine_that_hangs_has_failed_its_check_and_no_other(
 def test_a_clock_that_chrony_does_not_keep_is_seen(offset: str, leap: str, ok: bool) -> None:
     assert parse_chrony_tracking(TRACKING.format(offset=offset, leap=leap))[0] is ok
     assert parse_chrony_tracking("506 Cannot talk to daemon")[0] is False
+
+
+@MACHINE
+def test_a_check_that_measures_waits_for_other_measurements_and_is_then_not_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    busy = iter([MachineBusy("another gpuyard is measuring"), None])
+
+    def measure() -> tuple[bool, str]:
+        if (error := next(busy)) is not None:
+            raise error
+        return True, "fast"
+
+    monkeypatch.setattr(training, "_POLL_SECONDS", 0.0)
+    assert training.measure_check("train", "all", measure).ok is True
+
+    monkeypatch.setattr(training, "_MAX_WAIT_SECONDS", 0.0)
+    with hold_measurement_lock():
+        untried = training.measure_check("train", "all", _measure_alone)
+    assert untried.ok is None
+    assert "another gpuyard is measuring" in untried.detail
+
+    passed = check.CheckResult("reachable", "node0", True, "node0")
+    failed = check.CheckResult("in time", "node0", False, "late")
+    assert Verification((passed, untried)).ok
+    assert not Verification((passed, untried, failed)).ok
+    shown = verify_answer(Verification((passed, untried)))
+    assert shown.document["checks"][1]["ok"] is None
+    rows = str(shown.parts)
+    assert "not tried" in rows
+    assert "FAILED" not in rows
+
+
+def _measure_alone() -> tuple[bool, str]:
+    with hold_measurement_lock():
+        return True, "alone"
+
+
+def test_verify_beside_a_running_up_says_so(up: Up, cli: Cli) -> None:
+    with up.state.hold():
+        error = cli("deploy", "verify", up.file, status=1).stderr
+    assert "another gpuyard process is changing the deployment 'ours'" in error

@@ -1,5 +1,6 @@
 """Two measurements at once would both be wrong, so the second is refused; a dead one holds nothing."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from gpuyard.errors import GpuyardError
 from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
 from gpuyard.measure.machine_lock import hold_measurement_lock
+from tests.conftest import Cli
 from tests.measure.conftest import Build
 
 HOLDER = """
@@ -37,3 +39,13 @@ def test_a_second_measurement_is_refused_until_the_first_is_gone(
     assert len(run_sweep(sweep, store)) == 1
     with hold_measurement_lock():
         assert len(run_sweep(sweep, store)) == 1  # already stored: nothing to measure
+
+
+def test_training_to_an_accuracy_needs_no_lock(tiny: Build, cli: Cli, tmp_path: Path) -> None:
+    """It measures no speed, so it runs beside a measurement, and beside the training of other users."""
+    workload = tiny("classifier", source="tiny_models:learnable")
+    (tmp_path / "tiny.workload.yaml").write_text(workload.model_dump_json(exclude_unset=True))
+    shutil.copy(Path(__file__).parent / "tiny_models.py", tmp_path)
+    with hold_measurement_lock():
+        options = ("--accuracy", "30%", "--checkpoint", "tiny.npz")
+        cli("train", "tiny.workload.yaml", *options, cwd=tmp_path)

@@ -92,12 +92,28 @@ class StateDirectory:
     def ssh_config(self) -> Path:
         return self.path / "ssh_config"
 
+    @property
+    def _busy(self) -> str:
+        return f"another gpuyard process is changing the deployment {self.name!r}; wait until it finishes"
+
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
         """Lock the deployment while it changes. Raises if another process holds it."""
-        busy = f"another gpuyard process is changing the deployment {self.name!r}; wait until it finishes"
-        with hold_directory(self.path, busy):
+        with hold_directory(self.path, self._busy):
             yield
+
+    def check_unchanging(self) -> None:
+        """Raise if another process holds the deployment, and so changes it."""
+        try:
+            descriptor = os.open(self.path / _LOCK, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise GpuyardError(self._busy) from None
+        finally:
+            os.close(descriptor)
 
     def ensure_token(self) -> str:
         """Return the token that tells this deployment's machines from those of another with the same name.

@@ -40,15 +40,23 @@ def measure(
     run: Callable[[AnyPlan, ProgressCallback], AnyRecord],
     store: ResultsStore,
     on_progress: ProgressCallback,
+    *,
+    timed: bool = True,
 ) -> AnyRecord:
-    """Run a plan, mark its record as doubtful if other programs disturbed it, and store it."""
-    other_load = OtherLoad(plan.used_cores)
-    with hold_measurement_lock():
-        other_load.begin()
+    """Run a plan and store its record.
+
+    A `timed` plan holds the measurement lock, and its record is marked as doubtful if other programs disturbed it.
+    """
+    if timed:
+        other_load = OtherLoad(plan.used_cores)
+        with hold_measurement_lock():
+            other_load.begin()
+            record = run(plan, on_progress)
+            doubt = find_load_doubt(other_load.share())
+        if doubt is not None:
+            record = record.model_copy(update={"doubt": doubt})
+    else:
         record = run(plan, on_progress)
-        doubt = find_load_doubt(other_load.share())
-    if doubt is not None:
-        record = record.model_copy(update={"doubt": doubt})
     if record.is_new:
         store.add(record)
     return record

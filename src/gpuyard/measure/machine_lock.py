@@ -25,9 +25,13 @@ _OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FILE_MODE = 0o644
 
 
+class MachineBusy(GpuyardError):
+    """Another process is measuring on this machine."""
+
+
 @contextlib.contextmanager
 def hold_measurement_lock() -> Iterator[None]:
-    """Hold the lock during the block; raise GpuyardError if another process holds it."""
+    """Hold the lock during the block; raise MachineBusy if another process holds it."""
     path = lock_file()
     descriptor = _acquire(path)
     try:
@@ -70,7 +74,7 @@ def _acquire(path: Path) -> int:
                 return descriptor
         except BlockingIOError:
             os.close(descriptor)
-            raise GpuyardError(
+            raise MachineBusy(
                 "another gpuyard is measuring on this machine, and both would be disturbed; "
                 "try again when it has finished"
             ) from None

@@ -62,7 +62,8 @@ def train(
         checkpoint=checkpoint,
         fresh=fresh,
     )
-    run = run_bench(plan, run_convergence, dry_run=dry_run, json_output=json_output)
+    # An accuracy does not depend on other load, so training neither waits for measurements nor prevents them.
+    run = run_bench(plan, run_convergence, dry_run=dry_run, json_output=json_output, timed=False)
     if run is not None and not run.reached:
         raise GpuyardError(
             f"the accuracy is {format_share(run.last.training_accuracy)} after {len(run.epochs)} epochs, "

@@ -29,7 +29,8 @@ class CheckResult:
 
     name: str
     host: str
-    ok: bool
+    ok: bool | None
+    """None: it was not tried."""
     detail: str
 
     def document(self) -> dict[str, Any]:
@@ -44,7 +45,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        return all(check.ok for check in self.checks)
+        return all(check.ok is not False for check in self.checks)
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,11 @@ def verify(
     report: StatusCallback,
     sudo_password: str | None = None,
 ) -> Verification:
-    """Check everything that the roles promise; an unreachable machine fails only its own checks."""
+    """Check everything that the roles promise; an unreachable machine fails only its own checks.
+
+    Raises if another process changes the deployment meanwhile, because then a failed check means nothing.
+    """
+    loaded.state.check_unchanging()
     hosts = loaded.state.hosts()
     if not hosts:
         raise GpuyardError(
@@ -57,4 +61,7 @@ def verify(
         if group.applies(context):
             report(group.description)
             checks += group.check(context)
-    return Verification(tuple(checks))
+    verification = Verification(tuple(checks))
+    if not verification.ok:
+        loaded.state.check_unchanging()
+    return verification

@@ -12,7 +12,7 @@ from gpuyard.deploy.cost import DeploymentCost
 from gpuyard.deploy.deployment import DeploymentPlan, LoadedDeployment
 from gpuyard.deploy.state import Host
 from gpuyard.deploy.terraform.run import Changes
-from gpuyard.deploy.verify import Verification
+from gpuyard.deploy.verify import CheckResult, Verification
 from gpuyard.economics.billing import HOURS_PER_MONTH
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table, Text
 from gpuyard.units import format_bytes, format_duration, format_usd, format_watts
@@ -95,23 +95,32 @@ def up_answer(loaded: LoadedDeployment, changes: Changes, recap: PlayRecap, file
 def verify_answer(verdict: Verification) -> Answer:
     rows = [
         (
-            Text("ok", "good") if check.ok else Text("FAILED", "bad"),
+            _describe_result(check),
             check.name,
             check.host,
             check.detail,
         )
         for check in verdict.checks
     ]
-    failed = sum(not check.ok for check in verdict.checks)
-    summary = (
-        f"{failed} of {len(rows)} checks failed." if failed else f"All {len(rows)} checks passed."
-    )
-    parts: list[Part] = [
-        Table("Checks", ("", "check", "machine", "result"), rows),
-        Sentence(summary, "bad" if failed else "good"),
-    ]
+    failed = sum(check.ok is False for check in verdict.checks)
+    untried = sum(check.ok is None for check in verdict.checks)
+    passed = len(rows) - failed - untried
+    parts: list[Part] = [Table("Checks", ("", "check", "machine", "result"), rows)]
+    if failed:
+        parts.append(Sentence(f"{failed} of {len(rows)} checks failed.", "bad"))
+    else:
+        summary = f"All {passed}" if not untried else f"{passed} of {len(rows)}"
+        parts.append(Sentence(f"{summary} checks passed.", "good"))
+    if untried:
+        parts.append(Sentence(f"{untried} of {len(rows)} checks were not tried.", "caution"))
     document = {"ok": verdict.ok, "checks": [check.document() for check in verdict.checks]}
     return Answer(parts, document, verb="deploy verify")
+
+
+def _describe_result(check: CheckResult) -> Text:
+    if check.ok is None:
+        return Text("not tried", "caution")
+    return Text("ok", "good") if check.ok else Text("FAILED", "bad")
 
 
 def status_answer(

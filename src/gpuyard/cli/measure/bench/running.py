@@ -28,6 +28,7 @@ def run_bench(
     *,
     dry_run: bool,
     json_output: bool,
+    timed: bool = True,
 ) -> "AnyRecord | None":
     """Run a plan, store and print its record, and return it; a dry run prints the plan and returns None."""
     from gpuyard.measure.bench import measure
@@ -37,7 +38,7 @@ def run_bench(
         show(plan_answer(plan), json_output=json_output)
         return None
     with show_if_not_stored(json_output=json_output), progress_bar() as on_progress:
-        record = measure(plan, run, results_store(), on_progress)
+        record = measure(plan, run, results_store(), on_progress, timed=timed)
     show(record_answer(record), json_output=json_output)
     return record
 
