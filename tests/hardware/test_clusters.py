@@ -28,6 +28,47 @@ def test_short_forms() -> None:
     assert read_cluster("2x4xrtx-3090@10G").name == "2 × 4 × GeForce RTX 3090, 10 Gbit/s"
 
 
+@pytest.mark.parametrize(
+    ("text", "nodes", "gpus", "gpu"),
+    [
+        ("h100", 1, 1, "h100-sxm5-80gb"),
+        ("8xh100", 1, 8, "h100-sxm5-80gb"),
+        ("H100:8", 1, 8, "h100-sxm5-80gb"),
+        ("8XA100-40GB", 1, 8, "a100-sxm4-40gb"),
+        ("4x3090", 1, 4, "rtx-3090"),
+        ("RTX3090", 1, 1, "rtx-3090"),
+        ("p4d.24xlarge", 1, 8, "a100-sxm4-40gb"),
+        ("aws/P4D.24xlarge", 1, 8, "a100-sxm4-40gb"),
+        ("4xp5.48xlarge", 4, 8, "h100-sxm5-80gb"),
+        ("4xDGX-H100", 4, 8, "h100-sxm5-80gb"),
+        ("fluidstack/H100_NVLINK_80GB::8", 1, 8, "h100-sxm5-80gb"),
+    ],
+)
+def test_names_that_people_type_first(text: str, nodes: int, gpus: int, gpu: str) -> None:
+    assert summarize(read_cluster(text))[:3] == (nodes, gpus, gpu)
+
+
+def test_a_chosen_variant_is_reported() -> None:
+    note = read_cluster("8xh100").note
+    assert "h100-sxm5-80gb" in note
+    assert "h100-pcie-80gb" in note
+    assert not read_cluster("8xrtx3090").note
+
+
+def test_networks_that_people_type_first() -> None:
+    ten = Network.model_validate({"rate": "10 Gbit/s"})
+    for rate in ("10g", "10Gb", "10gbps", "10 Gbit", "10GbE"):
+        assert summarize(read_cluster(f"2x4xrtx-3090@{rate}"))[3] == ten, rate
+    assert summarize(read_cluster("2x4xrtx-3090@10GB/s"))[3] == Network.model_validate(
+        {"rate": "80 Gbit/s"}
+    )
+    hdr = Network(link="infiniband-hdr")
+    assert summarize(read_cluster("2x8xh100@hdr"))[3] == hdr
+    assert summarize(read_cluster("2x8xh100@HDR"))[3] == hdr
+    efa = Network(link="efa-100g", rails=32)
+    assert summarize(read_cluster("4xp5.48xlarge"))[3] == efa
+
+
 def test_short_forms_use_the_most_common_topology() -> None:
     def topology(text: str) -> str:
         machine = read_cluster(text).machine
@@ -50,7 +91,11 @@ def test_short_forms_use_the_most_common_topology() -> None:
         ("2x8xdgx-a100", "write 2xdgx-a100"),
         ("0xrtx-3090", "expected 1 to 72 GPUs in a machine, got 0"),
         ("0x1xrtx-3090@1G", "expected 1 to 100,000 machines, got 0"),
-        ("2xrtx3090", "is called 'rtx3090'; did you mean 'rtx-3090'?"),
+        ("2xrtx-3091", "is called 'rtx-3091'; did you mean 'rtx-3090'?"),
+        ("titan", "choose one of: titan-rtx, titan-v, titan-xp"),
+        ("2x4xrtx-3090@10GB", "write @10G for 10Gbit/s, or @10GB/s"),
+        ("2x8xp5.48xlarge", "write 2xaws/p5.48xlarge"),
+        ("2xvast/1x-H100_SXM-32-65536", "2xvast/1x-H100_SXM-32-65536@10G"),
         ("resnet50", "is called 'resnet50': it is a model"),
     ],
 )  # fmt: skip

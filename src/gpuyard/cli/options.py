@@ -1,5 +1,6 @@
 """The options that several commands share, such as those for the gradient exchange and the calibration."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from gpuyard.specs import ExchangeOptions, Precision, StrategyName, Workload
 
 _MAX_COUNT = 1_000_000_000
+_RANGE = re.compile(r"(\d{1,12})\s*(?:-|–|\.\.)\s*(\d{1,12})")
 _MAX_LISTED = 1000  # as in specs
 _MAX_CALIBRATION_BYTES = 1_000_000
 
@@ -96,8 +98,8 @@ def write_or_print(text: str, path: Path) -> None:
 
 
 def parse_counts(text: str, name: str = "count") -> list[int]:
-    """ "1,2,4" → [1, 2, 4]. Duplicates are dropped, and the order is kept."""
-    parts = [part.strip() for part in text.split(",")]
+    """ "1,2,4" → [1, 2, 4], "1-3" and "1..3" → [1, 2, 3]. Duplicates are dropped, and the order is kept."""
+    parts = [number for part in text.split(",") for number in _expand_range(part.strip())]
     if len(parts) > _MAX_LISTED:
         raise UserMistake(f"{name}: must have at most {_MAX_LISTED:,} numbers, got {len(parts):,}")
     counts: list[int] = []
@@ -107,13 +109,24 @@ def parse_counts(text: str, name: str = "count") -> list[int]:
         except ValueError:
             context = f" in {quote(text)}" if len(parts) > 1 else ""
             raise UserMistake(
-                f"{name}: expected whole numbers like 1,2,4, got {quote(part)}{context}"
+                f"{name}: expected whole numbers like 1,2,4 or 1-8, got {quote(part)}{context}"
             ) from None
         if not 1 <= number <= _MAX_COUNT:
             raise UserMistake(f"{name}: must be 1 or more, up to {_MAX_COUNT:,}, got {part}")
         if number not in counts:
             counts.append(number)
     return counts
+
+
+def _expand_range(text: str) -> list[str]:
+    """ "2-4" and "2..4" → 2, 3, 4; one number more than allowed stands for a longer range."""
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        return [text]
+    first, last = int(match[1]), int(match[2])
+    if first > last:
+        raise UserMistake(f"the range {text!r} ends before it starts: write {last}-{first}")
+    return [str(number) for number in range(first, min(last, first + _MAX_LISTED) + 1)]
 
 
 NONE = "none"

@@ -41,7 +41,7 @@ def predict(
         list[str] | None,
         typer.Option(
             metavar="CLUSTER",
-            help="A *.cluster.yaml, a catalog machine or GPU, or e.g. 2x4xrtx-3090@10G. Several are compared.",
+            help="A *.cluster.yaml, or hardware: 8xh100, p4d.24xlarge, 2x4xrtx-3090@10G. Several are compared.",
         ),
     ] = None,
     topo: Annotated[
@@ -53,7 +53,8 @@ def predict(
     gpus: Annotated[
         str | None,
         typer.Option(
-            help="Numbers of GPUs, e.g. 1,2,4,8.", show_default="doubled up to the whole cluster"
+            help="Numbers of GPUs, e.g. 1,2,4,8 or 1-8.",
+            show_default="doubled up to the whole cluster",
         ),
     ] = None,
     gpus_per_node: Annotated[
@@ -168,6 +169,7 @@ def predict(
             why=explanation,
             notes=graph.notes if graph else (),
             gpu=resolve_machine(cluster)[0],
+            cluster_note=cluster.note,
         )
         if svg:
             drawing = why_svg(explanation, answer.title) if explanation else sweep_svg(result)

@@ -1,9 +1,12 @@
 """Clusters as named on a command line: a file, a catalog machine, or a short form like 2x4xrtx-3090@10G."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from gpuyard import units
-from gpuyard.catalog import Gpu, gpus, links, machines
+from gpuyard.catalog import Gpu, gpus, links, machines, prices
+from gpuyard.catalog.prices import find_instance_network
+from gpuyard.catalog.short_names import find_hardware, find_instance_machine, find_link_id
 from gpuyard.catalog.specfiles import is_file, known_names
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.graph import MachineGraph
@@ -17,29 +20,40 @@ _MAX_NODES, _MAX_GPUS = 100_000, 72
 def read_cluster(name_or_path: str, directory: Path = Path()) -> Cluster:
     """Read a cluster file, or build the cluster of a short form.
 
-    A short form is one catalog machine (`dgx-a100`), several (`2xdgx-a100`), or GPUs: `rtx-3090` is one GPU,
-    `4xrtx-3090` four in one machine, and `2x4xrtx-3090@10G` two such machines at 10 Gbit/s.
+    A short form is one machine or cloud instance (`dgx-a100`, `p4d.24xlarge`), several (`2xdgx-a100`), or GPUs: `h100` is
+    one GPU, `8xh100` and `h100:8` are eight in one machine, and `2x4xrtx-3090@10G` is two machines at 10 Gbit/s.
     """
     if is_file(name_or_path, directory):
         return read_spec(directory / name_or_path, Cluster, known_names())
     short = ShortCluster.parse(name_or_path)
-    if short is not None and short.name in machines():
-        return _build_from_machines(short)
-    if short is not None and short.name in gpus():
-        return _build_from_gpus(short)
+    hardware = None if short is None else find_hardware(short.name)
+    if short is None or hardware is None:
+        raise _explain_unknown(name_or_path, short)
+    named = replace(short, name=hardware.id)
+    match hardware.kind:
+        case "machine":
+            cluster = _build_from_machines(named)
+        case "GPU":
+            cluster = _build_from_gpus(named)
+        case "instance":
+            cluster = _build_from_instances(named)
+    return cluster.copy_with_note(hardware.note) if hardware.note else cluster
+
+
+def _explain_unknown(name_or_path: str, short: ShortCluster | None) -> UserMistake:
     if short is not None and (nested := ShortCluster.parse(short.name)) and nested.counts:
-        raise UserMistake(
+        return UserMistake(
             f"{name_or_path!r} has more than two numbers: write MACHINESxGPUSxNAME, e.g. "
             "2x4xrtx-3090@10G"
         )
     name = name_or_path if short is None else short.name
     names = known_names()
-    raise UnknownName(
+    return UnknownName(
         "machine",
         name,
         names["machine"] | names["GPU"],
         actual_kind=find_kind(name, names),
-        searched="cluster file, machine, or GPU",
+        searched="cluster file, machine, GPU, or cloud instance",
     )
 
 
@@ -133,6 +147,40 @@ def _build_from_machines(short: ShortCluster) -> Cluster:
     )
 
 
+def _build_from_instances(short: ShortCluster) -> Cluster:
+    price = prices().get(short.name)
+    if price.gpu is None:
+        raise UserMistake(
+            f"gpuyard cannot predict {price.id}: its GPU ({price.gpu_name}) is not in the catalog"
+        )
+    if len(short.counts) > 1:
+        raise UserMistake(
+            f"{price.id} has {price.gpus} GPUs: write {short.counts[0]}x{short.name} for "
+            f"{short.counts[0]} of them"
+        )
+    nodes = short.counts[0] if short.counts else 1
+    _check_count(nodes, "machines", _MAX_NODES)
+    machine = find_instance_machine(price)
+    topology = choose_topology(gpus().get(price.gpu), price.gpus)
+    network, suffix = _build_network(short, nodes)
+    listed = find_instance_network(price)
+    if nodes > 1 and network is None and listed is not None:
+        network, suffix = listed.network, f", {listed.description}"
+    if nodes > 1 and network is None and machine is None:
+        raise UserMistake(
+            f"the network of {price.id} is not in the catalog: add its rate, e.g. "
+            f"{nodes}x{short.name}@10G"
+        )
+    return Cluster(
+        name=f"{f'{nodes} × ' if nodes > 1 else ''}{price.cloud} {price.instance}{suffix}",
+        nodes=nodes,
+        machine=machine.id
+        if machine
+        else MachineSpec(gpu=price.gpu, gpus=price.gpus, topology=topology),
+        network=network,
+    )
+
+
 def _build_from_gpus(short: ShortCluster) -> Cluster:
     gpu = gpus().get(short.name)
     *node_counts, count = short.counts or (1,)
@@ -168,8 +216,8 @@ def _build_network(short: ShortCluster, nodes: int) -> tuple[Network | None, str
             f"@{short.network} needs at least two machines, e.g. 2x{count}{short.name}@{short.network}"
         )
     ports = f"{short.rails} × " if short.rails > 1 else ""
-    if short.link in links():
-        link = links().get(short.link)
+    if (link_id := find_link_id(short.link)) is not None:
+        link = links().get(link_id)
         return Network(link=link.id, rails=short.rails), f", {ports}{link.name}"
     rate = short.complete_rate()
     formatted = units.format_bit_rate(units.parse_rate(rate))

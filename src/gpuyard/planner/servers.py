@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpuyard import units
-from gpuyard.catalog import Gpu, Machine, Price, gpus, links, machines, prices
+from gpuyard.catalog import Gpu, Machine, gpus, links, machines, prices
 from gpuyard.catalog.fabric import ESTIMATE_YEAR
 from gpuyard.catalog.prices import (
     Chassis,
@@ -18,6 +18,7 @@ from gpuyard.catalog.prices import (
     format_build_id,
     gpu_prices,
 )
+from gpuyard.catalog.short_names import find_instance_machine
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.facilities.fabric import HostPorts, TypicalFloor, find_cheapest_fabric
 from gpuyard.hardware.presets import check_topology, choose_topology
@@ -201,7 +202,7 @@ def _list_instances() -> Iterator[PricedServer]:
         if price.gpu is None or price.note.startswith(_GPU_ONLY):
             continue
         gpu = gpus().get(price.gpu)
-        machine = _find_machine(price)
+        machine = find_instance_machine(price)
         listed = find_instance_network(price)
         network = listed.network if listed else _machine_network(machine) if machine else None
         yield PricedServer(
@@ -230,11 +231,6 @@ def count_unusable_prices() -> dict[str, int]:
             row.gpu is not None and row.note.startswith(_GPU_ONLY) for row in rows
         ),
     }
-
-
-def _find_machine(price: Price) -> Machine | None:
-    name = f"{price.cloud}-{price.instance.replace('.', '-')}"
-    return machines().get(name) if name in machines() else None
 
 
 def _machine_network(machine: Machine) -> Network | None:

@@ -1,7 +1,7 @@
 """Shared parts of all specs: strict keys, quantities with units, and names that must be in the catalog."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -22,16 +22,19 @@ from gpuyard.errors import BadQuantity, UserMistake, describe_unknown
 from gpuyard.printable import find_control_character
 
 _SHORT_FORM = re.compile(
-    r"(?:(\d{1,12})\s*[x×]\s*)?(?:(\d{1,12})\s*[x×]\s*)?([^@\s]+)(?:\s*@\s*(.+))?"
+    r"(?:(\d{1,12})\s*[xX×]\s*)?(?:(\d{1,12})\s*[xX×]\s*)?([^@\s]+?)(?:(?<!:):(\d{1,12}))?(?:\s*@\s*(.+))?"
 )
-_RAILS = re.compile(r"^(\d{1,3})\s*[x×]\s*(.+)$")
-_BARE_PREFIX = re.compile(r"^[\d.]+\s*[kMGT]$")
-_MISSING_PER_SECOND = re.compile(r"^[\d.]+\s*[kMGT]bit$")
+_SEPARATORS = re.compile(r"[\s_-]+")
+_RAILS = re.compile(r"^(\d{1,3})\s*[xX×]\s*(.+)$")
+# a network's rate is in bits, whatever the case of the letters: 10g, 10Gb, 10gbps, 10Gbit, 10GbE
+_NETWORK_RATE = re.compile(r"^([\d.]+)\s*([kmgt])(?:b|be|bit|bps|b/s|bit/s)?$", re.IGNORECASE)
+_BYTE_RATE = re.compile(r"^[\d.]+\s*[kMGT]B/s$")
+_BYTES_WITHOUT_TIME = re.compile(r"^[\d.]+\s*[kMGT]B$")
 
 
 @dataclass(frozen=True)
 class ShortCluster:
-    """A cluster in short form, like `2x4xrtx-3090@10G`; the name decides whether counts are machines or GPUs."""
+    """A cluster in short form, like `2x4xrtx-3090@10G` or `h100:8`; the name decides whether counts are machines or GPUs."""
 
     counts: tuple[int, ...]
     name: str  # a GPU or a machine
@@ -44,8 +47,8 @@ class ShortCluster:
         match = _SHORT_FORM.fullmatch(text.strip())
         if match is None:
             return None
-        counts = tuple(int(count) for count in match.groups()[:2] if count is not None)
-        return cls(counts, match[3], match[4])
+        counts = [match[1], match[2], match[4]]
+        return cls(tuple(int(count) for count in counts if count), match[3], match[5])
 
     @property
     def rails(self) -> int:
@@ -60,11 +63,16 @@ class ShortCluster:
         return match[2] if match else self.network or ""
 
     def complete_rate(self) -> str:
-        """Add the unit that network rates leave out: "10G" → "10Gbit/s". Raise UserMistake if it is not a rate."""
+        """Complete the unit of a network's rate: "10g" → "10Gbit/s". Raise UserMistake if it is not a rate."""
         rate = self.link
-        for pattern, suffix in ((_BARE_PREFIX, "bit/s"), (_MISSING_PER_SECOND, "/s")):
-            if pattern.match(rate):
-                rate += suffix
+        if _BYTES_WITHOUT_TIME.match(rate):
+            number = rate.removesuffix("B").strip()
+            raise UserMistake(
+                f"{rate!r} may be bits or bytes: write @{number} for {number}bit/s, or @{number}B/s"
+            )
+        if (match := _NETWORK_RATE.match(rate)) and not _BYTE_RATE.match(rate):
+            prefix = match[2].lower() if match[2] in "kK" else match[2].upper()
+            rate = f"{match[1]}{prefix}bit/s"
         try:
             units.parse_rate(rate)
         except UserMistake as mistake:
@@ -72,6 +80,41 @@ class ShortCluster:
             conjunction = " Or" if message.endswith("?") else ", or"
             raise UserMistake(f"{message}{conjunction} name a link: @ethernet-10g") from None
         return rate
+
+
+def match_spelling(name: str, ids: Iterable[str]) -> str | None:
+    """Return the id that differs from this name only in case or hyphens: "rtx3090" is "rtx-3090"."""
+    squeezed = _squeeze(name)
+    return next((candidate for candidate in ids if _squeeze(candidate) == squeezed), None)
+
+
+def _squeeze(name: str) -> str:
+    return _SEPARATORS.sub("", name.lower().strip())
+
+
+def match_ids(name: str, ids: Iterable[str]) -> list[str]:
+    """Return the ids that a shorter name fits: "H100" and "h100-sxm" fit "h100-sxm5-80gb".
+
+    An id that differs only in case or hyphens is the only match. Otherwise, the ids with the fewest parts beside those of
+    the name are returned: "3090" fits "rtx-3090", and not "rtx-3090-ti".
+    """
+    if (same := match_spelling(name, ids := list(ids))) is not None:
+        return [same]
+    lowered = name.lower().strip()
+    wanted = [part for part in _SEPARATORS.split(lowered) if part]
+    matches: dict[str, int] = {}
+    for candidate in ids:
+        parts = _SEPARATORS.split(candidate.lower())
+        if wanted and all(any(_fits_part(want, part) for part in parts) for want in wanted):
+            matches[candidate] = len(parts)
+    fewest = min(matches.values(), default=0)
+    return [candidate for candidate, parts in matches.items() if parts == fewest]
+
+
+def _fits_part(wanted: str, part: str) -> bool:
+    return part == wanted or (
+        wanted.isalpha() and part.startswith(wanted) and part[len(wanted) :].isdigit()
+    )
 
 
 class Spec(BaseModel):
@@ -256,6 +299,12 @@ def _check_cluster(name: str, info: ValidationInfo) -> str:
     valid = names.get("machine", frozenset()) | names.get("GPU", frozenset())
     short = ShortCluster.parse(name)
     if name.endswith(_FILE_SUFFIXES) or short is None or not valid or short.name in valid:
+        return name
+    lowered = short.name.lower()
+    instances = names.get("instance", frozenset())
+    if match_ids(short.name, valid) or any(
+        lowered in (instance.lower(), instance.lower().partition("/")[2]) for instance in instances
+    ):
         return name
     actual_kind = find_kind(short.name, names)
     raise _custom_error(

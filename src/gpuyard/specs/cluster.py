@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from gpuyard.specs.base import (
     BytesPerSecond,
@@ -135,6 +135,18 @@ class Cluster(Spec):
             description="ports per machine on the management network; 0: no such network",
         ),
     ] = 2
+    _note: str = PrivateAttr("")
+
+    @property
+    def note(self) -> str:
+        """A sentence about what a short form left open and gpuyard chose; empty for a cluster file."""
+        return self._note
+
+    def copy_with_note(self, note: str) -> "Cluster":
+        """Return a copy with this note."""
+        copy = self.model_copy()
+        copy._note = note
+        return copy
 
     @model_validator(mode="after")
     def _check_network(self) -> "Cluster":

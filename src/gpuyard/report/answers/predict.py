@@ -58,19 +58,21 @@ def predict_answer(
     why: "Why | None" = None,
     notes: Sequence[str] = (),
     gpu: Gpu | None = None,
+    cluster_note: str = "",
     advice: str = "",
     next_run: "NextRun | None" = None,
 ) -> Answer:
     """Build the answer.
 
-    `how` lists the strategy, exchange options, and other jobs; `notes` describe the wiring of the machines. `advice`
-    is one sentence for an answer without `why`; `next_run` is shown with `why` only.
+    `how` lists the strategy, exchange options, and other jobs; `notes` describe the wiring of the machines.
+    `cluster_note` says what a short form of the cluster left open. `advice` is one sentence for an answer without `why`;
+    `next_run` is shown with `why` only.
     """
     title = f"{result.workload} on {result.cluster} ({', '.join([result.precision, *how])})"
     more = [_BEFORE] if any(p.before for p in result.predictions) else []
     columns: list[Column | str] = [*_COLUMNS[:5], *more, *_COLUMNS[5:]]
     table = Table(title, columns, [_format_row(p) for p in result.predictions])
-    sentences = [result.precision_note] if result.precision_note else []
+    sentences = [note for note in (cluster_note, result.precision_note) if note]
     sentences += [
         f"Single-GPU speed: {result.single_gpu_speed}.",
         *_describe_constants(result, calibration),
@@ -109,6 +111,8 @@ def predict_answer(
         "calibration": _calibration_json(result, calibration),
         "end_of_life": unsupported.model_dump(mode="json") if unsupported else None,
     }
+    if cluster_note:
+        document["cluster_note"] = cluster_note
     if why is not None:
         parts.append(_build_explanation(why, title))
         document |= {"next_run": asdict(next_run) if next_run else None, "why": why.as_json()}

@@ -1,0 +1,80 @@
+"""Find hardware by the names that people type: `H100`, `rtx3090`, `p4d.24xlarge`, `hdr`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuyard.catalog.hardware import Gpu, Machine, gpus, links, machines
+from gpuyard.catalog.prices import Price, prices
+from gpuyard.errors import UserMistake
+from gpuyard.specs.base import match_ids, match_spelling
+
+# In the order in which they are preferred: from the V100 on, the boards of DGX and HGX machines, which clouds rent.
+_COMMON_VARIANTS = (
+    "p100-pcie-16gb", "v100-sxm2-16gb", "v100-sxm2-32gb", "v100-pcie-16gb",
+    "a100-sxm4-80gb", "a100-sxm4-40gb", "a100-pcie-80gb",
+    "h100-sxm5-80gb", "h100-pcie-80gb", "h200-sxm5-141gb", "gh200-96gb",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class HardwareName:
+    """The catalog id behind a name, and a sentence if the name left something open."""
+
+    kind: Literal["GPU", "machine", "instance"]
+    id: str
+    note: str = ""
+
+
+def find_hardware(name: str) -> HardwareName | None:
+    """Find a machine, a GPU, or a cloud instance by its id or a shorter name, in upper or lower case."""
+    if name in gpus():
+        return HardwareName("GPU", name)
+    if (machine := match_spelling(name, machines().ids())) is not None:
+        return HardwareName("machine", machine)
+    if matches := match_ids(name, gpus().ids()):
+        return _choose_variant(name, matches)
+    return _find_instance(name)
+
+
+def find_gpu(name: str) -> Gpu:
+    """Return the GPU with this id or shorter name."""
+    hardware = find_hardware(name)
+    if hardware is None or hardware.kind != "GPU":
+        return gpus().get(name)
+    return gpus().get(hardware.id)
+
+
+def find_link_id(name: str) -> str | None:
+    """Return the id of a network link: `infiniband-hdr` for itself and for `HDR`; None if there is none."""
+    lowered = name.strip().lower()
+    return next((id for id in (lowered, f"infiniband-{lowered}") if id in links()), None)
+
+
+def find_instance_machine(price: Price) -> Machine | None:
+    """Return the catalog machine of a cloud instance, if there is one."""
+    name = f"{price.cloud}-{price.instance.replace('.', '-')}"
+    return machines().get(name) if name in machines() else None
+
+
+def _choose_variant(name: str, matches: list[str]) -> HardwareName:
+    if len(matches) == 1:
+        return HardwareName("GPU", matches[0])
+    common = [variant for variant in _COMMON_VARIANTS if variant in matches]
+    if not common:
+        raise UserMistake(
+            f"{name!r} fits several GPUs; choose one of: {', '.join(sorted(matches))}"
+        )
+    others = ", ".join(match for match in matches if match != common[0])
+    return HardwareName(
+        "GPU", common[0], f"{name} means {common[0]}, the most common variant (others: {others})."
+    )
+
+
+def _find_instance(name: str) -> HardwareName | None:
+    lowered = name.lower()
+    found = [
+        price.id for price in prices() if lowered in (price.id.lower(), price.instance.lower())
+    ]
+    if len(found) > 1:
+        raise UserMistake(f"several clouds have {name!r}; choose one of: {', '.join(found)}")
+    return HardwareName("instance", found[0]) if found else None
