@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.deploy.access import open_app, ssh_config, sync
+from gpuyard.cli.deploy.access import fetch, open_app, ssh_config, sync
 from gpuyard.cli.deploy.bench import bench
 from gpuyard.cli.deploy.cost import cost
 from gpuyard.cli.deploy.options import (
@@ -25,6 +25,7 @@ app = typer.Typer(
 app.command("ssh-config")(ssh_config)
 app.add_typer(open_app, name="open")
 app.command()(sync)
+app.command()(fetch)
 app.command()(cost)
 app.command()(bench)
 

@@ -1,4 +1,4 @@
-"""`gpuyard deploy ssh-config`, `open`, and `sync`: work on a deployment from your own machine."""
+"""`gpuyard deploy ssh-config`, `open`, `sync`, and `fetch`: work on a deployment from your own machine."""
 
 import signal
 import sys
@@ -12,6 +12,13 @@ from gpuyard.cli.options import DryRunOption
 from gpuyard.cli.output import JsonOption, show, write_verbatim
 from gpuyard.errors import UserMistake
 
+ExcludeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Files and folders to exclude, like '*.pt'; .git and .venv always are.",
+        metavar="PATTERN",
+    ),
+]
 open_app = typer.Typer(help="Open what runs on the head as if it ran here.", no_args_is_help=True)
 
 
@@ -98,13 +105,14 @@ def sync(
         str | None,
         typer.Option(help="Name in the shared storage (default: the folder's).", metavar="NAME"),
     ] = None,
-    exclude: Annotated[
-        list[str] | None,
+    user: Annotated[
+        str | None,
         typer.Option(
-            help="Files and folders to exclude, like '*.pt'; .git and .venv always are.",
-            metavar="PATTERN",
+            help="Person in the file whom the copies belong to (default: your user name, or the only person).",
+            metavar="NAME",
         ),
     ] = None,
+    exclude: ExcludeOption = None,
     delete: Annotated[
         bool, typer.Option("--delete", help="Delete files there that the folder does not have.")
     ] = False,
@@ -115,14 +123,54 @@ def sync(
 
     Example: gpuyard deploy sync examples/pair.deployment.yaml examples --dry-run
     """
-    from gpuyard.deploy.access.remote import require_hosts
+    from gpuyard.deploy.access.remote import choose_person, require_hosts
     from gpuyard.deploy.access.sync import plan_copy, run_copy
     from gpuyard.deploy.deployment import load_deployment
     from gpuyard.report.answers.deploy import sync_answer
 
     loaded = load_deployment(file)
     head = require_hosts(loaded, file)[0]
-    plan = plan_copy(loaded, head, folder, to, exclude or (), delete=delete)
+    owner = choose_person(loaded, user)
+    plan = plan_copy(loaded, head, folder, to, exclude or (), delete=delete, owner=owner)
     with report_progress(f"Connecting to {head.name}") as report:
         result = run_copy(loaded, plan, report, dry_run=dry_run)
     show(sync_answer(result, dry_run=dry_run), json_output=json_output)
+
+
+def fetch(
+    file: FileArgument,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="File or folder in the shared storage (default: all of it).", show_default=False
+        ),
+    ] = None,
+    *,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the copy goes (default: its name, or DEPLOYMENT-shared for all of it, in this folder).",
+            metavar="PATH",
+        ),
+    ] = None,
+    exclude: ExcludeOption = None,
+    dry_run: DryRunOption = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Copy files from the shared storage to this machine. Only new and changed files are sent; none is deleted.
+
+    A file that was changed here later than there stays.
+
+    Example: gpuyard deploy fetch examples/pair.deployment.yaml project/results --dry-run
+    """
+    from gpuyard.deploy.access.fetch import plan_fetch, run_fetch
+    from gpuyard.deploy.access.remote import require_hosts
+    from gpuyard.deploy.deployment import load_deployment
+    from gpuyard.report.answers.deploy import fetch_answer
+
+    loaded = load_deployment(file)
+    head = require_hosts(loaded, file)[0]
+    plan = plan_fetch(loaded, head, name, to, exclude or ())
+    with report_progress(f"Connecting to {head.name}") as report:
+        result = run_fetch(loaded, plan, report, dry_run=dry_run)
+    show(fetch_answer(result, dry_run=dry_run), json_output=json_output)

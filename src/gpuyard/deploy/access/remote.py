@@ -1,11 +1,13 @@
 """Run commands on a deployment's machines over ssh."""
 
+import getpass
+import shlex
 import subprocess
 from pathlib import Path
 
 from gpuyard.deploy.deployment import LoadedDeployment
 from gpuyard.deploy.state import Host
-from gpuyard.errors import GpuyardError
+from gpuyard.errors import GpuyardError, UnknownName
 
 _TIMEOUT_SECONDS = 60.0
 
@@ -34,6 +36,7 @@ def run_remote(loaded: LoadedDeployment, host: Host, command: str, stdin: str = 
             input=stdin,
             capture_output=True,
             text=True,
+            errors="surrogateescape",  # file names may have any bytes
             check=False,
             timeout=_TIMEOUT_SECONDS,
         )
@@ -44,6 +47,43 @@ def run_remote(loaded: LoadedDeployment, host: Host, command: str, stdin: str = 
     if done.returncode != 0:
         raise GpuyardError(f"{host.name} ({host.address}): {last_line(done.stderr)}")
     return done.stdout
+
+
+def as_user(user: str | None, command: str) -> str:
+    """Return the shell command that runs a command as this user; None stands for the user who logs in.
+
+    Nobody is asked for a password: root needs none, and others need sudo without one.
+    """
+    if user is None:
+        return command
+    quoted = shlex.quote(command)
+    return (
+        f'cd / && if [ "$(id -u)" = 0 ]; then runuser -u {user} -- sh -c {quoted}; '
+        f"else sudo -n -u {user} -- sh -c {quoted}; fi"
+    )
+
+
+def as_root_if_possible(command: str) -> str:
+    """Return the shell command that runs a command as root if that needs no password, otherwise as the login user."""
+    quoted = shlex.quote(command)
+    return (
+        f'if [ "$(id -u)" != 0 ] && sudo -n true 2>/dev/null; then sudo -n sh -c {quoted}; '
+        f"else sh -c {quoted}; fi"
+    )
+
+
+def choose_person(loaded: LoadedDeployment, name: str | None) -> str | None:
+    """Return the person of the deployment file whom files belong to, or None for the user who logs in.
+
+    Without a name, it is the person with the caller's user name, or the only person.
+    """
+    people = [user.name for user in loaded.deployment.users]
+    if name is None:
+        own = getpass.getuser()
+        return own if own in people else people[0] if len(people) == 1 else None
+    if name not in people:
+        raise UnknownName("user", name, people)
+    return name
 
 
 def last_line(text: str) -> str:

@@ -3,27 +3,32 @@
 Both send only files that are new or differ in size or modification time, and delete nothing unless asked to.
 """
 
-import fnmatch
 import os
 import re
 import shlex
 import shutil
-import stat
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
 from gpuyard.deploy import StatusCallback
-from gpuyard.deploy.access.remote import last_line, run_remote, ssh_argv
+from gpuyard.deploy.access.listing import (
+    DEFAULT_EXCLUDES,
+    Entry,
+    is_excluded,
+    list_command,
+    list_local,
+    parse_listing,
+)
+from gpuyard.deploy.access.remote import as_user, last_line, run_remote, ssh_argv
 from gpuyard.deploy.deployment import LoadedDeployment
 from gpuyard.deploy.state import Host
 from gpuyard.errors import GpuyardError, UserMistake
 
-DEFAULT_EXCLUDES = (".git", ".venv")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _PATTERN = re.compile(r"[^/\x00-\x1f]{1,100}")
 _SENT = "<c"  # rsync's codes for sent and created items
@@ -38,13 +43,8 @@ class CopyPlan:
     head: Host
     excluded_patterns: tuple[str, ...]
     delete: bool
-
-    def excludes(self, path: str) -> bool:
-        return any(
-            fnmatch.fnmatchcase(part, pattern)
-            for part in path.split("/")
-            for pattern in self.excluded_patterns
-        )
+    owner: str | None = None
+    """The person whom the files belong to; None for the user who logs in."""
 
 
 @dataclass(frozen=True)
@@ -70,26 +70,38 @@ def plan_copy(
     excludes: Sequence[str],
     *,
     delete: bool,
+    owner: str | None = None,
 ) -> CopyPlan:
     """Check everything that can be checked before any data moves."""
     if not folder.is_dir():
         raise UserMistake(f"{folder}: folder not found")
-    if "shared-storage" not in loaded.deployment.head:
-        raise UserMistake(
-            f"{loaded.deployment.name} has no shared storage; add shared-storage to 'head' and 'workers'"
-        )
+    require_shared_storage(loaded)
     name = destination_name or folder.resolve().name
     if not _NAME.fullmatch(name):
         raise UserMistake(
             f"{name!r} cannot be the destination's name; choose one with --to, of letters, digits, '.', '_', and '-'"
         )
-    for pattern in excludes:
+    check_patterns(excludes)
+    shared = loaded.deployment.shared
+    patterns = (*DEFAULT_EXCLUDES, *excludes)
+    return CopyPlan(folder, f"{shared}/{name}", head, patterns, delete, owner)
+
+
+def require_shared_storage(loaded: LoadedDeployment) -> None:
+    """Raise if the deployment has no shared storage."""
+    if "shared-storage" not in loaded.deployment.head:
+        raise UserMistake(
+            f"{loaded.deployment.name} has no shared storage; add shared-storage to 'head' and 'workers'"
+        )
+
+
+def check_patterns(patterns: Sequence[str]) -> None:
+    """Raise if one of the patterns is not the pattern of a file name."""
+    for pattern in patterns:
         if not _PATTERN.fullmatch(pattern):
             raise UserMistake(
                 f"expected a name or a pattern like '*.pt' without '/', got {pattern!r}"
             )
-    shared = loaded.deployment.shared
-    return CopyPlan(folder, f"{shared}/{name}", head, (*DEFAULT_EXCLUDES, *excludes), delete)
 
 
 def run_copy(
@@ -98,24 +110,36 @@ def run_copy(
     """Copy the folder; a dry run only returns what would be copied."""
     report(f"Connecting to {plan.head.name}")
     shared = loaded.deployment.shared
-    check = f"test -d {shared}/. || {{ echo {shared} not found >&2; exit 1; }}"
-    create = "" if dry_run else f"mkdir -p {plan.destination} && "
+    prepare = f"test -d {shared}/. || {{ echo {shared} not found >&2; exit 1; }}; "
+    if not dry_run:
+        prepare += f"mkdir -p {plan.destination} && "
     if shutil.which("rsync") is None:
-        return _copy_with_tar(loaded, plan, f"{check}; {create}", report, dry_run=dry_run)
-    if run_remote(loaded, plan.head, f"{check}; {create}{{ command -v rsync || true; }}").strip():
-        return _copy_with_rsync(loaded, plan, report, dry_run=dry_run)
+        return _copy_with_tar(loaded, plan, prepare, report, dry_run=dry_run)
+    probe = f"{{ id -u; {as_user(plan.owner, prepare + '{ command -v rsync || true; }')}; }}"
+    user_id, *rsync = run_remote(loaded, plan.head, probe).split()
+    if rsync:
+        is_root = user_id == "0"
+        return _copy_with_rsync(loaded, plan, report, is_root=is_root, dry_run=dry_run)
     return _copy_with_tar(loaded, plan, "", report, dry_run=dry_run)
 
 
 def _copy_with_rsync(
-    loaded: LoadedDeployment, plan: CopyPlan, report: StatusCallback, *, dry_run: bool
+    loaded: LoadedDeployment,
+    plan: CopyPlan,
+    report: StatusCallback,
+    *,
+    is_root: bool,
+    dry_run: bool,
 ) -> CopyResult:
     report(f"Copying {plan.folder} with rsync")
     *ssh, _, host = ssh_argv(loaded, plan.head)
-    argv = ["rsync", "-a", "--no-owner", "--no-group", "--out-format=%i %l %n"]
+    argv = ["rsync", "-a", "--no-owner", "--no-group", "--no-D", "--out-format=%i %l %n"]
     argv += [f"--exclude={pattern}" for pattern in plan.excluded_patterns]
     argv += ["--delete"] if plan.delete else []
     argv += ["--dry-run"] if dry_run else []
+    if plan.owner is not None:
+        become = "runuser -u" if is_root else "sudo -n -u"
+        argv += [f"--rsync-path=cd / && {become} {plan.owner} -- rsync"]
     done = subprocess.run(
         [*argv, "--", f"{plan.folder}/", f"{host}:{plan.destination}/"],
         env={**os.environ, "RSYNC_RSH": shlex.join(ssh)},
@@ -144,24 +168,6 @@ def parse_rsync_output(text: str) -> tuple[tuple[tuple[str, int], ...], tuple[st
     return tuple(sent), tuple(deleted)
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """The attributes that show whether a file has changed."""
-
-    kind: str
-    size: int
-    modified_seconds: int
-    target: str = ""
-
-    @property
-    def identity(self) -> tuple[str, int, int, str]:
-        if self.kind == "l":
-            return ("l", 0, 0, self.target)
-        if self.kind == "f":
-            return ("f", self.size, self.modified_seconds, "")
-        return (self.kind, 0, 0, "")
-
-
 def _copy_with_tar(
     loaded: LoadedDeployment,
     plan: CopyPlan,
@@ -171,9 +177,13 @@ def _copy_with_tar(
     dry_run: bool,
 ) -> CopyResult:
     """Copy the folder; `prepare` runs in the same shell that lists the destination, which saves a connection."""
-    local, remote = dict(_list_local(plan)), _list_remote(loaded, plan, prepare)
+    local = dict(list_local(plan.folder, plan.excluded_patterns))
+    listing = f"{prepare}test ! -d {plan.destination} || {list_command(plan.destination)}"
+    remote = parse_listing(run_remote(loaded, plan.head, as_user(plan.owner, listing)))
     changed = [p for p, e in local.items() if p not in remote or remote[p].identity != e.identity]
-    deleted = [p for p in remote if p not in local and not plan.excludes(p)] if plan.delete else []
+    excluded = plan.excluded_patterns
+    extra = [p for p in remote if p not in local and not is_excluded(p, excluded)]
+    deleted = extra if plan.delete else []
     if not dry_run:
         if changed:
             _send(loaded, plan, changed, report)
@@ -183,47 +193,14 @@ def _copy_with_tar(
     return CopyResult(plan, "tar", sent, tuple(deleted))
 
 
-def _list_local(plan: CopyPlan) -> Iterator[tuple[str, _Entry]]:
-    def on_error(error: OSError) -> None:
-        raise GpuyardError(f"cannot read {error.filename}: {error.strerror}") from error
-
-    for directory, folders, names in os.walk(plan.folder, onerror=on_error):
-        relative = os.path.relpath(directory, plan.folder)
-        prefix = "" if relative == "." else f"{relative}/"
-        folders[:] = sorted(name for name in folders if not plan.excludes(name))
-        for name in (*folders, *sorted(names)):
-            if plan.excludes(name):
-                continue
-            status = (Path(directory) / name).lstat()
-            if stat.S_ISLNK(status.st_mode):
-                yield prefix + name, _Entry("l", 0, 0, str((Path(directory) / name).readlink()))
-            elif stat.S_ISDIR(status.st_mode):
-                yield prefix + name, _Entry("d", 0, 0)
-            elif stat.S_ISREG(status.st_mode):  # sockets, pipes, and devices are not copied
-                yield prefix + name, _Entry("f", status.st_size, int(status.st_mtime))
-
-
-def _list_remote(loaded: LoadedDeployment, plan: CopyPlan, prepare: str) -> dict[str, _Entry]:
-    command = (
-        f"{prepare}test ! -d {plan.destination} || "
-        f"find {plan.destination} -mindepth 1 -printf '%y %s %T@ %P\\0%l\\0'"
-    )
-    fields = run_remote(loaded, plan.head, command).split("\0")
-    entries = {}
-    for attributes, target in zip(fields[::2], fields[1::2], strict=False):
-        kind, size, modified, path = attributes.split(" ", 3)
-        entries[path] = _Entry(kind, int(size), int(float(modified)), target)
-    return entries
-
-
 def _send(
     loaded: LoadedDeployment, plan: CopyPlan, paths: Sequence[str], report: StatusCallback
 ) -> None:
-    """Send the files as one stream, which the head unpacks; they belong to the user who logs in there."""
+    """Send the files as one stream, which the head unpacks as their owner."""
     unpack = f"tar --extract --file=- --no-same-owner --directory={plan.destination}"
     with tempfile.TemporaryFile() as stderr:
         process = subprocess.Popen(
-            (*ssh_argv(loaded, plan.head), unpack),
+            (*ssh_argv(loaded, plan.head), as_user(plan.owner, unpack)),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
@@ -253,7 +230,7 @@ def _pack(
             archive.add(plan.folder / path, path, recursive=False)
 
 
-def _delete(loaded: LoadedDeployment, plan: CopyPlan, entries: Mapping[str, _Entry]) -> None:
+def _delete(loaded: LoadedDeployment, plan: CopyPlan, entries: Mapping[str, Entry]) -> None:
     """Delete files first, then empty folders from the deepest up; a folder with excluded files stays."""
     files = [path for path, entry in entries.items() if entry.kind != "d"]
     folders = sorted((p for p, e in entries.items() if e.kind == "d"), key=lambda p: -p.count("/"))
@@ -263,7 +240,8 @@ def _delete(loaded: LoadedDeployment, plan: CopyPlan, entries: Mapping[str, _Ent
     ):
         if paths:
             command = f"cd {plan.destination} && xargs -0 {program} --"
-            run_remote(loaded, plan.head, command, "".join(f"{path}\0" for path in paths))
+            names = "".join(f"{path}\0" for path in paths)
+            run_remote(loaded, plan.head, as_user(plan.owner, command), names)
 
 
 def _describe_failure(plan: CopyPlan, output: str) -> str:

@@ -1,4 +1,4 @@
-"""Answers of the `gpuyard deploy` commands: plan, up, verify, status, down, sync, and cost."""
+"""Answers of the `gpuyard deploy` commands: plan, up, verify, status, down, sync, fetch, and cost."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from gpuyard.deploy.access.fetch import FetchResult
 from gpuyard.deploy.access.sync import CopyResult
 from gpuyard.deploy.ansible.run import PlayRecap
 from gpuyard.deploy.cost import DeploymentCost
@@ -177,37 +178,79 @@ def down_answer(loaded: LoadedDeployment, remaining: Sequence[str]) -> Answer:
 def sync_answer(copied: CopyResult, *, dry_run: bool) -> Answer:
     copy = copied.plan
     destination = f"{copy.head.name}:{copy.destination}"
-    files = f"{len(copied.sent):,} file{'' if len(copied.sent) == 1 else 's'}"
     parts: list[Part] = []
-    if copied.sent:
-        largest = sorted(copied.sent, key=lambda file: -file[1])[:_MAX_FILES]
-        title = "Would be copied" if dry_run else "Copied"
-        if len(copied.sent) > _MAX_FILES:
-            title += f": the largest {_MAX_FILES} of {len(copied.sent):,}"
-        columns = ("file", Column("size"))
-        parts.append(Table(title, columns, [(name, format_bytes(size)) for name, size in largest]))
     if not copied.sent and not copied.deleted:
         summary = f"{destination} is already up to date with {copy.folder}."
+        parts.append(Sentence(summary, "good"))
     else:
-        verb = "Would copy" if dry_run else "Copied"
-        amount = f"{files} ({format_bytes(copied.sent_bytes)})"
-        summary = f"{verb} {amount} to {destination} with {copied.method}."
-    parts.append(Sentence(summary, "good"))
+        owner = f", for {copy.owner}" if copy.owner else ""
+        where = f"to {destination} with {copied.method}{owner}"
+        parts += _describe_copies(copied.sent, where, dry_run=dry_run)
     if copied.deleted:
         verb = "Would delete" if dry_run else "Deleted"
-        count = f"{len(copied.deleted):,} file{'' if len(copied.deleted) == 1 else 's'}"
+        count = _count_files(copied.deleted)
         parts.append(Sentence(f"{verb} {count} that {copy.folder} does not have.", "caution"))
     document = {
         "from": str(copy.folder),
         "to": copy.destination,
         "host": copy.head.name,
+        "owner": copy.owner,
         "by": copied.method,
         "dry_run": dry_run,
-        "copied": [{"file": name, "bytes": size} for name, size in copied.sent],
-        "copied_bytes": copied.sent_bytes,
+        **_copies_document(copied.sent),
         "deleted": list(copied.deleted),
     }
     return Answer(parts, document, verb="deploy sync")
+
+
+def fetch_answer(fetched: FetchResult, *, dry_run: bool) -> Answer:
+    plan = fetched.plan
+    source = f"{plan.head.name}:{plan.source}"
+    parts: list[Part] = []
+    if fetched.copied:
+        where = f"from {source} to {plan.destination}"
+        parts += _describe_copies(fetched.copied, where, dry_run=dry_run)
+    else:
+        parts.append(Sentence(f"{plan.destination} is already up to date with {source}.", "good"))
+    if fetched.kept:
+        names = ", ".join(fetched.kept[:_MAX_FILES])
+        count = _count_files(fetched.kept)
+        parts.append(Sentence(f"Kept {count} that changed here later: {names}.", "caution"))
+    document = {
+        "from": plan.source,
+        "to": str(plan.destination),
+        "host": plan.head.name,
+        "dry_run": dry_run,
+        **_copies_document(fetched.copied),
+        "kept": list(fetched.kept),
+    }
+    return Answer(parts, document, verb="deploy fetch")
+
+
+def _describe_copies(
+    copies: Sequence[tuple[str, int]], where: str, *, dry_run: bool
+) -> Sequence[Part]:
+    """Return a table with the largest copies, and a sentence with their number and total size."""
+    largest = sorted(copies, key=lambda file: -file[1])[:_MAX_FILES]
+    title = "Would be copied" if dry_run else "Copied"
+    if len(copies) > _MAX_FILES:
+        title += f": the largest {_MAX_FILES} of {len(copies):,}"
+    rows = [(name, format_bytes(size)) for name, size in largest]
+    amount = f"{_count_files(copies)} ({format_bytes(sum(size for _, size in copies))})"
+    summary = f"{'Would copy' if dry_run else 'Copied'} {amount} {where}."
+    tables = [Table(title, ("file", Column("size")), rows)] if rows else []
+    return [*tables, Sentence(summary, "good")]
+
+
+def _copies_document(copies: Sequence[tuple[str, int]]) -> dict[str, Any]:
+    return {
+        "copied": [{"file": name, "bytes": size} for name, size in copies],
+        "copied_bytes": sum(size for _, size in copies),
+    }
+
+
+def _count_files(names: Sequence[object]) -> str:
+    return f"{len(names):,} file{'' if len(names) == 1 else 's'}"
 
 
 def cost_answer(cost: DeploymentCost) -> Answer:
