@@ -1,4 +1,8 @@
-"""gpuyard takes a machine-learning team from one GPU to a data center."""
+"""gpuyard takes a machine-learning team from one GPU to a data center.
+
+`import gpuyard as gy` gives a notebook everything that the command line does. The names below are imported when they are
+first used, so that the import itself takes a few milliseconds.
+"""
 
 from gpuyard.version import __version__ as __version__
 
@@ -6,14 +10,28 @@ from gpuyard.version import __version__ as __version__
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from gpuyard.api.predict import predict as predict
     from gpuyard.reporting import step as step
 
+_FUNCTIONS = {
+    "predict": "gpuyard.api.predict",
+    "step": "gpuyard.reporting",
+}
+"""The functions, and the modules that they are in."""
 
-def __getattr__(name: str) -> object:
-    """Import `gpuyard.step` when a training loop first uses it, so that commands start without it."""
-    if name != "step":
-        raise AttributeError(f"module 'gpuyard' has no attribute {name!r}")
-    from gpuyard.reporting import step
 
-    globals()["step"] = step  # later lookups skip this function
-    return step
+if not TYPE_CHECKING:  # with it, type checkers would accept any name
+
+    def __getattr__(name: str) -> object:
+        """Import a name of the API when it is first used (PEP 562)."""
+        from importlib import import_module
+
+        if name not in _FUNCTIONS:
+            raise AttributeError(f"module 'gpuyard' has no attribute {name!r}")
+        value: object = getattr(import_module(_FUNCTIONS[name]), name)
+        globals()[name] = value  # later lookups skip this function
+        return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_FUNCTIONS]

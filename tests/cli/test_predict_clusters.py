@@ -111,7 +111,7 @@ def test_a_cluster_omits_gpu_counts_that_it_lacks(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "e.g. --on dgx-a100"),
+        ((), "e.g. --on 8xh100"),
         (("--on", "t4", "--on", "l4", "--topo", "x"), "pass only one --on"),
         (("--on", "t4", "--topo", "none.txt"), "none.txt: "),
         (("--on", "t4", "--on", "l4", "--why", "--svg", "x.svg"), "pass only one --on"),

@@ -259,9 +259,9 @@ def test_a_forked_worker_does_not_report_its_parents_steps(tmp_path: Path) -> No
     assert sum(window.steps for window in StepsFile(file).read()) == 13
 
 
-def test_step_is_the_only_lazy_name_of_the_package() -> None:
+def test_step_is_a_lazy_name_of_the_package() -> None:
     import gpuyard
 
     assert gpuyard.step is reporter.step
     with pytest.raises(AttributeError, match="no attribute 'stepp'"):
-        gpuyard.stepp  # noqa: B018
+        gpuyard.stepp  # type: ignore[attr-defined]  # noqa: B018

@@ -1,30 +1,17 @@
 """The options that several commands share, such as those for the gradient exchange and the calibration."""
 
-import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from gpuyard.cli.output import STDOUT, create_flag
-from gpuyard.errors import CodeNotAllowed, UnknownName, UserMistake, quote
-from gpuyard.files import calibration_file, read_bytes, results_file, write_text
+from gpuyard.errors import CodeNotAllowed
+from gpuyard.files import write_text
 from gpuyard.printable import make_printable
 from gpuyard.units import parse_seconds
-
-if TYPE_CHECKING:
-    from gpuyard.catalog import ModelProfile
-    from gpuyard.measure.stored_figures import StoredRuns
-    from gpuyard.predictor import Calibration
-    from gpuyard.specs import ExchangeOptions, Precision, StrategyName, Workload
-
-_MAX_COUNT = 1_000_000_000
-_RANGE = re.compile(r"(\d{1,12})\s*(?:-|–|\.\.)\s*(\d{1,12})")
-_MAX_LISTED = 1000  # as in specs
-_MAX_CALIBRATION_BYTES = 1_000_000
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
@@ -97,40 +84,6 @@ def write_or_print(text: str, path: Path) -> None:
     print_line(f"Wrote {path}.")
 
 
-def parse_counts(text: str, name: str = "count") -> list[int]:
-    """ "1,2,4" → [1, 2, 4], "1-3" and "1..3" → [1, 2, 3]. Duplicates are dropped, and the order is kept."""
-    parts = [number for part in text.split(",") for number in _expand_range(part.strip())]
-    if len(parts) > _MAX_LISTED:
-        raise UserMistake(f"{name}: must have at most {_MAX_LISTED:,} numbers, got {len(parts):,}")
-    counts: list[int] = []
-    for part in parts:
-        try:
-            number = int(part)
-        except ValueError:
-            context = f" in {quote(text)}" if len(parts) > 1 else ""
-            raise UserMistake(
-                f"{name}: expected whole numbers like 1,2,4 or 1-8, got {quote(part)}{context}"
-            ) from None
-        if not 1 <= number <= _MAX_COUNT:
-            raise UserMistake(f"{name}: must be 1 or more, up to {_MAX_COUNT:,}, got {part}")
-        if number not in counts:
-            counts.append(number)
-    return counts
-
-
-def _expand_range(text: str) -> list[str]:
-    """ "2-4" and "2..4" → 2, 3, 4; one number more than allowed stands for a longer range."""
-    match = _RANGE.fullmatch(text)
-    if match is None:
-        return [text]
-    first, last = int(match[1]), int(match[2])
-    if first > last:
-        raise UserMistake(f"the range {text!r} ends before it starts: write {last}-{first}")
-    return [str(number) for number in range(first, min(last, first + _MAX_LISTED) + 1)]
-
-
-NONE = "none"
-
 CalibrationOption = Annotated[
     str | None,
     typer.Option(
@@ -140,26 +93,6 @@ CalibrationOption = Annotated[
 ]
 
 
-def load_calibration(option: str | None) -> "Calibration | None":
-    """Load the named calibration, by default the user's own; return None if there is none or for "none"."""
-    from gpuyard.predictor import calibration_from_json
-
-    if option == NONE:
-        return None
-    path = Path(option) if option is not None else calibration_file()
-    if option is None and not path.exists():
-        return None
-    try:
-        content = read_bytes(path, max_bytes=_MAX_CALIBRATION_BYTES)
-    except UserMistake as mistake:
-        raise UserMistake(
-            f"the calibration {mistake}; create one with gpuyard calibrate, or leave it out with "
-            "--calibration none"
-        ) from None
-    # for binary data, the parser reports that it is not a calibration
-    return calibration_from_json(content.decode(errors="replace"), str(path))
-
-
 ResultsOption = Annotated[
     str | None,
     typer.Option(
@@ -167,17 +100,6 @@ ResultsOption = Annotated[
         help="Results store whose multi-GPU runs improve the prediction (default: your own).",
     ),
 ]
-
-
-def load_results(option: str | None) -> "StoredRuns | None":
-    """Load runs from the named store or export, by default the user's own; return None if there are none."""
-
-    path = Path(option) if option is not None else results_file()
-    if option == NONE or (option is None and not path.exists()):
-        return None
-    from gpuyard.measure.stored_figures import StoredRuns
-
-    return StoredRuns.read(path)
 
 
 CompressOption = Annotated[
@@ -201,49 +123,6 @@ HierarchicalOption = Annotated[
 ]
 
 
-def parse_exchange(
-    compress: str | None,
-    accumulate: int,
-    bucket_mb: float | None,
-    local_sgd: int,
-    hierarchical: bool = False,
-) -> "ExchangeOptions":
-    """Combine the exchange options. Raise UserMistake for invalid or incompatible ones."""
-    from pydantic import ValidationError
-
-    from gpuyard.specs import ExchangeOptions
-    from gpuyard.specs.spec_errors import explain_value
-
-    try:
-        return ExchangeOptions(
-            compress=compress,
-            accumulate=accumulate,
-            bucket_mb=bucket_mb,
-            local_sgd=local_sgd,
-            hierarchical=hierarchical,
-        )
-    except ValidationError as invalid:
-        mistake = invalid.errors()[0]
-        if not mistake["loc"]:
-            raise UserMistake(mistake["msg"].removeprefix("Value error, ")) from None
-        option = f"--{str(mistake['loc'][0]).replace('_', '-')}"
-        if option == "--compress":
-            raise UserMistake(
-                f"{option}: expected fp16, bf16, or powersgd:RANK such as powersgd:2, got {compress!r}"
-            ) from None
-        raise UserMistake(f"{option}: {explain_value(mistake)}") from None
-
-
-def parse_strategy(name: str) -> "StrategyName":
-    """Check the name of a strategy."""
-    from gpuyard.specs import StrategyName
-
-    if name not in get_args(StrategyName):
-        raise UnknownName("strategy", name, get_args(StrategyName))
-    return cast("StrategyName", name)
-
-
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 PYTORCHS_DEFAULT = (
     "the workload's, otherwise PyTorch's: tf32 for convolutions and RNNs on GPUs that have it, "
     "otherwise fp32"
@@ -265,36 +144,6 @@ PrecisionsOption = Annotated[
         show_default=f"the plan's, {PYTORCHS_DEFAULT}",
     ),
 ]
-
-
-def parse_precision(text: str) -> "Precision":
-    """Check the name of a precision."""
-    if text not in PRECISIONS:
-        raise UnknownName("precision", text, PRECISIONS)
-    return cast("Precision", text)
-
-
-def parse_precisions(text: str) -> "Sequence[Precision]":
-    """Parse "tf32,bf16" in order, each once."""
-    return tuple(dict.fromkeys(parse_precision(part.strip()) for part in text.split(",")))
-
-
-def apply_precision(
-    workload: "Workload", profile: "ModelProfile", precision: str | None
-) -> "Workload":
-    """Return the workload in this precision, with its measurements scaled to it."""
-    if precision is None:
-        return workload
-    from gpuyard.predictor.compute import change_workload_precision
-
-    return change_workload_precision(workload, profile, parse_precision(precision))
-
-
-def override_precision(workload: "Workload", precision: str | None) -> "Workload":
-    """Return the workload in this precision for a measurement, without scaling."""
-    if precision is None:
-        return workload
-    return workload.model_copy(update={"precision": parse_precision(precision)})
 
 
 MAY_RUN_CODE = frozenset(

@@ -5,14 +5,8 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options import (
-    CalibrationOption,
-    PrecisionsOption,
-    ResultsOption,
-    load_calibration,
-    load_results,
-    parse_precisions,
-)
+from gpuyard.api.inputs import load_calibration, load_results, parse_precisions
+from gpuyard.cli.options import CalibrationOption, PrecisionsOption, ResultsOption
 from gpuyard.cli.output import JsonOption, check_output_file, show, show_status, write_verbatim
 from gpuyard.errors import UserMistake
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuyard.cli.options import load_calibration
+from gpuyard.api.inputs import load_calibration
 from gpuyard.cli.output import JsonOption, show, show_status
 from gpuyard.errors import UnknownName
 

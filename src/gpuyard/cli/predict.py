@@ -1,7 +1,7 @@
 """`gpuyard predict`: how a workload would scale on hardware that need not exist here."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,24 +14,12 @@ from gpuyard.cli.options import (
     LocalSgdOption,
     PrecisionOption,
     ResultsOption,
-    apply_precision,
-    load_calibration,
-    load_results,
-    parse_counts,
-    parse_exchange,
-    parse_precision,
-    parse_strategy,
 )
 from gpuyard.cli.output import JsonOption, check_output_file, show
 from gpuyard.errors import UserMistake
-
-if TYPE_CHECKING:
-    from gpuyard.hardware import MachineGraph
-    from gpuyard.predictor import PlatformScenario, Prediction
-    from gpuyard.specs import Cluster
+from gpuyard.files import write_text
 
 _KNEE_THRESHOLD = "50%"
-_MAX_ROWS = 2000
 
 
 def predict(
@@ -102,115 +90,30 @@ def predict(
 
     Example: gpuyard predict resnet50 --on 2x4xrtx-3090@10G --on dgx-a100 --batch 64
     """
-    from gpuyard import units
-    from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.files import write_text
-    from gpuyard.hardware.clusters import resolve_machine
-    from gpuyard.predictor import create_scenario
-    from gpuyard.predictor import predict as predict_placements
-    from gpuyard.report.answers.clusters import clusters_answer
-    from gpuyard.report.answers.predict import predict_answer, sweep_svg, why_svg
-    from gpuyard.workloads import profile_model
+    from gpuyard.api.predict import predict as predict_scaling
 
-    if knee_threshold is not None and not why:
-        raise UserMistake("--knee-threshold only affects what --why explains: add --why")
-    if precision is not None:
-        parse_precision(precision)
-    clusters = _read_clusters(on or [], topo)
-    if svg and len(clusters) > 1:
+    if svg and len(on or []) > 1:
         raise UserMistake("--svg draws a single cluster: pass only one --on")
-    spec = read_workload(workload)
-    profile = profile_model(spec)
-    spec = apply_precision(spec, profile, precision)
-    exchange = parse_exchange(compress, accumulate, bucket_mb, local_sgd, hierarchical)
-    constants = load_calibration(calibration)
-    if (stored := load_results(results)) is not None:
-        spec = stored.add_figures(spec, profile, parse_strategy(strategy))
-    others = [f"{other_jobs} other job{'s' if other_jobs > 1 else ''}"] if other_jobs else []
-    how = [strategy, *exchange.descriptions, *others]
-    answers = []
-    for cluster, graph in clusters:
-        scenario = create_scenario(
-            spec,
-            profile,
-            cluster,
-            strategy=parse_strategy(strategy),
-            exchange=exchange,
-            other_jobs=other_jobs,
-            calibration=constants,
-            graph=graph,
-        )
-        counts = _choose_counts(gpus, scenario, gpus_per_node, several=len(clusters) > 1)
-        batches = parse_counts(batch, "batch size") if batch else []
-        if len(counts) * len(batches) > _MAX_ROWS:
-            raise UserMistake(
-                f"{len(counts):,} numbers of GPUs and {len(batches):,} batch sizes are "
-                f"{len(counts) * len(batches):,} predictions; the maximum is {_MAX_ROWS:,}"
-            )
-        result = predict_placements(
-            scenario, scenario.platform.placements(counts, gpus_per_node), batches
-        )
-        # the first batch of the most GPUs: `max` keeps the first of equals
-        largest = max(result.predictions, key=lambda p: p.gpus)
-        explanation = next_run = None
-        if why:
-            from gpuyard.predictor.explain.next_run import find_next_run
-            from gpuyard.predictor.explain.why import explain
-
-            threshold = units.parse_share(knee_threshold or _KNEE_THRESHOLD)
-            explanation = explain(scenario, largest, threshold=threshold)
-            next_run = find_next_run(scenario, largest)
-        answer = predict_answer(
-            result,
-            how,
-            advice="" if why or len(clusters) > 1 else _give_advice(scenario, largest),
-            next_run=next_run,
-            calibration=constants,
-            why=explanation,
-            notes=graph.notes if graph else (),
-            gpu=resolve_machine(cluster)[0],
-            cluster_note=cluster.note,
-        )
-        if svg:
-            drawing = why_svg(explanation, answer.title) if explanation else sweep_svg(result)
-            write_text(svg, drawing)
-        answers.append((result, answer))
-    show(
-        answers[0][1] if len(answers) == 1 else clusters_answer(answers, how, whole=why),
-        json_output=json_output,
+    result = predict_scaling(
+        workload,
+        on=on or [],
+        topo=topo,
+        gpus=gpus,
+        gpus_per_node=gpus_per_node,
+        batch=batch,
+        precision=precision,
+        strategy=strategy,
+        accumulate=accumulate,
+        local_sgd=local_sgd,
+        compress=compress,
+        bucket_mb=bucket_mb,
+        hierarchical=hierarchical,
+        other_jobs=other_jobs,
+        why=why,
+        knee_threshold=knee_threshold,
+        calibration=calibration,
+        results=results,
     )
-
-
-def _give_advice(scenario: "PlatformScenario", largest: "Prediction") -> str:
-    from gpuyard.predictor.prediction import describe_choke
-
-    if largest.fits is False:  # a note about memory says which batch would fit
-        return ""
-    gpus = "1 GPU" if largest.gpus == 1 else f"{largest.gpus} GPUs"
-    choke = describe_choke(scenario, largest)
-    return f"At {gpus}, {choke[0].lower()}{choke[1:]} Add --why to see what would help."
-
-
-def _read_clusters(on: list[str], topo: Path | None) -> "list[tuple[Cluster, MachineGraph | None]]":
-    from gpuyard.hardware.clusters import cluster_from_topology_file, read_cluster
-
-    if topo is not None:
-        if len(on) > 1:
-            raise UserMistake("--topo describes the machine of one cluster: pass only one --on")
-        return [cluster_from_topology_file(topo, read_cluster(on[0]) if on else None)]
-    if not on:
-        raise UserMistake(
-            "--on is missing: name a cluster, e.g. --on dgx-a100, --on 2x4xrtx-3090@10G, or --on my.cluster.yaml"
-        )
-    return [(read_cluster(name), None) for name in on]
-
-
-def _choose_counts(
-    option: str | None, scenario: "PlatformScenario", gpus_per_node: int | None, *, several: bool
-) -> list[int]:
-    """Return the numbers of GPUs to predict; with several clusters, only those each one has."""
-    if option is None:
-        return scenario.default_gpu_counts(gpus_per_node)
-    counts = parse_counts(option, "number of GPUs")
-    available = [count for count in counts if count <= scenario.platform.gpus]
-    return available if several and available else counts
+    if svg:
+        write_text(svg, result.svg())
+    show(result.answer, json_output=json_output)

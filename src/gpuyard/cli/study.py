@@ -5,13 +5,8 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options import (
-    CalibrationOption,
-    FreshOption,
-    ResultsOption,
-    load_calibration,
-    load_results,
-)
+from gpuyard.api.inputs import load_calibration, load_results
+from gpuyard.cli.options import CalibrationOption, FreshOption, ResultsOption
 from gpuyard.cli.output import (
     JsonOption,
     check_output_directory,

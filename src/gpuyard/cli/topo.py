@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import PrecisionOption, apply_precision, parse_counts, parse_precision
+from gpuyard.api.inputs import apply_precision, parse_counts, parse_precision
+from gpuyard.cli.options import PrecisionOption
 from gpuyard.cli.output import JsonOption, check_output_file, show
 from gpuyard.errors import UserMistake
 

@@ -10,6 +10,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -23,6 +24,7 @@ from gpuyard.printable import make_printable
 from gpuyard.report.answer import (
     Answer,
     Chart,
+    Charts,
     Column,
     Part,
     RendererOnly,
@@ -56,6 +58,31 @@ def render_page(answer: Answer) -> str:
         )
     )
     return make_printable(page)
+
+
+_FRAGMENT_STYLE = (
+    "<style>.gpuyard .caution{color:#b45309}.gpuyard .bad{color:#b91c1c}.gpuyard .good{color:#15803d}"
+    ".gpuyard .strong{font-weight:600}.gpuyard .quiet{opacity:.7}.gpuyard svg{max-width:100%}</style>"
+)
+
+
+def render_fragment(answer: Answer) -> str:
+    """Render the answer for a notebook: without scripts, so its charts are left out."""
+    parts = _environment().get_template("parts.html.jinja").module
+    content = parts.render_parts(_without_charts(answer.parts), 4)  # type: ignore[attr-defined]
+    return make_printable(f'<div class="gpuyard">{_FRAGMENT_STYLE}{content}</div>')
+
+
+def _without_charts(parts: Sequence[Part]) -> list[Part]:
+    kept: list[Part] = []
+    for part in parts:
+        if isinstance(part, Section):
+            kept.append(replace(part, parts=_without_charts(part.parts), anchor=""))
+        elif isinstance(part, RendererOnly):
+            kept += _without_charts(part.parts) if part.reader == "terminal" else []
+        elif not isinstance(part, Chart | Charts):
+            kept.append(part)
+    return kept
 
 
 def _iter_sections(parts: Sequence[Part]) -> Iterator[Section]:

@@ -60,6 +60,11 @@ def create_console(*, stderr: bool = False) -> "Console":
     return _create_console(stream, None if stream.isatty() else _PIPE_WIDTH)
 
 
+def text_console(stream: IO[str], columns: int) -> "Console":
+    """Create a console that writes plain text of this width to a stream."""
+    return _create_console(stream, columns, force_terminal=False)
+
+
 def _create_console(
     stream: IO[str], width: int | None, *, force_terminal: bool | None = None
 ) -> "Console":

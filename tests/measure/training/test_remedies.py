@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.cli.options import parse_exchange
+from gpuyard.api.inputs import parse_exchange
 from gpuyard.errors import UserMistake
 from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
 from gpuyard.measure.relief.plan import plan_relief

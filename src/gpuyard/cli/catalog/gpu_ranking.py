@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuyard.api.inputs import PRECISIONS, apply_precision, parse_precision
 from gpuyard.cli.catalog.hardware import gpus
 from gpuyard.cli.catalog.view import (
     CloudFilter,
@@ -15,12 +16,7 @@ from gpuyard.cli.catalog.view import (
     RowFilter,
     find_gpus,
 )
-from gpuyard.cli.options import (
-    PRECISIONS,
-    PYTORCHS_DEFAULT,
-    apply_precision,
-    parse_precision,
-)
+from gpuyard.cli.options import PYTORCHS_DEFAULT
 from gpuyard.cli.output import JsonOption, PageOption, show
 from gpuyard.errors import UnknownName, UserMistake
 
@@ -90,11 +86,11 @@ def _check_ranking_options(*, precision: str | None, batch: int | None, html: Pa
 def _rank(
     workload: str, precision: str | None, batch: int | None, row_filter: RowFilter
 ) -> "Answer":
+    from gpuyard.api.inputs import load_calibration
     from gpuyard.catalog import gpus as table
     from gpuyard.catalog import prices
     from gpuyard.catalog.published import published_figures
     from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.cli.options import load_calibration
     from gpuyard.planner.gpu_ranking import rank_gpus
     from gpuyard.report.answers.gpu_ranking import gpu_ranking_answer
     from gpuyard.workloads import profile_model

@@ -4,16 +4,10 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.api.inputs import load_calibration, parse_counts
 from gpuyard.cli.deploy.options import FileArgument
 from gpuyard.cli.measure.bench.running import results_store, run_matrix_with_progress
-from gpuyard.cli.options import (
-    CalibrationOption,
-    DryRunOption,
-    FreshOption,
-    TimePerPointOption,
-    load_calibration,
-    parse_counts,
-)
+from gpuyard.cli.options import CalibrationOption, DryRunOption, FreshOption, TimePerPointOption
 from gpuyard.cli.output import JsonOption, PageOption, progress_bar, show, show_if_not_stored
 
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import PYTORCHS_DEFAULT, apply_precision, parse_precision
+from gpuyard.api.inputs import apply_precision, parse_precision
+from gpuyard.cli.options import PYTORCHS_DEFAULT
 from gpuyard.cli.output import JsonOption, check_output_file, show, show_status
 from gpuyard.errors import UserMistake
 

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options import PrecisionOption, apply_precision, parse_precision
+from gpuyard.api.inputs import apply_precision, parse_precision
+from gpuyard.cli.options import PrecisionOption
 from gpuyard.cli.output import JsonOption, show
 
 

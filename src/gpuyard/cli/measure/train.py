@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.api.inputs import override_precision
 from gpuyard.cli.measure.bench.running import run_bench
-from gpuyard.cli.options import DryRunOption, PrecisionOption, override_precision
+from gpuyard.cli.options import DryRunOption, PrecisionOption
 from gpuyard.cli.output import JsonOption, check_output_file
 
 

@@ -14,7 +14,8 @@ def clusters_answer(
     """Build the answer for several clusters; `whole` also includes each cluster's own answer."""
     results = [result for result, _ in answers]
     batches = sorted({p.batch_per_gpu for result in results for p in result.predictions})
-    parts: list[Part] = [_build_table(results, batch, how) for batch in batches]
+    parts: list[Part] = [_build_headline(results)]
+    parts += [_build_table(results, batch, how) for batch in batches]
     for result, answer in answers:
         parts += answer.parts if whole else [_describe_speed(result)]
     if not whole:
@@ -31,6 +32,17 @@ def clusters_answer(
     )
 
 
+def _build_headline(results: Sequence[ClusterPrediction]) -> Sentence:
+    """Name the fastest configuration that fits into memory."""
+    fitting = [(p, r) for r in results for p in r.predictions if p.fits is not False]
+    if not fitting:
+        return Sentence("Out of memory. Nothing here fits.", "bad")
+    fastest, result = max(fitting, key=lambda pair: pair[0].samples_per_second)
+    speed = units.format_number(float(f"{fastest.samples_per_second:.3g}"))
+    gpus = units.format_count(fastest.gpus, "GPU")
+    return Sentence(f"Fastest: {result.cluster}, {gpus}: {speed} samples/s.", "strong")
+
+
 def _collect_notes(answers: Sequence[tuple[ClusterPrediction, Answer]]) -> list[Part]:
     """Collect the notes and warnings of all answers, each once."""
     notes = (
@@ -43,7 +55,7 @@ def _collect_notes(answers: Sequence[tuple[ClusterPrediction, Answer]]) -> list[
         part
         for _, answer in answers
         for part in answer.parts
-        if isinstance(part, Sentence) and part.tone == "caution"
+        if isinstance(part, Sentence) and part.tone in ("caution", "bad")
     )
     return [*map(Sentence, dict.fromkeys(notes)), *dict.fromkeys(warnings)]
 

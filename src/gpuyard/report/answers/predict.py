@@ -99,9 +99,8 @@ def predict_answer(
     if advice:
         sentences.append(advice)
     wiring = [f"Wiring: {note}." for note in notes]
-    parts: list[Part] = [table, *map(Sentence, [*sentences, *wiring])]
-    memory_note = "" if why is not None and not why.fits else result.memory_note
-    cautions = (memory_note, result.base_note, result.points_note)
+    parts: list[Part] = [build_headline(result), table, *map(Sentence, [*sentences, *wiring])]
+    cautions = (result.base_note, result.points_note)
     parts += [Sentence(note, "caution") for note in cautions if note]
     parts += _build_moves(result)
     unsupported = find_end_of_life(gpu) if gpu else None
@@ -117,6 +116,57 @@ def predict_answer(
         parts.append(_build_explanation(why, title))
         document |= {"next_run": asdict(next_run) if next_run else None, "why": why.as_json()}
     return Answer(parts, document, title=title, verb="predict")
+
+
+_LIMITS = {
+    "gpu": "limited by compute",
+    "network": "limited by the network",
+    "pcie": "limited by the links inside the machine",
+    "storage": "limited by storage",
+    "host": "limited by the host's CPUs",
+    "none": "no single choke",
+}
+_MIN_ADDED_GPU = 0.5  # share of one GPU that an added GPU must bring to be called helpful
+
+
+def build_headline(result: ClusterPrediction) -> Sentence:
+    """Answer in one sentence: the speed of the most GPUs, the choke, and whether more would help.
+
+    If a batch does not fit, the sentence says only this.
+    """
+    if result.memory_note:
+        return Sentence(f"Out of memory. {result.memory_note}", "bad")
+    largest = max(result.predictions, key=lambda p: p.gpus)
+    gpus = units.format_count(largest.gpus, "GPU")
+    speed = units.format_number(float(f"{largest.samples_per_second:.3g}"))
+    efficient = f", {units.format_share(largest.scaling_efficiency)} efficient"
+    return Sentence(
+        f"{gpus}: {speed} samples/s{efficient if largest.gpus > 1 else ''}; "
+        f"{_LIMITS[largest.choke]}. {_judge_more_gpus(result, largest)}",
+        "strong",
+    )
+
+
+def _judge_more_gpus(result: ClusterPrediction, largest: Prediction) -> str:
+    """Judge added GPUs by the last ones that were added, or by the choke if there is only one number of GPUs."""
+    if largest.gpus * largest.scaling_efficiency < 1:
+        return "A single GPU is faster."
+    fewer = [
+        p
+        for p in result.predictions
+        if p.gpus < largest.gpus and p.batch_per_gpu == largest.batch_per_gpu
+    ]
+    if not fewer:
+        helps = largest.choke in ("gpu", "none")
+        return "Adding GPUs helps." if helps else "Relieve this choke before you add GPUs."
+    before = max(fewer, key=lambda p: p.gpus)
+    added = (largest.samples_per_second - before.samples_per_second) / (largest.gpus - before.gpus)
+    share = added * largest.gpus * largest.scaling_efficiency / largest.samples_per_second
+    if share >= _MIN_ADDED_GPU:
+        return "Adding GPUs helps."
+    if share <= 0:
+        return f"Adding GPUs slows it down: {before.gpus} are faster than {largest.gpus}."
+    return f"Adding GPUs helps little: each added one brings {units.format_share(share)} of a GPU."
 
 
 def choke_cell(p: Prediction) -> StyledText:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuyard.api.inputs import override_precision
 from gpuyard.cli.measure.bench.running import results_store, run_bench
 from gpuyard.cli.measure.places import (
     HostsOption,
@@ -14,7 +15,7 @@ from gpuyard.cli.measure.places import (
     SlurmOption,
     open_place,
 )
-from gpuyard.cli.options import DryRunOption, PrecisionOption, override_precision
+from gpuyard.cli.options import DryRunOption, PrecisionOption
 from gpuyard.cli.output import JsonOption, progress_bar, show_if_not_stored
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuyard.api.inputs import override_precision, parse_counts, parse_exchange
 from gpuyard.cli.measure.bench.running import results_store
 from gpuyard.cli.measure.places import (
     GpuOption,
@@ -23,9 +24,6 @@ from gpuyard.cli.options import (
     LocalSgdOption,
     PrecisionOption,
     TimePerPointOption,
-    override_precision,
-    parse_counts,
-    parse_exchange,
 )
 from gpuyard.cli.output import JsonOption, progress_bar, show, show_if_not_stored
 from gpuyard.errors import GpuyardError
