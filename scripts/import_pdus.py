@@ -12,8 +12,8 @@ TARGET = Path(__file__).parents[1] / "src" / "gpuyard" / "catalog" / "data" / "p
 SOURCE = "netbox-community/devicetype-library @f6695b3d (CC0-1.0)"
 DATE = "2026-08-19"
 COLUMNS = (
-    "id", "name", "kind", "rack_units", "inlet", "inlets", "max_watts", "c13", "c15", "c19", "c39",
-    "other_outlets", "outlets_basis", "source", "date", "note",
+    "id", "name", "kind", "rack_units", "inlet", "inlets", "region", "continuous_amps", "max_watts",
+    "c13", "c15", "c19", "c39", "other_outlets", "outlets_basis", "source", "date", "note",
 )  # fmt: skip
 
 INLETS = {
@@ -35,7 +35,8 @@ INLETS = {
     },
     "cs8365c": "cs8365c",
 }
-# NetBox gives no amps for IEC 60309; these come from the manufacturers' product names
+# NetBox gives no amps for IEC 60309; these come from the manufacturers' product names and from the ratings in the
+# descriptions of the files: 11 kVA at 400 V is 16 A, 22 kW at 400 V and 23 kVA at 415 V are 32 A
 RATED = {
     "AP8853": "iec-60309-32a-2p-e-6h-plug",
     "AP8953": "iec-60309-32a-2p-e-6h-plug",
@@ -43,7 +44,18 @@ RATED = {
     "AP7853": "iec-60309-32a-2p-e-6h-plug",
     "AP8881": "iec-60309-16a-3p-n-e-6h-plug",
     "AP8886": "iec-60309-32a-3p-n-e-6h-plug",
+    "AP8888": "iec-60309-32a-3p-n-e-6h-plug",
+    "APDU10350SW": "iec-60309-32a-3p-n-e-6h-plug",
+    "AP7526": "iec-60309-32a-3p-n-e-6h-plug",
+    "EMAB33": "iec-60309-32a-3p-n-e-6h-plug",
 }
+# the earth position that NetBox has, where it cannot be right at 400 V
+WRONG_HOURS = {"AP8886": "9h", "AP7526": "9h", "EMAB33": "4h"}
+COMBINATION = "eaton-c39"
+LENOVO = (
+    "Lenovo 1U Switched and Monitored 3-Phase PDUs, product guide of 2024-06-03 "
+    "(manualspro.net/48986)"
+)
 BY_HAND = [
     {
         "id": "apc-ap8966",
@@ -59,7 +71,86 @@ BY_HAND = [
         "date": "2026-11-16",
         "note": "The outlet counts were not found: they are an estimate, taken from the AP8886 of the"
         " same family. Its plug is IEC 60309 60 A 3P+E.",
-    }
+    },
+    {
+        "id": "apc-apdu11450me",
+        "name": "APC APDU11450ME",
+        "kind": "pdu",
+        "rack_units": 0,
+        "inlet": "iec-60309-60a-3p-n-e-6h-plug",
+        "inlets": 1,
+        "region": "north-america",
+        "continuous_amps": 48,
+        "max_watts": 34600,
+        "c13": 21,
+        "c39": 21,
+        "outlets_basis": "listed",
+        "source": "Schneider's product details (34.6 kW at 415 V, 60 A, 560P6; 21 C13/C15 and 21 combination"
+        " outlets) as a public NetBox import of a purchase quotes them",
+        "date": "2026-11-18",
+        "note": "Read second-hand: Schneider's own page was not read.",
+    },
+    {
+        "id": "lenovo-1u-18-48a-wye-etl",
+        "name": "Lenovo 1U, 18 outlets, 48 A wye (ETL)",
+        "kind": "pdu",
+        "rack_units": 1,
+        "inlet": "iec-60309-60a-3p-n-e-6h-plug",
+        "inlets": 1,
+        "region": "north-america",
+        "continuous_amps": 48,
+        "c39": 18,
+        "outlets_basis": "listed",
+        "source": LENOVO,
+        "date": "2024-06-03",
+        "note": "For the US and Canada. The guide's excerpt does not name the plug: 48 A continuous is assumed to be"
+        " the 60 A plug.",
+    },
+    {
+        "id": "lenovo-1u-18-48a-wye-ce",
+        "name": "Lenovo 1U, 18 outlets, 48 A wye (CE)",
+        "kind": "pdu",
+        "rack_units": 1,
+        "inlet": "iec-60309-60a-3p-n-e-6h-plug",
+        "inlets": 1,
+        "region": "iec",
+        "continuous_amps": 48,
+        "c39": 18,
+        "outlets_basis": "listed",
+        "source": LENOVO,
+        "date": "2024-06-03",
+        "note": "Outside the US, Canada, and Japan. The guide's excerpt does not name the plug: the 63 A plug is"
+        " assumed.",
+    },
+    {
+        "id": "lenovo-1u-12-32a-wye",
+        "name": "Lenovo 1U, 12 outlets, 32 A wye",
+        "kind": "pdu",
+        "rack_units": 1,
+        "inlet": "iec-60309-32a-3p-n-e-6h-plug",
+        "inlets": 1,
+        "c39": 12,
+        "outlets_basis": "listed",
+        "source": LENOVO,
+        "date": "2024-06-03",
+        "note": "The guide's excerpt does not name the plug: the 32 A plug is assumed.",
+    },
+    {
+        "id": "estimate-400v-63a-0u",
+        "name": "0U PDU for 400 V 63 A (estimate)",
+        "kind": "pdu",
+        "rack_units": 0,
+        "inlet": "iec-60309-60a-3p-n-e-6h-plug",
+        "inlets": 1,
+        "region": "iec",
+        "c13": 21,
+        "c39": 21,
+        "outlets_basis": "estimate",
+        "source": "arithmetic: sqrt(3) x 400 V x 63 A is 43.6 kVA; no product's data sheet was found",
+        "date": "2026-11-18",
+        "note": "Not a product: it stands for a vertical unit of that rating, with the outlets of the APC"
+        " APDU11450ME. Name the 'pdu' that you would buy.",
+    },
 ]
 UPS = re.compile(
     r"UPS|^(SM[TCXU]|SUA?|SRT|SU|BR|BX|BN|BC|SC|5[PS]X|9PX|9SX)[\d A-Z]|SMART\d|RTXL", re.IGNORECASE
@@ -83,8 +174,10 @@ def convert_row(row: dict[str, str]) -> dict[str, object]:
     inlets = row["inlet_types"].split(";") if row["inlet_types"] else []
     inlet = RATED.get(row["model"]) or (INLETS.get(inlets[0], "") if inlets else "")
     watts = row["inlet_max_w"].split(";")[0]
-    corrected = row["model"] == "AP8886"
-    note = "NetBox lists the inlet as 9h; at 400 V it is 6h." if corrected else ""
+    hours = WRONG_HOURS.get(row["model"])
+    note = f"NetBox lists the inlet as {hours}; at 400 V it is 6h." if hours else ""
+    others = dict(pair.split(":") for pair in filter(None, row["other_outlets"].split(";")))
+    combination = others.pop(COMBINATION, row["n_c39"] or 0)
     if not inlet:
         note = f"Inlet {row['inlet_types'] or 'not named'}: its amps are not known."
     return {
@@ -100,8 +193,8 @@ def convert_row(row: dict[str, str]) -> dict[str, object]:
         "c13": row["n_c13"] or 0,
         "c15": row["n_c15"] or 0,
         "c19": row["n_c19"] or 0,
-        "c39": row["n_c39"] or 0,
-        "other_outlets": row["other_outlets"],
+        "c39": combination,
+        "other_outlets": ";".join(":".join(pair) for pair in others.items()),
         "outlets_basis": "listed",
         "source": SOURCE,
         "date": DATE,

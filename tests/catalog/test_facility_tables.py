@@ -1,5 +1,6 @@
 """The catalog tables for the design of rooms."""
 
+import csv
 import datetime
 import subprocess
 import sys
@@ -96,11 +97,16 @@ def test_the_import_keeps_rows_that_netbox_lacks(tmp_path: Path) -> None:
     )
     subprocess.run([sys.executable, str(script), str(source)], check=True, capture_output=True)
     lines = (target / "pdus.csv").read_text().splitlines()
-    kinds = {line.split(",")[0]: line.split(",")[2] for line in lines[1:]}
+    kinds = {row["id"]: row["kind"] for row in csv.DictReader(lines)}
     assert kinds == {
         "apc-ap7723": "ats",
         "apc-ap8886": "pdu",
         "apc-ap8966": "pdu",
+        "apc-apdu11450me": "pdu",
         "apc-smt1000i": "ups",
+        "estimate-400v-63a-0u": "pdu",
+        "lenovo-1u-12-32a-wye": "pdu",
+        "lenovo-1u-18-48a-wye-ce": "pdu",
+        "lenovo-1u-18-48a-wye-etl": "pdu",
     }
     assert "iec-60309-32a-3p-n-e-6h-plug" in (target / "pdus.csv").read_text()

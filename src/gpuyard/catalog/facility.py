@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 from gpuyard.catalog.tables import Fact, FactTable, read_csv, read_toml
 
 SupplyGrade = Literal["gold", "platinum", "titanium"]
+Region = Literal["iec", "north-america"]
 
 
 class ServerModel(Fact):
@@ -54,12 +55,16 @@ class Pdu(Fact):
     """0: it is mounted at the back of the rack and needs no rack unit."""
     inlet: str | None = None
     inlets: int = Field(gt=0)
+    region: Region | None = None
+    """The only region in which it is sold; None: all, as far as its source says."""
+    continuous_amps: float | None = Field(default=None, gt=0)
+    """The current per line that the maker allows continuously, if it is below the inlet's rating."""
     max_watts: float | None = Field(default=None, gt=0)
     c13: int = Field(default=0, ge=0)
     c15: int = Field(default=0, ge=0)
     c19: int = Field(default=0, ge=0)
     c39: int = Field(default=0, ge=0)
-    """Outlets that accept a C14 or a C20."""
+    """Combination outlets, which accept a C14 or a C20."""
     other_outlets: str = ""
     outlets_basis: Literal["listed", "estimate"]
     note: str = ""
@@ -68,9 +73,6 @@ class Pdu(Fact):
 @functools.cache
 def pdus() -> FactTable[Pdu]:
     return read_csv("PDU", Pdu, "pdus.csv")
-
-
-Region = Literal["iec", "north-america"]
 
 
 class Plug(Fact):

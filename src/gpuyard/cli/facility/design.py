@@ -54,16 +54,16 @@ def design(
             f"only one of {' and '.join(printed)} can be printed; name a file, like --html room.html"
         )
     from gpuyard.catalog.specfiles import read_site
-    from gpuyard.facilities.design import design_facility
+    from gpuyard.facilities.refusal import design_or_advise
     from gpuyard.hardware.clusters import read_cluster
 
     spec = read_cluster(cluster)
     site_spec = read_site(site) if site is not None else None
     with show_status("designing the room"):
-        room = design_facility(spec, site_spec, country)
+        room = design_or_advise(spec, site_spec, country)
     for option, path in outputs.items():
         write_or_print(_render(room, option), path)
-    if not outputs:
+    if not printed:
         from gpuyard.report.answers.facility.room import room_answer
 
         show(room_answer(room))

@@ -98,7 +98,8 @@ def _list_models(circuit: Circuit, rules: SiteRules) -> list[Pdu]:
         return [named]
     models = [
         pdu for pdu in tables.pdus()
-        if pdu.kind == "pdu" and pdu.inlets == 1 and pdu.inlet and plugs_mate(pdu.inlet, circuit.receptacle)
+        if pdu.kind == "pdu" and pdu.inlets == 1 and pdu.region in {None, rules.region}
+        and pdu.inlet and plugs_mate(pdu.inlet, circuit.receptacle)
     ]  # fmt: skip
     models.sort(key=lambda pdu: (pdu.rack_units > 0, -pdu.c19 - pdu.c39, -pdu.c13, pdu.id))
     return models[:_MAX_CANDIDATES]

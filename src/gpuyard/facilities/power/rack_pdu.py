@@ -55,13 +55,13 @@ class RackPdu:
 
     @property
     def usable_line_amps(self) -> float:
-        return self.breaker_amps * self.continuous_load
+        usable = self.breaker_amps * self.continuous_load
+        limit = self.model.continuous_amps if self.model else None
+        return usable if limit is None else min(usable, limit)
 
     @property
     def usable_va(self) -> float:
-        return usable_va(
-            self.circuit.voltage, self.breaker_amps, self.circuit.phases, self.continuous_load
-        )
+        return usable_va(self.circuit.voltage, self.usable_line_amps, self.circuit.phases, 1.0)
 
     @property
     def outlet_volts(self) -> float:
@@ -72,7 +72,7 @@ class RackPdu:
 
     def outlet_amps(self, face: str) -> float:
         """Return the current that one outlet may carry continuously."""
-        rated = 16.0 if face == "c39" else plugs().get(face).amps(self.region)
+        rated = plugs().get("c19" if face == "c39" else face).amps(self.region)
         return (rated or 0.0) * self.continuous_load
 
     def count_outlets(self, face: str) -> int:
