@@ -19,18 +19,46 @@ def test_every_price_is_of_a_known_gpu_and_every_port_of_a_known_link() -> None:
 
 
 @pytest.mark.parametrize(
-    ("box", "gpu", "count", "usd"),
+    ("box", "count", "gpu_usd", "usd"),
     [
-        ("workstation-2", "rtx-2080-ti", 4, 8000),  # the founding project's machine
-        ("workstation-4", "rtx-2080-ti", 4, 12472),  # Lambda Quad
-        ("server-pcie", "rtx-2080-ti", 8, 28389),  # Lambda Blade
-        ("server-sxm", "v100-sxm2-32gb", 8, 109008),  # Lambda Hyperplane
+        ("workstation-2", 4, 1000, 8000),  # the founding project's machine, four RTX 2080 Ti
+        ("workstation-4", 4, 1000, 12472),  # Lambda Quad, four RTX 2080 Ti
+        ("server-pcie", 8, 1000, 28389),  # Lambda Blade, eight RTX 2080 Ti
+        ("server-sxm2", 8, 10000, 109008),  # Lambda Hyperplane, eight V100
     ],
 )
-def test_founding_machines_come_out_at_their_price(
-    box: str, gpu: str, count: int, usd: float
+def test_founding_machines_are_in_the_range(
+    box: str, count: int, gpu_usd: float, usd: float
 ) -> None:
-    assert chassis().get(box).usd + count * gpu_prices().get(gpu).usd == usd
+    """GPUs are at the price of that year."""
+    parts = chassis().get(box)
+    assert parts.usd_low <= usd - count * gpu_usd <= parts.usd_high
+
+
+def test_a_new_gpu_gets_no_machine_of_an_old_one() -> None:
+    def boxes(gpu: str) -> set[str]:
+        return {box.id for box in chassis() if fits_chassis(gpus().get(gpu), box)}
+
+    assert boxes("b300-sxm") == {"server-sxm6"}
+    assert boxes("h100-sxm5-80gb") == boxes("mi300x") == {"server-sxm5"}
+    assert boxes("v100-sxm2-32gb") == {"server-sxm2"}
+    assert chassis().get("server-sxm6").usd > 2 * chassis().get("server-sxm2").usd
+    assert chassis().get("server-sxm6").date.year >= 2026
+
+
+def test_prices_are_ranges_with_dates_and_sources() -> None:
+    for price in (*gpu_prices(), *chassis()):
+        assert price.usd_low <= price.usd <= price.usd_high
+        assert price.usd_low < price.usd_high or price.basis == "launch", price.id
+        assert price.source and price.date
+
+
+def test_gpus_with_evidence_have_market_prices() -> None:
+    rtx = gpu_prices().get("rtx-5090")
+    assert rtx.basis == "street" and rtx.usd > 3000 and rtx.usd_high >= 3699
+    large, small = gpu_prices().get("a100-sxm4-80gb"), gpu_prices().get("a100-sxm4-40gb")
+    assert 10_000 <= large.usd <= 15_000
+    assert small.usd < large.usd and small.basis == "estimate"
 
 
 def test_a_price_says_whether_it_is_of_the_launch_and_of_which_day() -> None:
@@ -43,7 +71,7 @@ def test_a_price_says_whether_it_is_of_the_launch_and_of_which_day() -> None:
 
 
 def test_gpus_go_only_where_they_fit() -> None:
-    sxm, pcie = chassis().get("server-sxm"), chassis().get("server-pcie")
+    sxm, pcie = chassis().get("server-sxm5"), chassis().get("server-pcie")
     h100 = gpus().get("h100-sxm5-80gb")
     assert fits_chassis(h100, sxm) and not fits_chassis(h100, pcie)
     assert fits_chassis(gpus().get("rtx-4090"), pcie) and not fits_chassis(
@@ -52,5 +80,5 @@ def test_gpus_go_only_where_they_fit() -> None:
     assert not any(
         fits_chassis(gpus().get(name), sxm) for name in ("gh200-96gb", "tpu-v5e", "trainium-2")
     )
-    assert format_build_id(h100, 8, sxm) == "server-sxm/8x-h100-sxm5-80gb"
+    assert format_build_id(h100, 8, sxm) == "server-sxm5/8x-h100-sxm5-80gb"
     assert format_build_id(h100, 8, sxm) in build_ids()

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -164,7 +165,7 @@ def test_it_asks_questions_on_a_terminal() -> None:
         stdin=inner, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     os.close(inner)
-    os.write(host, b"8\n2\n8\n5 TB\nn\nn\n")
+    os.write(host, b"8\n2\n8\n5 TB\n40 GB\nn\nn\n")
     out, err = process.communicate(timeout=120)
     os.close(host)
     assert "How many people train models?" in err
@@ -212,3 +213,24 @@ def test_tiers_cost_more_the_larger_they_are() -> None:
     assert prices == sorted(prices)
     server = tiers().get("server")
     assert server.price_date == min(server.least.oldest, server.most.oldest)  # type: ignore[type-var]
+
+
+def test_a_model_that_needs_more_memory_moves_a_team_on() -> None:
+    alone = Team(researchers=1, gpus=4)
+    assert advise(alone).stage == "one-workstation"
+    assert advise(replace(alone, memory_bytes=380e9)).stage == "one-workstation"
+    large = advise(replace(alone, memory_bytes=500e9))
+    assert large.stage == "shared-server"
+    assert "500 GB" in large.why and "384 GB" in large.why
+    assert advise(replace(alone, memory_bytes=3e12)).stage == "servers-with-scheduler"
+
+
+def test_the_next_step_names_the_memory_trigger() -> None:
+    for team in (Team(), Team(researchers=3, gpus=8), Team(researchers=10, gpus=8)):
+        step = advise(team).next
+        assert step is not None and "memory" in step.trigger
+
+
+def test_a_plan_estimates_the_memory_of_its_model() -> None:
+    answer = read_team(read_plan(EXAMPLE), EXAMPLE.parent)
+    assert 1e9 < answer.team.memory_bytes < 100e9

@@ -149,7 +149,7 @@ def test_policy_keeps_to_the_named_clouds() -> None:
         update={"policy": Plan.model_fields["policy"].default.model_copy(update={"clouds": ("aws",)})}
     )  # fmt: skip
     result = make_plan(spec)
-    rented = [c for c in result.front if c.way not in ("buy", "colocate")]
+    rented = [c.rest or c for c in result.front if c.way not in ("buy", "colocate")]
     assert rented and all(c.offer.startswith("aws/") for c in rented)
 
 

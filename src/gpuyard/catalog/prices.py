@@ -9,12 +9,12 @@ import datetime
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from gpuyard import files
-from gpuyard.catalog.hardware import Gpu, gpus, links
+from gpuyard.catalog.hardware import Gpu, gpus, links, machines
 from gpuyard.catalog.tables import Fact, FactTable, read_csv, read_toml
 from gpuyard.errors import GpuyardError, UnknownName, UserMistake
 from gpuyard.printable import find_control_character
@@ -224,22 +224,41 @@ def find_instance_network(price: Price) -> InstanceNetwork | None:
     return instance_networks().get(name) if name in instance_networks() else None
 
 
-class GpuListPrice(Fact):
-    """The launch or street price of a GPU. `scripts/import_gpu_prices.py` writes the data file."""
+class PurchasePrice(Fact):
+    """The price of a part, and the range in which a quote is expected."""
 
     usd: float = Field(gt=0)
-    basis: Literal["launch", "street"]
-    """The vendor's price at launch, or the market price at the row's date."""
+    usd_low: float = Field(gt=0)
+    usd_high: float = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _check_range(self) -> Self:
+        if not self.usd_low <= self.usd <= self.usd_high:
+            raise ValueError(f"{self.id}: the price must be in its range")
+        return self
+
+    @property
+    def price_range(self) -> str:
+        """The range as in "3,059 – 3,699", or empty if it is one price."""
+        return (
+            "" if self.usd_low == self.usd_high else f"{self.usd_low:,.0f} – {self.usd_high:,.0f}"
+        )
 
 
-class Chassis(Fact):
-    """A machine without its GPUs; `form` is the form factor of the GPUs, PCIe or SXM."""
+class GpuListPrice(PurchasePrice):
+    """The launch or street price of a GPU. `scripts/import_gpu_prices.py` writes the data file."""
+
+    basis: Literal["launch", "street", "estimate"]
+    """The vendor's price at launch, the market price at the row's date, or a proportion of another GPU's."""
+
+
+class Chassis(PurchasePrice):
+    """A machine without its GPUs; `forms` are the form factors of the GPUs that it accepts."""
 
     name: str
     gpus: tuple[int, ...] = Field(min_length=1)
-    form: str
+    forms: tuple[str, ...] = Field(min_length=1)
     topology: Topology
-    usd: float = Field(gt=0)
     watts: float = Field(gt=0)
 
 
@@ -251,12 +270,11 @@ class Port(Fact):
 
 def fits_chassis(gpu: Gpu, box: Chassis) -> bool:
     """Return whether the GPU fits the chassis."""
-    form = "SXM" if gpu.form_factor.startswith(("SXM", "OAM")) else gpu.form_factor
-    return form == box.form
+    return gpu.form_factor in box.forms
 
 
 def format_build_id(gpu: Gpu, count: int, box: Chassis) -> str:
-    """Format the id of a machine built from parts: "server-sxm/8x-h100-sxm5-80gb"."""
+    """Format the id of a machine built from parts: "server-sxm5/8x-h100-sxm5-80gb"."""
     return f"{box.id}/{count}x-{gpu.id}"
 
 
@@ -270,6 +288,14 @@ def build_ids() -> frozenset[str]:
         if fits_chassis(gpu, box)
         for count in box.gpus
     )
+
+
+@functools.cache
+def priced_machine_ids() -> tuple[str, ...]:
+    """Return the ids of all machines with a list price, and of all that can be built from parts with a price."""
+    listed = (machine.id for machine in machines() if machine.price_usd is not None)
+    built = (build for build in build_ids() if build.partition("x-")[2] in gpu_prices())
+    return (*listed, *sorted(built))
 
 
 @functools.cache

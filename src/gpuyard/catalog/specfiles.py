@@ -33,6 +33,12 @@ def _offers() -> frozenset[str]:
     return frozenset((*prices().ids(), *machines().ids(), *build_ids()))
 
 
+def _priced_machines() -> frozenset[str]:
+    from gpuyard.catalog.prices import priced_machine_ids
+
+    return frozenset(priced_machine_ids())
+
+
 def _pdus() -> frozenset[str]:
     from gpuyard.catalog.facility import pdus
 
@@ -59,6 +65,7 @@ _NAMES: dict[str, Callable[[], frozenset[str]]] = {
     "instance": lambda: frozenset([*prices().ids(), *past_prices().ids()]),
     "cloud": lambda: frozenset(price.cloud for price in prices()),
     "offer": _offers,
+    "machine with a price": _priced_machines,
     "PDU": _pdus,
     "plug": _plugs,
     "region": _regions,

@@ -5,7 +5,7 @@ import functools
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gpuyard.catalog.prices import chassis, gpu_prices
+from gpuyard.catalog.prices import PurchasePrice, chassis, gpu_prices
 from gpuyard.catalog.tables import Fact, FactTable, read_toml
 
 
@@ -26,9 +26,7 @@ class TierPrice(BaseModel):
 
     @property
     def total_usd(self) -> float:
-        return (
-            self.count * calculate_build_price(self.machine)[0] if self.machine else self.usd or 0.0
-        )
+        return self.count * price_build(self.machine).usd if self.machine else self.usd or 0.0
 
     @property
     def description(self) -> str:
@@ -39,7 +37,7 @@ class TierPrice(BaseModel):
     @property
     def oldest(self) -> datetime.date | None:
         """The oldest date among the prices of its parts."""
-        return calculate_build_price(self.machine)[1] if self.machine else None
+        return price_build(self.machine).date if self.machine else None
 
 
 class Tier(Fact):
@@ -57,12 +55,19 @@ class Tier(Fact):
         return min(filter(None, (self.least.oldest, self.most.oldest)), default=self.date)
 
 
-def calculate_build_price(build: str) -> tuple[float, datetime.date]:
-    """Return the price of a machine built from parts ("server-sxm/8x-h100-sxm5-80gb") and its oldest part's date."""
+def price_build(build: str) -> PurchasePrice:
+    """Price a machine built from parts ("server-sxm5/8x-h100-sxm5-80gb"); its date is that of its oldest part."""
     chassis_id, _, rest = build.partition("/")
     count, _, gpu_id = rest.partition("x-")
-    box, gpu = chassis().get(chassis_id), gpu_prices().get(gpu_id)
-    return box.usd + int(count) * gpu.usd, min(box.date, gpu.date)
+    box, gpu, gpus = chassis().get(chassis_id), gpu_prices().get(gpu_id), int(count)
+    return PurchasePrice(
+        id=build,
+        source=f"estimate from parts: {box.source}; {gpu.source}",
+        date=min(box.date, gpu.date),
+        usd=box.usd + gpus * gpu.usd,
+        usd_low=box.usd_low + gpus * gpu.usd_low,
+        usd_high=box.usd_high + gpus * gpu.usd_high,
+    )
 
 
 @functools.cache

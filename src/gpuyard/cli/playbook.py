@@ -70,6 +70,12 @@ def playbook(
     data: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Size of all data, e.g. '2 TB'.")
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="GPU memory that training the largest model needs, e.g. '80 GB'."
+        ),
+    ] = None,
     data_stays: Annotated[
         bool | None,
         typer.Option("--data-stays/--data-may-leave", help="Whether data must stay on site."),
@@ -103,6 +109,7 @@ def playbook(
         "gpus": gpus,
         "load": None if load is None else _parse_load(load),
         "data_bytes": None if data is None else units.parse_bytes(data),
+        "memory_bytes": None if memory is None else units.parse_bytes(memory),
         "data_stays": data_stays,
         "inference": inference,
     }
@@ -166,6 +173,9 @@ def _ask(missing: set[str]) -> dict[str, Any]:
     if "data_bytes" in missing:
         text = typer.prompt("How much training data is there?", "1 TB", err=True)
         answers["data_bytes"] = units.parse_bytes(text)
+    if "memory_bytes" in missing:
+        text = typer.prompt("How much GPU memory does a run need?", "16 GB", err=True)
+        answers["memory_bytes"] = units.parse_bytes(text)
     if "data_stays" in missing:
         answers["data_stays"] = typer.confirm("Must data stay in the building?", False, err=True)
     if "inference" in missing:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpuyard.catalog import find_price
+from gpuyard import units
+from gpuyard.catalog import find_price, prices
 from gpuyard.catalog.electricity import price_electricity
+from gpuyard.catalog.prices import newest_date
 from gpuyard.economics.billing import (
     HOURS_PER_MONTH,
     HOURS_PER_YEAR,
@@ -29,6 +31,7 @@ from gpuyard.economics.ownership import (
     owned_cash_by_month,
     present_value_usd,
 )
+from gpuyard.economics.purchase import OLD_YEARS, Purchase, describe_age, price_machine
 from gpuyard.errors import UserMistake
 from gpuyard.specs.offers import Offers, OnDemandOffer, OwnedOffer, ReservedOffer, SpotOffer
 
@@ -52,6 +55,8 @@ class PricedOffer:
     usd_per_run: float | None
     price_date: datetime.date | None  # None: given in the file without a date
     cash_by_month: tuple[float, ...]
+    total_usd_range: tuple[float, float] | None = None  # None: no price is a range
+    price_basis: str = ""  # the old or estimated price that it rests on
 
 
 def price_offers(offers: Offers) -> list[PricedOffer]:
@@ -81,10 +86,21 @@ def electricity_price(offer: OwnedOffer) -> tuple[float, str]:
     return price_electricity(offer.power, offer.electricity, offer.country, keys)
 
 
-def owned_hardware(offer: OwnedOffer, utilization: float) -> Owned:
-    """Return the offer's hardware and operating costs for the formulas."""
+def find_purchase(offer: OwnedOffer) -> Purchase:
+    """Return the price of the offer's hardware, from the file or from the catalog."""
+    if offer.machine is not None:
+        return price_machine(offer.machine)
+    usd = offer.hardware or 0.0
+    low, high = offer.hardware_range or (usd, usd)
+    return Purchase(usd, low, high, date=offer.date)
+
+
+def owned_hardware(
+    offer: OwnedOffer, utilization: float, hardware_usd: float | None = None
+) -> Owned:
+    """Return the offer's hardware, at its price or another one, and its operating costs for the formulas."""
     return Owned(
-        hardware_usd=offer.hardware,
+        hardware_usd=find_purchase(offer).usd if hardware_usd is None else hardware_usd,
         spares_share=offer.spares,
         installation_usd=offer.installation,
         network_usd=offer.network,
@@ -121,6 +137,8 @@ def summarize_payments(
     machines: int,
     owned_share: float,
     date: datetime.date | None,
+    total_range: tuple[float, float] | None = None,
+    price_basis: str = "",
 ) -> PricedOffer:
     """Return the comparable figures of an offer from its payments by month."""
     total = float(cash.sum())
@@ -138,23 +156,48 @@ def summarize_payments(
         usd_per_run=None if run is None else total / work * run / 3600,
         price_date=date,
         cash_by_month=tuple(cash.tolist()),
+        total_usd_range=total_range,
+        price_basis=price_basis,
     )
 
 
 def price_date(offer: AnyOffer) -> datetime.date | None:
     """Return the date of the price; a catalog instance has its own."""
-    if isinstance(offer, OwnedOffer) or offer.instance is None:
-        return offer.date
-    return find_price(offer.instance).date
+    if isinstance(offer, OwnedOffer):
+        return find_purchase(offer).date
+    return offer.date if offer.instance is None else find_price(offer.instance).date
+
+
+def describe_price_basis(offer: AnyOffer, newest: datetime.date) -> str:
+    """Describe the old or estimated price of an offer; empty if it has none. Ages are to the newest price."""
+    if isinstance(offer, OwnedOffer) and (offer.machine or offer.hardware_range):
+        purchase = find_purchase(offer)
+        if offer.machine:
+            return purchase.describe_basis(newest)
+        low, high = units.format_usd(purchase.usd_low), units.format_usd(purchase.usd_high)
+        return f"a price between {low} and {high}"
+    date = price_date(offer)
+    if date is None or (newest - date).days / 365.25 <= OLD_YEARS:
+        return ""
+    return f"the price of {offer.name}{describe_age(date, newest)}"
 
 
 def _price_offer(offer: AnyOffer, offers: Offers, months: int) -> PricedOffer:
     hours, machines = offers.hours_per_year / offer.speed, 0
+    total_range: tuple[float, float] | None = None
     if isinstance(offer, OwnedOffer | ReservedOffer):
         machines = _count_machines(offer, offers, hours)
         if isinstance(offer, OwnedOffer):
-            owned = owned_hardware(offer, hours / HOURS_PER_YEAR / machines)
-            cash = machines * owned_cash_by_month(owned, months)
+            busy = hours / HOURS_PER_YEAR / machines
+            cash = machines * owned_cash_by_month(owned_hardware(offer, busy), months)
+            purchase = find_purchase(offer)
+            if purchase.is_range:
+                low, high = (
+                    machines
+                    * float(owned_cash_by_month(owned_hardware(offer, busy, usd), months).sum())
+                    for usd in (purchase.usd_low, purchase.usd_high)
+                )
+                total_range = (low, high)
         else:
             cash = machines * _reserved_cash(offer, months)
     else:
@@ -164,6 +207,7 @@ def _price_offer(offer: AnyOffer, offers: Offers, months: int) -> PricedOffer:
     return summarize_payments(
         offers, months, cash, name=offer.name, kind=offer.kind, hours=hours, machines=machines,
         owned_share=float(isinstance(offer, OwnedOffer)), date=price_date(offer),
+        total_range=total_range, price_basis=describe_price_basis(offer, newest_date(prices())),
     )  # fmt: skip
 
 
@@ -361,6 +405,8 @@ def _find_best_mix(
         machines=owned,
         owned_share=1 - rented_share,
         date=price_date(rent) or own.date,
+        price_basis=describe_price_basis(own, newest_date(prices()))
+        or describe_price_basis(rent, newest_date(prices())),
     )
     if not owned:
         return _Mix(offer, f"rents everything ({rent.name})")

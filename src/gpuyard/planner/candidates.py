@@ -6,6 +6,7 @@ Throughput is predicted, and corrected by measurements if there are any for seve
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +45,7 @@ from gpuyard.specs import Cluster, MachineSpec, Precision, Workload
 from gpuyard.specs.plan import Acquisition, Plan, RemedyName
 
 Booleans = npt.NDArray[np.bool_]
+PriceEnd = Literal["low", "high"]
 _MAX_CANDIDATES = 2_000_000
 _BATCH_FACTORS = (0.5, 1, 2, 4, 8)
 
@@ -245,6 +247,11 @@ class Candidates:
             nodes=self.throughputs.nodes[self.row[chosen]].astype(float),
             run_hours=self.run_hours(samples_per_second),
         )
+
+    def at_price_end(self, end: PriceEnd) -> "Candidates":
+        """Return the same candidates with bought machines at one end of their price ranges; costs don't change."""
+        usd = self.columns.buy_usd_low if end == "low" else self.columns.buy_usd_high
+        return replace(self, columns=replace(self.columns, buy_usd=usd))
 
     def reprice_for_runs(self, runs: PlannedRuns) -> "Candidates":
         """Return the same candidates, priced for other runs."""

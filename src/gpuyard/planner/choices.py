@@ -1,5 +1,6 @@
 """Turn rows of the candidates into readable choices, and choose the best one."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 
 from gpuyard.planner.candidates import Candidates
 from gpuyard.planner.mixes import Mixes, reprice_mix, simplify_mix
-from gpuyard.planner.offers import has_assumed_price
+from gpuyard.planner.offers import BOUGHT, has_assumed_price
 from gpuyard.planner.ranking import Ranking, find_simplest_setting, price_cheapest_other
 from gpuyard.planner.result import Choice, RentedRest
 from gpuyard.predictor.table import Floats
@@ -16,12 +17,15 @@ from gpuyard.specs import Network
 
 
 def create_choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]) -> list[Choice]:
-    """Create a choice for each row, with its time and cost at both ends of the prediction's interval."""
+    """Create a choice for each row, with its time and its cost at both ends of their intervals."""
     numbers = np.array(rows, dtype=np.int64)
     predicted, costs = candidates.throughputs, candidates.costs
     prediction_rows = candidates.row[numbers]
     slow = candidates.price(numbers, predicted.low[prediction_rows])
     fast = candidates.price(numbers, predicted.high[prediction_rows])
+    speeds = predicted.samples_per_second[prediction_rows]
+    cheap = candidates.at_price_end("low").price(numbers, speeds)
+    dear = candidates.at_price_end("high").price(numbers, speeds)
     choices = []
     for i, number in enumerate(numbers):
         offer = candidates.offers[candidates.offer[number]]
@@ -52,8 +56,12 @@ def create_choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]
                 run_seconds_low=float(fast.run_seconds[i]),
                 run_seconds_high=float(slow.run_seconds[i]),
                 usd_per_run=float(costs.usd_per_run[number]),
-                usd_per_run_low=float(fast.usd_per_run[i]),
-                usd_per_run_high=float(slow.usd_per_run[i]),
+                usd_per_run_low=combine_errors(
+                    float(costs.usd_per_run[number]), fast.usd_per_run[i], cheap.usd_per_run[i]
+                ),
+                usd_per_run_high=combine_errors(
+                    float(costs.usd_per_run[number]), slow.usd_per_run[i], dear.usd_per_run[i]
+                ),
                 total_usd=float(costs.total_usd[number]),
                 clusters=int(costs.clusters[number]),
                 utilization=float(costs.utilization[number]),
@@ -62,6 +70,8 @@ def create_choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]
                 price_date=server.price_date.isoformat() if server.price_date else None,
                 price_dates=tuple(day.isoformat() for day in server.price_dates),
                 price_is_estimate=server.estimate,
+                machine_usd=offer.buy_usd if offer.acquisition in BOUGHT else None,
+                machine_usd_range=offer.buy_usd_range if offer.acquisition in BOUGHT else None,
                 price_is_assumed=has_assumed_price(candidates.plan, offer.acquisition),
                 network_usd=(network.usd if network else 0.0) * int(costs.clusters[number]),
                 network_price_source=network.source if network else "",
@@ -98,10 +108,7 @@ def create_mixed_choices(
     rests = create_choices(candidates, ranking, [int(mixes.rest[n]) for n in numbers])
     choices = []
     for number, base, rest in zip(numbers, bases, rests, strict=True):
-        low, high = (
-            _price_mix_at(candidates, mixes, number, rates) / candidates.runs.total
-            for rates in (candidates.throughputs.high, candidates.throughputs.low)
-        )
+        low, high = _find_mix_interval(candidates, mixes, number)
         owned = int(mixes.owned[number])
         choices.append(
             replace(
@@ -146,6 +153,31 @@ def create_mixed_choices(
             )
         )
     return choices
+
+
+def combine_errors(value: float, *ends: float) -> float:
+    """Return the end of an interval with several independent causes, from the end that each one has alone.
+
+    Distances add as squares, on a logarithmic scale because prices and speeds vary by factors.
+    """
+    if value <= 0 or min(ends) <= 0:
+        return float(min(ends) if min(ends) < value else max(ends))
+    distance = math.hypot(*(math.log(end / value) for end in ends))
+    return value * math.exp(math.copysign(distance, sum(ends) - len(ends) * value))
+
+
+def _find_mix_interval(candidates: Candidates, mixes: Mixes, number: int) -> tuple[float, float]:
+    """Return both ends of a mix's cost per run."""
+    predicted, runs = candidates.throughputs, candidates.runs.total
+    rates = predicted.samples_per_second
+    fast, slow = (
+        _price_mix_at(candidates, mixes, number, speeds) / runs
+        for speeds in (predicted.high, predicted.low)
+    )
+    cheap = _price_mix_at(candidates.at_price_end("low"), mixes, number, rates) / runs
+    dear = _price_mix_at(candidates.at_price_end("high"), mixes, number, rates) / runs
+    usd = float(mixes.usd_per_run[number])
+    return combine_errors(usd, fast, cheap), combine_errors(usd, slow, dear)
 
 
 def _price_mix_at(candidates: Candidates, mixes: Mixes, number: int, rates: Floats) -> float:

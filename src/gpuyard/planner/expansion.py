@@ -12,7 +12,7 @@ import numpy as np
 from gpuyard.economics.billing import HOURS_PER_MONTH
 from gpuyard.economics.ownership import owned_usd
 from gpuyard.planner.candidates import Candidates
-from gpuyard.planner.choices import choose_best, create_choices
+from gpuyard.planner.choices import choose_best, combine_errors, create_choices
 from gpuyard.planner.costs import describe_owned_machines
 from gpuyard.planner.mixes import find_bases, find_mixes, reprice_mix
 from gpuyard.planner.offers import BOUGHT
@@ -137,9 +137,8 @@ def _expand(candidates: Candidates, pools: list[KeptClusters]) -> Expansion | No
     added, rows = choose_best(rest, ranking, find_mixes(rest, ranking))
     if added is None:
         return None
-    low, high = (
-        _price_at(rest, pools, added, rows, rates) / candidates.runs.total
-        for rates in (candidates.throughputs.high, candidates.throughputs.low)
+    low, high = _find_interval(
+        rest, pools, added, rows, (kept_usd + added.total_usd) / candidates.runs.total
     )
     share = remaining / candidates.runs.total
     rented = added.rest and replace(added.rest, share_of_runs=added.rest.share_of_runs * share)
@@ -260,6 +259,22 @@ def _total_runs_per_month(candidates: Candidates, uses: list[_PoolUse]) -> float
     hours = np.array([use.run_hours for use in uses])
     clusters = np.array([use.pool.clusters for use in uses])
     return float((clusters * _runs_per_month(candidates, hours)).sum())
+
+
+def _find_interval(
+    rest: Candidates, pools: list[KeptClusters], added: Choice, rows: tuple[int, ...], usd: float
+) -> tuple[float, float]:
+    """Return both ends of the cost per run: at other speeds, and at other prices of the added machines."""
+    predicted = rest.throughputs
+    runs = replace(rest.runs, done_elsewhere_per_month=0.0).total
+
+    def price(candidates: Candidates, rates: Floats) -> float:
+        return _price_at(candidates, pools, added, rows, rates) / runs
+
+    fast, slow = price(rest, predicted.high), price(rest, predicted.low)
+    cheap = price(rest.at_price_end("low"), predicted.samples_per_second)
+    dear = price(rest.at_price_end("high"), predicted.samples_per_second)
+    return combine_errors(usd, fast, cheap), combine_errors(usd, slow, dear)
 
 
 def _price_at(

@@ -128,6 +128,14 @@ class Offer:
     usd_per_hour: float  # while a run uses it, or all the time if it is reserved
     buy_usd: float
 
+    @property
+    def buy_usd_range(self) -> tuple[float, float]:
+        """The range in which a quote for one machine is expected; equal ends if the price is no estimate."""
+        server = self.server
+        if self.acquisition not in BOUGHT or server.buy_usd_low is None:
+            return self.buy_usd, self.buy_usd
+        return server.buy_usd_low, server.buy_usd_high or self.buy_usd
+
     @cached_property
     def network(self) -> Network | None:
         return self.network_option.network if self.network_option else None
@@ -179,6 +187,8 @@ class OfferColumns:
     acquisition: Floats  # index into the plan's search.ways
     usd_per_hour: Floats
     buy_usd: Floats
+    buy_usd_low: Floats  # ends of the range in which a quote is expected
+    buy_usd_high: Floats
     network: Integers  # row of `networks_usd`
     watts: Floats
     gpus: Floats
@@ -201,12 +211,12 @@ class OfferColumns:
         networks = dict.fromkeys([None, *(o.network_to_buy for o in offers)])
         position = {network: row for row, network in enumerate(networks)}
         rows = [
-            (acquisitions.index(o.acquisition), o.usd_per_hour, o.buy_usd,
+            (acquisitions.index(o.acquisition), o.usd_per_hour, o.buy_usd, *o.buy_usd_range,
              position[o.network_to_buy], o.server.watts, o.server.gpus,
              o.server.gpu.memory_bytes, *(clouds[o.server.cloud] if o.acquisition not in OWNED else (0, 0)))
             for o in offers
         ]  # fmt: skip
-        columns = np.array(rows, dtype=float).reshape(-1, 9).T
+        columns = np.array(rows, dtype=float).reshape(-1, 11).T
         counts = sorted(set(node_counts))
         usd = [
             [
@@ -219,12 +229,14 @@ class OfferColumns:
             acquisition=columns[0],
             usd_per_hour=columns[1],
             buy_usd=columns[2],
-            network=columns[3].astype(np.int64),
-            watts=columns[4],
-            gpus=columns[5],
-            memory_bytes=columns[6],
-            data_storage_usd=columns[7],
-            egress_usd=columns[8] / runs.total,
+            buy_usd_low=columns[3],
+            buy_usd_high=columns[4],
+            network=columns[5].astype(np.int64),
+            watts=columns[6],
+            gpus=columns[7],
+            memory_bytes=columns[8],
+            data_storage_usd=columns[9],
+            egress_usd=columns[10] / runs.total,
             node_counts=np.array(counts, dtype=np.int64),
             networks_usd=np.array(usd, dtype=float),
         )

@@ -5,16 +5,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
+from gpuyard import units
 from gpuyard.catalog import prices
 from gpuyard.catalog.prices import shipped_prices
-from gpuyard.catalog.tiers import calculate_build_price, tiers
+from gpuyard.catalog.tiers import price_build, tiers
 from gpuyard.planner.result import PlanResult
 from gpuyard.planner.rulebook import Fact, Reason, Stage, StageFigures, load_rulebook
 from gpuyard.planner.search import make_plan, read_plan_premises, read_plan_workload
 from gpuyard.planner.servers import PricedServer, list_servers
-from gpuyard.predictor import Calibration
+from gpuyard.planner.throughput import EXCHANGES
+from gpuyard.predictor import STRATEGIES, Calibration
+from gpuyard.specs import Workload
 from gpuyard.specs.offers import Load
 from gpuyard.specs.plan import Acquisition, Plan
+from gpuyard.workloads import profile_model
 
 Where = Literal["cloud", "on-premises", "colocation", "hybrid", "either"]
 _LOCATIONS: dict[Acquisition, Where] = {
@@ -41,6 +47,7 @@ class Team:
     load: Load = "steady"
     inference: bool = False
     data_bytes: float = 0.0
+    memory_bytes: float = 0.0  # of GPUs, for one copy of the largest model in training; 0: unknown
     site_watts: float | None = None
     watts: float | None = None  # of the GPUs with machines and cooling; None: estimated
 
@@ -50,6 +57,7 @@ class Team:
         return {
             "researchers": self.researchers * growth,
             "gpus": self.gpus * growth,
+            "memory_gb": self.memory_bytes / 1e9,
             "data_tb": self.data_bytes / 1e12,
             "kw": kw,
             "site_has_power": self.site_watts is None or kw <= self.site_watts / 1000,
@@ -149,6 +157,9 @@ def read_team(plan: Plan, directory: Path, calibration: Calibration | None = Non
         result = make_plan(plan, directory, calibration)
         if gpus is None:
             gpus, watts, source = _count_gpus(result)
+    memory = answers.memory
+    if memory is None:
+        memory = estimate_training_memory(read_plan_workload(plan, directory))
     team = Team(
         researchers=plan.people.researchers,
         hires_per_year=plan.people.hires_per_year,
@@ -157,6 +168,7 @@ def read_team(plan: Plan, directory: Path, calibration: Calibration | None = Non
         load=answers.load,
         inference=answers.inference,
         data_bytes=answers.data or 0.0,
+        memory_bytes=memory,
         site_watts=read_plan_premises(plan, directory).room_watts,
         watts=watts,
     )
@@ -169,6 +181,15 @@ def read_team(plan: Plan, directory: Path, calibration: Calibration | None = Non
         return PlanAnswer(team, source, figures, None, summary)
     summary = f"The plan's choice: {winner.summary}, {winner.price}."
     return PlanAnswer(team, source, figures, _LOCATIONS.get(winner.way, "cloud"), summary)
+
+
+def estimate_training_memory(workload: Workload) -> float:
+    """Return the GPU memory that one copy of the workload's model needs at its batch, without sharding."""
+    batch, gpus = np.array([float(workload.batch_per_gpu)]), np.ones(1)
+    memory = STRATEGIES["ddp"].memory_bytes(
+        workload, profile_model(workload), EXCHANGES["none"], batch_per_gpu=batch, gpus=gpus
+    )
+    return float(memory[0])
 
 
 def _count_gpus(result: PlanResult) -> tuple[int, float | None, str]:
@@ -190,6 +211,7 @@ def advise(
     """Advise a team from the rulebook; if a plan has made a choice, that choice decides where to run."""
     facts = team.facts()
     stage = _find_stage(facts)
+    without_memory = _find_stage({**facts, "memory_gb": 0.0})
     applicable = [reason for reason in load_rulebook().reason if reason.applies_to(facts)]
     where, reasons = _decide_where(applicable)
     if answer is not None and answer.where is not None:
@@ -212,7 +234,7 @@ def advise(
         gpus_from=gpus_from,
         stage=stage.id,
         stage_name=stage.name,
-        why=stage.why,
+        why=stage.why if stage is without_memory else _explain_memory(team, without_memory),
         where=where,
         reasons=reasons,
         software=stage.software,
@@ -234,6 +256,16 @@ def _price_machines(stage: Stage) -> StageMachines:
 
 def _find_stage(facts: dict[str, Fact]) -> Stage:
     return next(stage for stage in load_rulebook().stage if stage.applies_to(facts))
+
+
+def _explain_memory(team: Team, smaller: Stage) -> str:
+    """Explain that memory alone leads past a smaller stage."""
+    available = float(smaller.when["memory_gb_at_most"])
+    return (
+        f"The team's size fits {smaller.name}, but a model needs {units.format_bytes(team.memory_bytes)} of GPU memory, "
+        f"and the GPUs of one machine there have at most {available:,.0f} GB together. Before you move, try a smaller "
+        "batch, checkpointing, or a leaner optimizer: `gpuyard predict MODEL --on CLUSTER --why`."
+    )
 
 
 def _decide_where(reasons: list[Reason]) -> tuple[Where, tuple[str, ...]]:
@@ -277,15 +309,15 @@ def _find_next_step(team: Team, stage: Stage) -> NextStep | None:
 def load_stage_figures(names: StageFigures) -> Figures:
     """Look up the prices of the stage's machine, built from parts, and of its instance."""
     gpus_per_machine = names.machine.partition("/")[2].partition("x-")[0]
-    usd, _ = calculate_build_price(names.machine)
+    built = price_build(names.machine)
     table = prices() if names.instance in prices() else shipped_prices()
     rented = table.get(names.instance)
     return Figures(
         rent_usd_per_gpu_hour=rented.usd_per_hour / rented.gpus,
-        machine_usd=usd,
+        machine_usd=built.usd,
         gpus_per_machine=int(gpus_per_machine),
         gpu_hours_per_person_month=names.gpu_hours,
-        source=f"{names.machine} from parts (estimate), {names.instance} of {rented.date}, "
+        source=f"{names.machine} from parts (estimate, ${built.price_range}), {names.instance} of {rented.date}, "
         f"{names.gpu_hours:g} GPU-hours per person and month assumed",
     )
 

@@ -107,7 +107,7 @@ class KeptPart:
 class Choice:
     """One candidate in full. For a hybrid, the machines are the owned ones, or the ones added to the kept ones.
 
-    Low and high are the ends of the prediction's 90% interval.
+    Low and high are the ends of the prediction's 90% interval; those of costs also cover the range of estimated prices.
     """
 
     offer: str
@@ -152,6 +152,8 @@ class Choice:
     topology: str = "workstation"
     network_keys: Mapping[str, Any] | None = None  # as in a cluster file; None: one machine
     kept: tuple[KeptPart, ...] = ()  # cost and time include these
+    machine_usd: float | None = None  # of one bought machine
+    machine_usd_range: tuple[float, float] | None = None  # in which a quote for it is expected
 
     @property
     def allowed(self) -> bool:
@@ -349,6 +351,7 @@ class PlanResult:
     ] = ()  # for the bought machines of the choice, or the best bought ones
     precisions: tuple[Precision, ...] = ("fp32",)  # tried in the search
     no_rate: tuple[MissingRate, ...] = ()
+    price_basis: str = ""  # the old or estimated price that the decision rests on
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

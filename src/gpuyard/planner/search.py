@@ -22,6 +22,7 @@ from gpuyard.planner.explain.alternatives import (
 )
 from gpuyard.planner.explain.assumptions import list_assumptions
 from gpuyard.planner.explain.decision import find_runners_up, list_decision_changes
+from gpuyard.planner.explain.price_basis import describe_price_basis
 from gpuyard.planner.explain.reasons import find_binding_constraints, format_verdict, list_reasons
 from gpuyard.planner.mixes import Mixes, find_mixes
 from gpuyard.planner.offers import OWNED, Offer, estimate_cloud_data, list_offers, plan_runs
@@ -214,6 +215,7 @@ def _explain(
     candidates, ranking = recommendation.candidates, recommendation.ranking
     mixes, rows = recommendation.mixes, recommendation.rows
     plan, winner = candidates.plan, recommendation.winner
+    price_basis = describe_price_basis(candidates, ranking, winner)
     binding = () if winner else find_binding_constraints(candidates, ranking, mixes)
     hybrid = find_hybrid_alternative(candidates, ranking, mixes, winner)
     mixed_alternatives = (
@@ -231,7 +233,8 @@ def _explain(
         feasible=int(ranking.feasible.sum()),
         left_out=_count_exclusions(candidates, ranking),
         winner=winner,
-        verdict=format_verdict(plan, winner, binding),
+        verdict=" ".join(filter(None, (format_verdict(plan, winner, binding), price_basis))),
+        price_basis=price_basis,
         reasons=list_reasons(candidates, ranking, winner, hybrid) if winner else (),
         binding=binding,
         front=recommendation.front,

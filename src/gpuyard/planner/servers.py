@@ -94,6 +94,10 @@ class PricedServer:
     rent_usd_per_hour: float | None = None
     spot_usd_per_hour: float | None = None
     buy_usd: float | None = None
+    buy_usd_low: float | None = (
+        None  # ends of the range in which a quote is expected; None: the price is quoted
+    )
+    buy_usd_high: float | None = None
     estimate: bool = False  # the price is a sum of parts
     included_network: Network | None = None
     network_assumed: bool = False
@@ -266,10 +270,12 @@ def _list_builds(plan: Plan) -> Iterator[PricedServer]:
     plan_prices = {price.gpu: price.price for price in plan.prices.gpus}
     for gpu in gpus():
         if gpu.id in plan_prices:
-            price = _GpuPrice(plan_prices[gpu.id], "from the plan", ())
+            quoted = plan_prices[gpu.id]
+            price = _GpuPrice(quoted, quoted, quoted, "from the plan", ())
         elif gpu.id in gpu_prices():
             row = gpu_prices().get(gpu.id)
-            price = _GpuPrice(row.usd, f"{row.basis} price of {row.date}", (row.date,))
+            source = f"{row.basis} price of {row.date}, range ${row.price_range}"
+            price = _GpuPrice(row.usd, row.usd_low, row.usd_high, source, (row.date,))
         else:
             continue
         for box in chassis():
@@ -279,13 +285,15 @@ def _list_builds(plan: Plan) -> Iterator[PricedServer]:
 
 class _GpuPrice(NamedTuple):
     usd: float
+    usd_low: float
+    usd_high: float
     source: str
     dates: tuple[datetime.date, ...]  # empty if the plan gives the price
 
 
 def _fill_chassis(gpu: Gpu, box: Chassis, price: _GpuPrice) -> Iterator[PricedServer]:
     for count in box.gpus:
-        topology = choose_topology(gpu, count) if box.form == "SXM" else box.topology
+        topology = box.topology if "PCIe" in box.forms else choose_topology(gpu, count)
         yield PricedServer(
             id=format_build_id(gpu, count, box),
             name=f"{box.name} with {count} × {gpu.name}",
@@ -295,7 +303,9 @@ def _fill_chassis(gpu: Gpu, box: Chassis, price: _GpuPrice) -> Iterator[PricedSe
             watts=count * gpu.board_watts + box.watts,
             price_dates=(box.date, *price.dates),
             price_source=f"estimate: {count} GPUs at ${price.usd:,.0f} ({price.source}) and the machine around "
-            f"them at ${box.usd:,.0f} (price of {box.date}: {box.source})",
+            f"them at ${box.usd:,.0f} (price of {box.date}, range ${box.price_range}: {box.source})",
             buy_usd=count * price.usd + box.usd,
+            buy_usd_low=count * price.usd_low + box.usd_low,
+            buy_usd_high=count * price.usd_high + box.usd_high,
             estimate=True,
         )

@@ -269,6 +269,7 @@ InstanceName = Annotated[Name, AfterValidator(check_known_name("instance"))]
 GpuName = Annotated[Name, AfterValidator(check_known_name("GPU"))]
 LinkName = Annotated[Name, AfterValidator(check_known_name("link"))]
 CloudName = Annotated[Name, AfterValidator(check_known_name("cloud"))]
+PricedMachineName = Annotated[Name, AfterValidator(check_known_name("machine with a price"))]
 MachineName = Annotated[Name, AfterValidator(check_known_name("machine"))]
 Country = Annotated[
     str, Field(pattern=r"^[A-Z]{2}$", description="a two-letter country code (ISO 3166), like DE")

@@ -11,6 +11,7 @@ from gpuyard.specs.base import (
     Country,
     InstanceName,
     Name,
+    PricedMachineName,
     Seconds,
     Share,
     Spec,
@@ -128,7 +129,16 @@ class OwnedOffer(OfferSpec):
     """Bought hardware, on premises or in a colocation. Costs that are left out are zero."""
 
     kind: Literal["own"]
-    hardware: Usd
+    hardware: Annotated[
+        Usd | None, Field(description="price of the hardware; or name the `machine`")
+    ] = None
+    hardware_range: Annotated[
+        tuple[Usd, Usd] | None, Field(description="lowest and highest expected price")
+    ] = None
+    machine: Annotated[
+        PricedMachineName | None,
+        Field(description="catalog machine or one built from parts, for its price and range"),
+    ] = None
     spares: Annotated[
         Share, Field(description="spare parts bought with it, as a share of the hardware's price")
     ] = 0.0
@@ -166,6 +176,16 @@ class OwnedOffer(OfferSpec):
         Seconds,
         Field(description="alternative: time in which the value falls evenly to zero"),
     ] = 0.0
+
+    @model_validator(mode="after")
+    def _check_price(self) -> "OwnedOffer":
+        if (self.hardware is None) == (self.machine is None):
+            raise ValueError("give either 'hardware' or 'machine'")
+        if self.hardware_range is not None:
+            low, high = self.hardware_range
+            if self.hardware is None or not low <= self.hardware <= high:
+                raise ValueError("'hardware_range' must contain 'hardware'")
+        return self
 
 
 class Offers(Spec):

@@ -301,6 +301,10 @@ class Playbook(Spec):
     load: Load = "steady"
     inference: Annotated[bool, Field(description="models are also served around the clock")] = False  # fmt: skip
     data: Annotated[Bytes | None, Field(description="size of all training data")] = None
+    memory: Annotated[
+        Bytes | None,
+        Field(description="GPU memory that training one copy of the largest model needs"),
+    ] = None
 
 
 class Plan(Spec):

@@ -87,7 +87,7 @@ def instance_networks() -> View:
 
 
 def gpu_prices() -> View:
-    """List the launch or street prices of GPUs.
+    """List the launch or street prices of GPUs, with the range in which a quote is expected.
 
     Example: gpuyard catalog gpu-prices rtx-4090
     """
@@ -99,6 +99,7 @@ def gpu_prices() -> View:
         {
             "id": lambda g: g.id,
             "$": lambda g: f"{g.usd:,.0f}",
+            "range $": lambda g: g.price_range,
             "basis": lambda g: g.basis,
             "date": lambda g: g.date,
         },
@@ -107,9 +108,9 @@ def gpu_prices() -> View:
 
 
 def chassis() -> View:
-    """List machines without their GPUs: number of GPUs, price, and watts.
+    """List machines without their GPUs: number and form of GPUs, price, its range, and watts.
 
-    Example: gpuyard catalog chassis server-sxm
+    Example: gpuyard catalog chassis server-sxm5
     """
     from gpuyard.catalog.prices import chassis as table
 
@@ -119,8 +120,9 @@ def chassis() -> View:
         {
             "id": lambda c: c.id,
             "GPUs": lambda c: " or ".join(str(count) for count in c.gpus),
-            "form": lambda c: c.form,
+            "form": lambda c: " or ".join(c.forms),
             "about $": lambda c: f"{c.usd:,.0f}",
+            "range $": lambda c: c.price_range,
             "W": lambda c: f"{c.watts:,.0f}",
             "date": lambda c: c.date,
         },

@@ -19,13 +19,13 @@ from gpuyard.cli.cost.options import (
     parse_months,
     quantity_option,
     share_option,
-    usd_option,
 )
 from gpuyard.cli.output import JsonOption, PageOption, show
 from gpuyard.errors import UserMistake, describe_unknown
 
 if TYPE_CHECKING:
     from gpuyard.economics.billing import RentPrice
+    from gpuyard.economics.purchase import Purchase
     from gpuyard.economics.rent_or_own import RentOrOwn
 
 _HORIZON_MONTHS = 36
@@ -47,7 +47,13 @@ def cost(
         str | None,
         typer.Option(metavar="PRICE", help="Rent: '$1.50/h', '$160308/year', or aws/p4d.24xlarge."),
     ] = None,
-    buy: Annotated[float | None, usd_option("Purchase price, e.g. '$8000'.")] = None,
+    buy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PRICE",
+            help="Purchase price: '$8000', '$7000..$9000', or server-sxm5/8x-h100-sxm5-80gb.",
+        ),
+    ] = None,
     hours_per_year: Annotated[
         float | None, typer.Option(help="Hours of use per year (default: 2000).")
     ] = None,
@@ -109,13 +115,14 @@ def cost(
     if rest not in (None, "pay", "resell"):
         raise UserMistake(describe_unknown("value of --rest", rest, ["pay", "resell"]))
     from gpuyard.economics.billing import parse_rent_price
+    from gpuyard.economics.purchase import parse_purchase
     from gpuyard.economics.rent_or_own import RentOrOwn
     from gpuyard.report.answers.cost.rent_or_own import RentOrOwnQuestion, rent_or_own_answer
 
     hours = hours_per_year if hours_per_year is not None else _HOURS_PER_YEAR
     if utilization is not None:
         hours = utilization * 8766
-    price = parse_rent_price(rent)
+    price, purchase = parse_rent_price(rent), parse_purchase(buy)
     detailed = (
         owning != OwningOptions()
         or any((horizon, rest, tornado, vary, monte_carlo is not None))
@@ -123,7 +130,7 @@ def cost(
     )
     whole_months = horizon if horizon is not None else _HORIZON_MONTHS
     case = RentOrOwn(
-        create_owned(buy, owning),
+        create_owned(purchase.usd, owning),
         rent_usd_per_hour=price.usd_per_hour,
         hours_per_year=hours,
         reserved_usd_per_year=price.usd_per_year,
@@ -135,8 +142,9 @@ def cost(
     )
     question = RentOrOwnQuestion(
         rent=price,
+        purchase=purchase,
         case=case,
-        ranges=_parse_ranges(case, swing, vary or []),
+        ranges=_parse_ranges(case, purchase, swing, vary or []),
         given_on=choose_price_date(price_date),
         detailed=detailed,
         tornado=tornado or bool(vary),
@@ -158,12 +166,14 @@ def _unused_term_years(price: "RentPrice", horizon: int, term: int, rest: str | 
 
 
 def _parse_ranges(
-    case: "RentOrOwn", swing: float, vary: list[str]
+    case: "RentOrOwn", purchase: "Purchase", swing: float, vary: list[str]
 ) -> dict[str, tuple[float, float]]:
-    """Return the range of each input, with the ranges of --vary in place of the default ones."""
+    """Return the range of each input, with those of --buy and --vary in place of the default ones."""
     from gpuyard.economics.sensitivity import ranges_around
 
     ranges = ranges_around(case, swing)
+    if purchase.is_range:
+        ranges["hardware_usd"] = (purchase.usd_low, purchase.usd_high)
     inputs = case.inputs()
     for text in vary:
         name, _, span = text.partition("=")

@@ -1,6 +1,5 @@
 """The runners-up, and what would change the decision: another price, other runs, no deadline, or a measurement."""
 
-import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -10,6 +9,7 @@ from gpuyard import units
 from gpuyard.planner.candidates import Booleans, Candidates
 from gpuyard.planner.choices import create_choices
 from gpuyard.planner.explain.alternatives import SAME_COST, describe_misses
+from gpuyard.planner.explain.price_basis import list_price_changes, same_server
 from gpuyard.planner.ranking import Ranking, find_simplest_setting
 from gpuyard.planner.result import (
     ACQUISITION_LABELS,
@@ -24,7 +24,6 @@ _MAX_SHOWN = 3
 _MAX_CONTENDERS = 300  # of each acquisition, by each measure
 _MORE_RUNS = ((2.0, "With twice as many runs"), (4.0, "With four times as many runs"))
 _FEWER_RUNS = ((0.5, "With half as many runs"), (0.25, "With a quarter of the runs"))
-_OLD_YEARS = 2
 _SPEEDS = 101  # tried between the slow end of a prediction and the prediction itself
 
 
@@ -106,7 +105,7 @@ def list_decision_changes(
     if winner is None:
         return ()
     return (
-        *_check_price(candidates, ranking, winner),
+        *list_price_changes(candidates, ranking, winner),
         *_check_other_runs(candidates, ranking, winner),
         *_check_deadline(candidates, ranking, winner),
         *_check_overlap(candidates, ranking, winner, rows),
@@ -116,41 +115,22 @@ def list_decision_changes(
     )
 
 
-def _check_price(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:
-    """Report how much more the winner may cost, and whether its price is old."""
-    near = _find_cheapest(candidates, ranking.feasible & ~_same_server(candidates, winner))
-    if near is not None and winner.usd_per_run > 0:
-        (other,) = create_choices(
-            candidates, ranking, [find_simplest_setting(candidates, ranking, near)]
-        )
-        increase = other.usd_per_run / winner.usd_per_run - 1
-        if increase > 0:
-            yield (
-                f"A {'cost' if winner.way == 'keep' else 'price'} that is {_format_percent(increase)} higher: "
-                f"then {other.summary}, at "
-                f"{format_dollars(other.usd_per_run)} per run, would be cheaper."
-            )
-    dates = [o.server.price_date for o in candidates.offers if o.server.price_date]
-    if winner.price_date is not None and dates:
-        years = (max(dates) - datetime.date.fromisoformat(winner.price_date)).days / 365.25
-        if years > _OLD_YEARS:
-            yield (
-                f"A quote: its price includes one from {winner.price_date}, {units.format_years(round(years))} "
-                "older than the newest here (prices.servers, prices.gpus)."
-            )
-
-
 def _check_overlap(
     candidates: Candidates, ranking: Ranking, winner: Choice, rows: Sequence[int]
 ) -> Iterator[str]:
-    """If the cost intervals of the winner and the next best overlap, report the run that would decide."""
-    others = ranking.feasible & ~_same_server(candidates, winner)
+    """If the speeds predicted for the winner and the next best leave the choice open, report the run that would decide.
+
+    Both are at their typical prices: a run does not settle what they cost to buy.
+    """
+    others = ranking.feasible & ~same_server(candidates, winner)
     near = _find_cheapest(candidates, others)
     if near is None or len(rows) != 1 or winner.rest is not None or winner.kept:
         return
     near = find_simplest_setting(candidates, ranking, near)
     (other,) = create_choices(candidates, ranking, [near])
-    if other.usd_per_run_low >= winner.usd_per_run_high:
+    winner_low, winner_high = _price_speed_interval(candidates, rows[0])
+    other_low, other_high = _price_speed_interval(candidates, near)
+    if other_low >= winner_high:
         return
     repeated = np.full(_SPEEDS, rows[0])
     slow = winner.samples_per_second * winner.run_seconds / winner.run_seconds_high
@@ -161,9 +141,9 @@ def _check_overlap(
         f"{winner.gpus} × {winner.gpu} in {machines} with a batch of {winner.batch_per_gpu} per GPU"
     )
     overlap = (
-        f"A measurement: the choice is open, because a run may cost {format_dollars(winner.usd_per_run_low)} to "
-        f"{format_dollars(winner.usd_per_run_high)}, and {other.summary}, {format_dollars(other.usd_per_run_low)} to "
-        f"{format_dollars(other.usd_per_run_high)}."
+        f"A measurement: the choice is open, because at the ends of the predicted speeds a run costs "
+        f"{format_dollars(winner_low)} to {format_dollars(winner_high)}, and on {other.summary}, "
+        f"{format_dollars(other_low)} to {format_dollars(other_high)}."
     )
     if costs_more.any():
         threshold = float(speeds[costs_more].max())
@@ -179,19 +159,20 @@ def _check_overlap(
         )
 
 
+def _price_speed_interval(candidates: Candidates, row: int) -> tuple[float, float]:
+    """Return the cost per run at the fast and at the slow end of the prediction."""
+    rows, predicted = np.array([row]), candidates.throughputs
+    fast, slow = (
+        float(candidates.price(rows, speeds[candidates.row[rows]]).usd_per_run[0])
+        for speeds in (predicted.high, predicted.low)
+    )
+    return fast, slow
+
+
 def _suggest_smaller_run(candidates: Candidates, row: int) -> str:
     """Suggest a run on fewer GPUs that is easier to get and still informative."""
     run = candidates.suggest_next_run(row)
     return "" if run is None else f" A smaller run also helps: {run.description}."
-
-
-def _same_server(candidates: Candidates, winner: Choice) -> Booleans:
-    same = [offer.server.id == winner.offer for offer in candidates.offers]
-    return np.asarray(np.array(same)[candidates.offer])
-
-
-def _format_percent(share: float) -> str:
-    return "under 1%" if share < 0.01 else f"{100 * share:.0f}%"
 
 
 def _check_other_runs(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:

@@ -48,7 +48,7 @@ def offers_answer(
             [
                 offer.name,
                 offer.kind,
-                units.format_usd(offer.total_usd),
+                _format_total(offer),
                 units.format_usd(offer.present_value_usd),
                 units.format_usd(offer.usd_per_hour_of_work),
                 "" if offer.usd_per_run is None else units.format_usd(offer.usd_per_run),
@@ -70,8 +70,10 @@ def offers_answer(
     prices = f"Prices from the dates shown, others as given on {given_on}"
     page: list[Part] = [Sentence(cheapest), *([_create_chart(priced)] if with_chart else [])]
     documents = [asdict(o) | {"price_date": (o.price_date or given_on).isoformat()} for o in priced]
+    basis = _describe_basis(priced)
     return Answer(
         [
+            *([Sentence(basis, "caution")] if basis else []),
             RendererOnly("page", page),
             table,
             *([Sentence(compared.mix_note)] if compared.mix_note else []),
@@ -88,6 +90,31 @@ def offers_answer(
         verb="cost compare",
         meta=prices,
     )
+
+
+def _describe_basis(priced: Sequence[PricedOffer]) -> str:
+    """Describe the old or estimated price on which it depends that the first offer is the cheapest."""
+    first, *others = priced
+    if first.price_basis:
+        return f"That {first.name} is the cheapest rests on {first.price_basis}."
+    cheaper = next(
+        (o for o in others if o.total_usd_range and o.total_usd_range[0] < first.total_usd), None
+    )
+    if cheaper is None:
+        return ""
+    return (
+        f"That {first.name} is the cheapest rests on {cheaper.price_basis}: at the low end, "
+        f"{cheaper.name} costs less."
+    )
+
+
+def _format_total(offer: PricedOffer) -> str:
+    """Format the total, with its range if the price of the hardware is one."""
+    total = units.format_usd(offer.total_usd)
+    if offer.total_usd_range is None:
+        return total
+    low, high = map(units.format_usd, offer.total_usd_range)
+    return f"{total} ({low} – {high})"
 
 
 def _create_chart(offers: Sequence[PricedOffer]) -> Chart:

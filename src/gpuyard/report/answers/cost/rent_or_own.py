@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpuyard import units
+from gpuyard.catalog import prices
+from gpuyard.catalog.prices import newest_date
 from gpuyard.economics.billing import RentPrice
 from gpuyard.economics.ownership import (
     loan_payment_usd,
@@ -17,6 +19,7 @@ from gpuyard.economics.ownership import (
     present_value_usd,
     upfront_usd,
 )
+from gpuyard.economics.purchase import OLD_YEARS, Purchase, describe_age
 from gpuyard.economics.rent_or_own import (
     BreakEven,
     RentOrOwn,
@@ -48,6 +51,7 @@ class RentOrOwnQuestion:
     """The case to compare, and the details to show."""
 
     rent: RentPrice
+    purchase: Purchase
     case: RentOrOwn
     ranges: Mapping[str, tuple[float, float]]
     given_on: datetime.date
@@ -72,6 +76,27 @@ class RentOrOwnQuestion:
         return float(break_even_months(self.case))
 
     @property
+    def price_basis(self) -> str:
+        """The old or estimated prices that the answer rests on; empty if there are none."""
+        newest = newest_date(prices())
+        reasons = [self.purchase.describe_basis(newest)]
+        date = self.rent.date
+        if date is not None and (newest - date).days / 365.25 > OLD_YEARS:
+            instance = self.rent.text.partition("@")[0]
+            reasons.append(f"the rent of {instance}{describe_age(date, newest)}")
+        text = "; ".join(filter(None, reasons))
+        return f"This rests on {text}." if text else ""
+
+    @property
+    def saving_range(self) -> tuple[float, float] | None:
+        """The saving at the highest and at the lowest price of the hardware; None if the price is not a range."""
+        if not self.purchase.is_range:
+            return None
+        prices = np.array([self.purchase.usd_high, self.purchase.usd_low])
+        low, high = saving_usd(self.case.with_inputs({"hardware_usd": prices})).tolist()
+        return low, high
+
+    @property
     def prices(self) -> str:
         """The dates of the prices."""
         if self.rent.date is None:
@@ -91,7 +116,8 @@ def rent_or_own_answer(question: RentOrOwnQuestion, *, page: bool = True) -> Ans
     )
     horizon, saving = _create_horizon_table(question), Sentence(_describe_saving(question))
     uncertainty = [Sentence(_describe_spread(spread))] if spread is not None else []
-    terminal: list[Part] = [_create_break_even_table(question, simple)]
+    basis = [Sentence(question.price_basis, "caution")] if question.price_basis else []
+    terminal: list[Part] = [*basis, _create_break_even_table(question, simple)]
     if simple.speed_lead > 0:
         terminal.append(Sentence(_describe_speed_lead(simple)))
     if question.detailed:
@@ -103,6 +129,7 @@ def rent_or_own_answer(question: RentOrOwnQuestion, *, page: bool = True) -> Ans
         from gpuyard.report.figures.cost_curves import build_hours_break_even_rows
 
         page_parts = [
+            *basis,
             saving,
             *uncertainty,
             Charts(create_rent_or_own_charts(case, bars, spread)),
@@ -170,6 +197,9 @@ def _create_chart(name: str, caption: str, option: ChartOptions) -> Chart:
 def _create_break_even_table(question: RentOrOwnQuestion, simple: BreakEven) -> Table:
     paid = units.format_usd(simple.buy_usd)
     prices = [("purchase price", paid, simple.buy_usd)]
+    if question.purchase.is_range:
+        ends = (("low", question.purchase.usd_low), ("high", question.purchase.usd_high))
+        prices += [(f"at the {end} end", units.format_usd(usd), usd) for end, usd in ends]
     if simple.speed_lead > 0:  # this reduces the hours, not the price that is paid
         reduced = f"less its {units.format_share(simple.speed_lead)} speed lead"
         prices.append((reduced, "", simple.comparable_buy_usd))
@@ -241,8 +271,16 @@ def _describe_saving(question: RentOrOwnQuestion) -> str:
     when = when if months > 0 else "is cheaper from the first month"
     return (
         f"Owning {'saves' if saving >= 0 else 'costs'} {units.format_usd(abs(saving))}"
-        f"{'' if saving >= 0 else ' more'} over {units.format_months(question.case.months)}; it {when}."
+        f"{'' if saving >= 0 else ' more'} over {units.format_months(question.case.months)}"
+        f"{_describe_saving_range(question)}; it {when}."
     )
+
+
+def _describe_saving_range(question: RentOrOwnQuestion) -> str:
+    if question.saving_range is None:
+        return ""
+    low, high = map(units.format_usd, question.saving_range)
+    return f" ({low} to {high} over the range of its price)"
 
 
 def _create_tornado_table(bars: list[TornadoBar]) -> Table:
@@ -301,6 +339,9 @@ def _create_document(
     return {
         "rent_usd_per_hour": simple.rent_usd_per_hour,
         "buy_usd": simple.buy_usd,
+        "buy_usd_range": [question.purchase.usd_low, question.purchase.usd_high],
+        "saving_usd_range": question.saving_range,
+        "price_basis": question.price_basis or None,
         "speed_lead": simple.speed_lead,
         "comparable_buy_usd": simple.comparable_buy_usd,
         "hours_per_year": simple.hours_per_year,
