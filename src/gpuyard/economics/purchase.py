@@ -56,7 +56,7 @@ def parse_purchase(text: str) -> Purchase:
             return Purchase(usd, usd, usd)
         ends = units.parse_usd(low), units.parse_usd(high)
     except BadQuantity:
-        if text[:1].isalpha():
+        if text[:1].isalpha() and "-" in text:  # like every machine of the catalog
             return price_machine(text)
         raise UserMistake(
             f"{text!r} is not a purchase price; write it like '$8000', '$7000..$9000', or "
