@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from gpuyard.deploy.ansible.run import PlayRecap
 from gpuyard.deploy.deployment import load_deployment
 from gpuyard.deploy.stack import install
 from gpuyard.deploy.stack.environments import describe_environments, merge_pins
-from gpuyard.deploy.stack.lock import read_lock
+from gpuyard.deploy.stack.lock import read_lock, read_shipped_text
 from gpuyard.deploy.terraform.run import Changes
 from gpuyard.errors import MissingRequirement
 from gpuyard.lab.machine_root import make_root
@@ -78,7 +79,8 @@ def test_planned_changes_and_omissions_are_shown() -> None:
         ("this machine: no NVIDIA GPU, so no driver and no CUDA",),
         ("Install Docker",),
     )
-    document = install_answer(recap, ["apt-get remove docker.io"], dry_run=True).document
+    undo = ["apt-get remove docker.io"]
+    document = install_answer(recap, undo, dry_run=True).document
     assert document["changed_tasks"] == ["Install Docker"]
     assert document["notes"] == ["no NVIDIA GPU, so no driver and no CUDA"]
 
@@ -140,20 +142,35 @@ for path in $BOUND; do mkdir -p ./$path; mount --bind $path ./$path; done
 cp -L /etc/resolv.conf etc/; cp -L /etc/ssl/certs/ca-certificates.crt etc/ssl/certs/
 rm -f etc/apt/sources.list; cp -r /etc/apt/sources.list.d /etc/apt/apt.conf.d etc/apt/
 if [ -e /etc/pip.conf ]; then cp /etc/pip.conf etc/; fi
+for path in $MISSING; do rm -rf ./$path; done
 exec chroot . "$@"
 """
 
 
-def in_a_debian(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def in_a_debian(
+    directory: Path, *arguments: str, missing: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
     """Run gpuyard in a separate root with this host's network; its mounts disappear with it."""
+    return run_in_a_debian(directory, f"{sys.prefix}/bin/gpuyard", *arguments, missing=missing)
+
+
+def run_in_a_debian(
+    directory: Path, *argv: str, missing: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    try:
+        lab.check_can_make_labs()
+    except MissingRequirement as requirement:
+        pytest.skip(str(requirement))
+    pytest.importorskip("ansible_runner")
     wheels = os.environ.get("PIP_FIND_LINKS", "")
     bound = [sys.prefix, sys.base_prefix, str(ROOT), *([wheels] if Path(wheels).is_dir() else [])]
     script = ["unshare", "--mount", "--propagation=private", "sh", "-c", _IN_A_DEBIAN, "sh"]
     return subprocess.run(
-        [*script, str(directory), str(make_root()), f"{sys.prefix}/bin/gpuyard", *arguments],
+        [*script, str(directory), str(make_root()), *argv],
         env={
             **os.environ,
             "BOUND": " ".join(dict.fromkeys(bound)),
+            "MISSING": " ".join(missing),
             "GPUYARD_HOME": "/root/gpuyard",
         },
         capture_output=True,
@@ -162,25 +179,75 @@ def in_a_debian(directory: Path, *arguments: str) -> subprocess.CompletedProcess
     )
 
 
+@MACHINE
+@pytest.mark.parametrize(
+    "missing",
+    [
+        ("usr/lib/python3/dist-packages/apt", "usr/lib/python3.11/venv"),
+        ("usr/bin/python3", "usr/lib/python3"),
+    ],
+    ids=["no apt library", "no python3"],
+)
+def test_a_dry_run_on_a_minimal_debian_lists_the_changes_and_makes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("GPUYARD_ROOTS", str(LAB_ROOTS))
+    done = in_a_debian(tmp_path, "stack", "install", "--dry-run", "--json", missing=missing)
+    assert done.returncode == 0, done.stderr
+    tasks = json.loads(done.stdout)["changed_tasks"]
+    assert {"Install Docker", "Install Python and venv", "Install the pinned packages"} <= set(
+        tasks
+    )
+    for path in ("opt/gpuyard", "usr/bin/docker", "usr/bin/dockerd"):
+        assert not (tmp_path / "upper" / path).exists()
+
+
+def _lock_of_available_packages(path: Path) -> Path:
+    """Write a lock for this machine's package index, which may lack the CPU build of torchvision."""
+    pin = "torchvision==0.28.0+cpu"
+    assert pin in LOCK.frameworks["pytorch"].cpu_requirements
+    text = read_shipped_text()
+    download = (
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--dest",
+        str(path.parent),
+        pin,
+    )
+    if subprocess.run(download, capture_output=True, check=False).returncode != 0:
+        text = text.replace(f', "{pin}"', "")
+    path.write_text(text)
+    return path
+
+
 @pytest.mark.soak
 @MACHINE
 def test_a_debian_reaches_the_lock_and_a_second_run_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    try:
-        lab.check_can_make_labs()
-    except MissingRequirement as missing:
-        pytest.skip(str(missing))
-    pytest.importorskip("ansible_runner")
     monkeypatch.setenv("GPUYARD_ROOTS", str(LAB_ROOTS))
     before = in_a_debian(tmp_path, "stack", "status", "--json")
     assert before.returncode == 1, before.stderr
-    first = in_a_debian(tmp_path, "stack", "install", "--json")
+    (tmp_path / "upper/srv").mkdir(parents=True)
+    _lock_of_available_packages(tmp_path / "upper/srv/lock.toml")
+    options = ("--json", "--lock", "/srv/lock.toml")
+    first = in_a_debian(tmp_path, "stack", "install", *options)
     assert first.returncode == 0, first.stderr
     assert "Install Docker" in json.loads(first.stdout)["changed_tasks"]
     assert "apt-get remove --autoremove docker.io" in json.loads(first.stdout)["undo"]
-    second = in_a_debian(tmp_path, "stack", "install", "--json")
+    second = in_a_debian(tmp_path, "stack", "install", *options)
     assert second.returncode == 0, second.stderr
     assert json.loads(second.stdout)["changed_tasks"] == []
-    after = in_a_debian(tmp_path, "stack", "status", "--json")
+    (environment,) = json.loads(second.stdout)["environments"]
+    for command in (
+        f"{environment['python']} -c 'import torch'",
+        f"{environment['activate']}; python3 -c 'import torch'",
+    ):  # as any user
+        as_nobody = ("setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", command)
+        used = run_in_a_debian(tmp_path, *as_nobody)
+        assert used.returncode == 0, used.stderr
+    after = in_a_debian(tmp_path, "stack", "status", *options)
     assert after.returncode == 0, after.stdout

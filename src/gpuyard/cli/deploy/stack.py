@@ -102,7 +102,7 @@ def install(
 
     Example: sudo gpuyard stack install --dry-run
     """
-    from gpuyard.deploy.stack.install import InstallOptions, list_undo_commands
+    from gpuyard.deploy.stack.install import InstallOptions, list_environments, list_undo_commands
     from gpuyard.deploy.stack.install import install as install_stack
     from gpuyard.deploy.stack.lock import read_lock
     from gpuyard.report.answers.stack import install_answer
@@ -113,7 +113,9 @@ def install(
     )
     with report_progress("Inspecting this machine") as report:
         recap = install_stack(stack_lock, options, report, dry_run=dry_run)
-    answer = install_answer(recap, list_undo_commands(stack_lock), dry_run=dry_run)
+    answer = install_answer(
+        recap, list_undo_commands(stack_lock), list_environments(stack_lock), dry_run=dry_run
+    )
     show(answer, json_output=json_output)
 
 
@@ -124,7 +126,7 @@ def status(*, lock_file: LockOption = None, json_output: JsonOption = False) -> 
     Example: gpuyard stack status
     """
     from gpuyard.deploy.stack.collect import collect_facts
-    from gpuyard.deploy.stack.install import list_undo_commands
+    from gpuyard.deploy.stack.install import list_environments, list_undo_commands
     from gpuyard.deploy.stack.lock import read_lock
     from gpuyard.deploy.stack.status import compare
     from gpuyard.report.answers.stack import status_answer
@@ -132,8 +134,10 @@ def status(*, lock_file: LockOption = None, json_output: JsonOption = False) -> 
     stack_lock = read_lock(lock_file)
     with progress_bar("Inspecting this machine"):
         findings = compare(stack_lock, collect_facts(stack_lock))
-    undo_commands = list_undo_commands(stack_lock)
-    show(status_answer(stack_lock, findings, undo_commands), json_output=json_output)
+    answer = status_answer(
+        stack_lock, findings, list_undo_commands(stack_lock), list_environments(stack_lock)
+    )
+    show(answer, json_output=json_output)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)
 

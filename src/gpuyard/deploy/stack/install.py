@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,7 @@ def install(
                 _HOST: {
                     "ansible_connection": "local",
                     "ansible_become": False,  # it is root already
-                    "ansible_python_interpreter": "/usr/bin/python3",
+                    "ansible_python_interpreter": _find_python(),
                     "gpuyard_address": "127.0.0.1",
                     "gpuyard_roles": ["base", "gpu-stack", "containers"],
                 }
@@ -116,6 +117,38 @@ def list_undo_commands(lock: Lock) -> list[str]:
         ),
     }
     return [command for task, command in commands.items() if task in done]
+
+
+@dataclass(frozen=True)
+class InstalledEnvironment:
+    """A framework's environment on this machine, which every user can use."""
+
+    framework: str
+    package: str
+    directory: Path
+
+    @property
+    def python(self) -> str:
+        return f"{self.directory}/bin/python3"
+
+    @property
+    def activate(self) -> str:
+        return f". {self.directory}/bin/activate"
+
+
+def list_environments(lock: Lock) -> list[InstalledEnvironment]:
+    """Return the environments of the lock's frameworks that exist on this machine."""
+    environments = [
+        InstalledEnvironment(name, framework.package, PREFIX / name)
+        for name, framework in lock.frameworks.items()
+    ]
+    return [environment for environment in environments if Path(environment.python).exists()]
+
+
+def _find_python() -> str:
+    """Return the Python for Ansible: the system's, which has apt's library, or on a minimal Debian this one."""
+    system = Path("/usr/bin/python3")
+    return str(system) if system.exists() else sys.executable
 
 
 def _directory() -> Path:

@@ -120,7 +120,7 @@ def _compare_framework(lock: Lock, facts: StackFacts, name: str) -> Iterator[Sta
     different = [
         f"{package} {installed.get(package, 'missing')} instead of {pin}"
         for package, pin in pins.items()
-        if installed.get(package, "").partition("+")[0] != pin
+        if installed.get(package, "").partition("+")[0] != pin.partition("+")[0]
     ]
     if len(different) > 3:
         different[3:] = [f"{len(different) - 3} more packages differ"]

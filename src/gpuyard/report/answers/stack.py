@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from gpuyard.deploy.ansible.run import PlayRecap
+from gpuyard.deploy.stack.install import InstalledEnvironment
 from gpuyard.deploy.stack.lock import Lock
 from gpuyard.deploy.stack.status import StackFinding
 from gpuyard.report.answer import Answer, Bullets, Column, Part, Section, Sentence, Table, Text
@@ -59,7 +60,14 @@ def lock_answer(lock: Lock) -> Answer:
     return Answer(parts, lock.model_dump(mode="json"), verb="stack lock")
 
 
-def install_answer(recap: PlayRecap, undo: Sequence[str], *, dry_run: bool) -> Answer:
+def install_answer(
+    recap: PlayRecap,
+    undo: Sequence[str],
+    environments: Sequence[InstalledEnvironment] = (),
+    *,
+    dry_run: bool,
+) -> Answer:
+    """List the changes and how to undo them; at the end, how every user gets the frameworks."""
     changed = list(dict.fromkeys(recap.tasks))
     parts: list[Part] = []
     if changed:
@@ -72,16 +80,44 @@ def install_answer(recap: PlayRecap, undo: Sequence[str], *, dry_run: bool) -> A
         parts.append(Section("Notes", [Bullets(notes)]))
     if undo and not dry_run:
         parts.append(Section("To undo the installation, run as root", [Bullets(undo)]))
+    if not dry_run:
+        parts += _describe_environments(environments)
     document = {
         "dry_run": dry_run,
         "changed_tasks": changed,
         "notes": notes,
         "undo": list(undo),
+        "environments": _list_environments(environments),
     }
     return Answer(parts, document, verb="stack install")
 
 
-def status_answer(lock: Lock, findings: Sequence[StackFinding], undo: Sequence[str]) -> Answer:
+def _describe_environments(environments: Sequence[InstalledEnvironment]) -> list[Part]:
+    """Say which Python has each framework: the system's own python3 has none of them."""
+    lines = [
+        line
+        for each in environments
+        for line in (
+            f"{_NAMES[each.framework]}: {each.python} -c 'import {each.package}'",
+            f"In a shell, so that python3 is this one: {each.activate}",
+        )
+    ]
+    return [Section("To use it, as any user", [Bullets(lines)])] if lines else []
+
+
+def _list_environments(environments: Sequence[InstalledEnvironment]) -> list[dict[str, str]]:
+    return [
+        {"framework": each.framework, "python": each.python, "activate": each.activate}
+        for each in environments
+    ]
+
+
+def status_answer(
+    lock: Lock,
+    findings: Sequence[StackFinding],
+    undo: Sequence[str],
+    environments: Sequence[InstalledEnvironment] = (),
+) -> Answer:
     rows = [
         (
             Text(finding.state, "good" if finding.ok else "bad"),
@@ -103,10 +139,12 @@ def status_answer(lock: Lock, findings: Sequence[StackFinding], undo: Sequence[s
         parts.append(Sentence("This machine matches the lock.", "good"))
     if undo:
         parts.append(Section("To undo the installation, run as root", [Bullets(undo)]))
+    parts += _describe_environments(environments)
     document = {
         "lock": lock.name,
         "ok": not mismatches,
         "findings": [asdict(finding) for finding in findings],
         "undo": list(undo),
+        "environments": _list_environments(environments),
     }
     return Answer(parts, document, verb="stack status")
