@@ -12,7 +12,16 @@ from ruamel.yaml import YAML
 ROLES = Path(__file__).parents[2] / "src/gpuyard/deploy/ansible/roles"
 HOSTS = {"head": "10.77.0.1", "gpu1": "10.77.0.2"}
 _WRITES = ("ansible.builtin.template", "ansible.builtin.copy")
-_EVERY_ROLE = ["base", "shared-storage", "slurm", "training", "jupyter", "monitoring", "firewall"]
+_EVERY_ROLE = [
+    "base",
+    "shared-storage",
+    "slurm",
+    "training",
+    "jupyter",
+    "mlflow",
+    "monitoring",
+    "firewall",
+]
 _FIREWALL = "/etc/gpuyard/firewall.nft"
 _JUPYTER = (
     {"jupyter_service": "gpuyard-jupyterhub", "jupyter_hub": True, "jupyter_user": "jupyter"},
@@ -21,6 +30,7 @@ _JUPYTER = (
 # Facts that earlier tasks of the roles collect on a machine.
 _FOUND = {
     "firewall_sshd": {"stdout": "port 22\naddressfamily any\n"},
+    "mlflow_python": "/opt/gpuyard/mlflow/bin/python",
     "monitoring_nvidia": {"stat": {"exists": True}},
     "slurm_cgroups": True,
     "slurm_kernel": {"stdout_lines": ["cgroup2fs", "23.11.4"]},

@@ -50,6 +50,7 @@ def write_file(tmp_path: Path, text: str) -> Path:
         (("target:", "shared: '/a b'\ntarget:"), "expected an absolute path"),
         (("target:", "head: [bass]\ntarget:"), "base"),
         (("target:", "workers: [jupyter]\ntarget:"), "jupyter"),
+        (("target:", "workers: [mlflow]\ntarget:"), "mlflow"),
         (("target:", "users: [{name: root, keys: [ssh-rsa AAAA]}]\ntarget:"), "root"),
         (("target:", "users: [{name: ada, keys: ['a\\nb']}]\ntarget:"), "users[0].keys"),
         (("target:", "users: [{name: 'a b', keys: [ssh-rsa AAAA]}]\ntarget:"), "users[0].name"),

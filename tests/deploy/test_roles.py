@@ -110,6 +110,7 @@ def test_each_machine_shows_its_own_ports_to_the_others() -> None:
     assert get_ports(roles, head=True) == [6817, 6818, 6819, 9100, 9400]
     assert get_ports(roles, head=False) == [6818, 9100, 9400]
     assert "jupyter" not in PORTS
+    assert get_ports(("mlflow",), head=True) == [5000]
 
 
 def test_nfs_has_the_directories_of_its_settings() -> None:

@@ -13,7 +13,12 @@ from tests.conftest import LAB_ROOTS, MACHINE
 from tests.deploy.rendering import render_files
 from tests.deploy.systemd_machine import PACKAGES
 
-STARTED = ("opt/gpuyard/venv/bin/python", "opt/gpuyard/venv/bin/jupyterhub", "usr/sbin/nft")
+STARTED = (
+    "opt/gpuyard/mlflow/bin/python",
+    "opt/gpuyard/venv/bin/python",
+    "opt/gpuyard/venv/bin/jupyterhub",
+    "usr/sbin/nft",
+)
 EXPORTER = """[Unit]
 Description=As NVIDIA's package brings it
 [Service]
@@ -40,6 +45,7 @@ def test_systemd_finds_nothing_wrong_with_our_units(root: Path) -> None:
         "gpuyard-firewall.service",
         "gpuyard-jupyter.service",
         "gpuyard-jupyterhub.service",
+        "gpuyard-mlflow.service",
         "nvidia-dcgm-exporter.service.d",
     ]
     shutil.copytree("/lib/systemd/system", root / "lib/systemd/system", symlinks=True)

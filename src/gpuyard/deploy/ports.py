@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpuyard.deploy.state import Host
 from gpuyard.specs.deployment import RoleName
 
 SSH = 22
+MLFLOW = 5000
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Ports:
 PORTS: dict[RoleName, Ports] = {
     "shared-storage": Ports((111, 2049), (111,)),  # used only with NFS
     "slurm": Ports((6817, 6818, 6819), (6818,)),
+    "mlflow": Ports((MLFLOW,), ()),
     "monitoring": Ports((9100, 9400), (9100, 9400)),
 }
 
@@ -27,3 +30,8 @@ def get_ports(roles: Sequence[RoleName], *, head: bool) -> list[int]:
     """Return the ports other than ssh that a machine with these roles opens to the cluster."""
     by_role = [PORTS[role] for role in roles if role in PORTS]
     return sorted({port for ports in by_role for port in (ports.head if head else ports.others)})
+
+
+def mlflow_tracking_uri(head: Host) -> str:
+    """Return the address of the head's MLflow server, as every machine of the cluster reaches it."""
+    return f"http://{head.cluster_address}:{MLFLOW}"

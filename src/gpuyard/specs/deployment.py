@@ -18,6 +18,7 @@ RoleName = Literal[
     "slurm",
     "training",
     "jupyter",
+    "mlflow",
     "monitoring",
     "firewall",
 ]
@@ -197,8 +198,9 @@ class Deployment(Spec):
 
     @model_validator(mode="after")
     def _check_roles_and_users(self) -> "Deployment":
-        if "jupyter" in self.workers:
-            raise ValueError("workers: only the head can have the role jupyter")
+        for role in ("jupyter", "mlflow"):
+            if role in self.workers:
+                raise ValueError(f"workers: only the head can have the role {role}")
         names = [user.name for user in self.users]
         if duplicates := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"users: duplicate user {duplicates[0]!r}")

@@ -13,6 +13,7 @@ from gpuyard.deploy.verify.machines import (
     check_reachable,
     check_time_services,
 )
+from gpuyard.deploy.verify.mlflow import check_mlflow
 from gpuyard.deploy.verify.monitoring import check_monitoring
 from gpuyard.deploy.verify.slurm import check_slurm
 from gpuyard.deploy.verify.storage import check_shared_directory
@@ -31,6 +32,7 @@ GROUPS: tuple[CheckGroup, ...] = (
     ),
     CheckGroup("Running a job on every machine through Slurm", check_slurm, "slurm"),
     CheckGroup("Opening notebooks", check_notebooks, "jupyter"),
+    CheckGroup("Logging to MLflow", check_mlflow, "mlflow"),
     CheckGroup("Querying Prometheus", check_monitoring, "monitoring"),
     CheckGroup("Trying closed ports", check_firewall, "firewall"),
     CheckGroup("Training on every machine", check_training, "training"),

@@ -1,8 +1,8 @@
 """Emulated machines on this host, to try a deployment before it costs anything."""
 
-import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -43,8 +43,8 @@ class LabProvisioner(Provisioner):
                 "lab machines cannot download packages, so they use this host's Python environment: framework must be "
                 "pytorch, and horovod must not be set"
             )
-        if "jupyter" in deployment.head and not deployment.environment:
-            _check_jupyter(deployment)
+        if not deployment.environment:
+            _check_packages(deployment)
         check_node_count(cluster, MAX_NODES, f"a lab has at most {MAX_NODES} machines")
 
     def variables(
@@ -134,10 +134,13 @@ def _has_hub(deployment: Deployment) -> bool:
     return "jupyter" in deployment.head and len(deployment.users) > 1
 
 
-def _check_jupyter(deployment: Deployment) -> None:
-    """Check that this host's environment, in which the head's notebooks run, has Jupyter."""
-    packages = ["jupyterlab", *(["jupyterhub"] if _has_hub(deployment) else [])]
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+def _check_packages(deployment: Deployment) -> None:
+    """Check that this host's environment, in which the head's notebooks and MLflow run, has their packages."""
+    packages = ["jupyterlab"] if "jupyter" in deployment.head else []
+    packages += ["jupyterhub"] if _has_hub(deployment) else []
+    packages += ["mlflow"] if "mlflow" in deployment.head else []
+    # the package mlflow-skinny has the same module, but no server
+    missing = [name for name in packages if not any(metadata.distributions(name=name))]
     if missing:
         raise MissingRequirement(
             f"lab machines use this host's Python environment, which has no {missing[0]}: pip install {missing[0]}"
