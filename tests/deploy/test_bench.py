@@ -6,13 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.deploy.bench.comparison import compare
 from gpuyard.deploy.bench.data import create_images
-from gpuyard.deploy.bench.plan import BenchOptions, DeployedHosts, _choose_counts, plan_bench
+from gpuyard.deploy.bench.place import DeployedHosts, LabMachines
+from gpuyard.deploy.bench.plan import BenchOptions, Layout, _choose_counts, plan_bench
 from gpuyard.deploy.deployment import load_deployment
 from gpuyard.errors import UserMistake
+from gpuyard.measure.training.matrix import MatrixResult
+from gpuyard.report.answer import Sentence
+from gpuyard.report.answers.deploy_bench import bench_answer
 from gpuyard.workloads.samples import load_undecoded
 from gpuyard.workloads.synthetic import synthetic_task
-from tests.conftest import Cli
+from tests.conftest import Cli, MakeMeasurement
 from tests.deploy.conftest import Up
 
 SMALL = (
@@ -68,6 +73,11 @@ def test_a_dry_run_includes_the_time_of_slow_links(cli: Cli, up: Up) -> None:
         (("--data", "/elsewhere"), "/elsewhere is not in it"),
         (("--data", "../x"), "shared storage"),
         (("--workload", "resnet5"), "resnet50"),
+        (("--layout", "1x3"), "needs more than the deployment has: 2x2"),
+        (("--layout", "ten"), "like 1x10"),
+        (("--layout", "1x2", "--nodes", "1"), "not both"),
+        (("--strategy", "horovd"), "horovod"),
+        (("--strategy", "horovod"), "only on this machine and in labs"),
     ],
 )
 def test_an_impossible_bench_is_reported_before_anything_runs(
@@ -118,6 +128,51 @@ def test_links_are_set_for_a_run_and_go_back_however_it_ends() -> None:
     assert rates == [1e6, 1e8]
     assert place.ring_link_bytes_per_second(1) is None
     assert place.identity() != DeployedHosts(("a", "b")).identity()
+
+
+def test_one_machine_with_two_gpus_against_two_with_one_is_one_command(cli: Cli, up: Up) -> None:
+    arguments = ("--gpu", "t4", "--batch", "32", "--layout", "1x2,2x1", "--dry-run", "--json")
+    output = json.loads(cli("deploy", "bench", up.file, *arguments).stdout)
+    assert output["series"] == ["one machine", "one GPU of each machine"]
+    ranks = [[seat["node"] for seat in sweep["ranks"]] for sweep in output["sweeps"]]
+    assert ranks == [["localhost", "localhost"], ["localhost", "two"]]
+    assert output["points"] == 2
+
+
+def test_runs_that_this_host_limits_are_marked_and_the_origin_is_named(
+    up: Up, make_measurement: MakeMeasurement
+) -> None:
+    loaded = load_deployment(Path(up.file))
+    layouts = [Layout(1, 2), Layout(2, 1)]
+    options = BenchOptions("resnet18", (32,), data="none", gpu="t4", layouts=layouts)
+    bench = plan_bench(loaded, loaded.state.hosts(), options, query_gpus=False)
+    busy_shares = (0.4, 0.97)
+    runs = [
+        make_measurement(
+            number,
+            key=sweep.points[0].key,
+            workers=2,
+            batch_per_worker=32,
+            synthetic=sweep.synthetic,
+            host_busy_share=busy,
+        )
+        for number, (sweep, busy) in enumerate(zip(bench.matrix.sweeps, busy_shares, strict=True))
+    ]
+    rows = compare(loaded, bench, runs)
+    assert [row.saturates_host for row in rows] == [False, True]
+    answer = bench_answer(bench, rows, MatrixResult(tuple(runs), ()))
+    text = " ".join(part.text for part in answer.parts if isinstance(part, Sentence))
+    assert "synthetic Tesla T4" in text and "measured 2026-01-02" in text
+    assert "at least 97% busy in 1 of 2 runs" in text
+    assert "Half of the other runs" in text
+    assert "2 machines with one GPU each over 1 Gbit/s reach 100% of the speed" in text
+    assert [run["saturates_host"] for run in answer.document["runs"]] == [False, True]
+
+
+def test_horovod_needs_a_lab() -> None:
+    assert DeployedHosts(("a", "b")).why_no_horovod is not None
+    assert LabMachines(("a", "b")).why_no_horovod is None
+    assert LabMachines(("a", "b")).host_cores
 
 
 def test_numbers_of_machines_are_those_of_the_paper() -> None:

@@ -1,5 +1,7 @@
 """The behavior that all benches share."""
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,7 +15,7 @@ from gpuyard.measure import LinkBench, ResultsStore
 from gpuyard.measure.bench import measure
 from gpuyard.measure.progress import ProgressCallback, ProgressMeter, ProgressUpdate
 from gpuyard.measure.registry import RESULT_KINDS
-from gpuyard.measure.validity import OtherLoad
+from gpuyard.measure.validity import OtherLoad, _CoreTimes, _read_own_cpu_seconds
 from gpuyard.report.answer import Sentence, Table, Text
 from gpuyard.report.answers.results import record_answer, records_answer
 from tests.conftest import ROOT
@@ -77,7 +79,7 @@ def test_own_processes_are_not_other_load_even_after_they_exit() -> None:
     load = OtherLoad([0])
     monotonic = iter((0.0, 1.0))
     cpu = iter((100.0, 100.6))
-    load._read_times = lambda: (next(monotonic), next(cpu), own_seconds())  # type: ignore[method-assign]
+    load._read_times = lambda: _CoreTimes(next(monotonic), next(cpu), 0.2, own_seconds())  # type: ignore[method-assign]
     load.begin()
     subprocess.run([sys.executable, "-c", burn], check=True)
     share = load.share()
@@ -86,9 +88,31 @@ def test_own_processes_are_not_other_load_even_after_they_exit() -> None:
 
 
 def own_seconds() -> float:
-    from gpuyard.measure.validity import _read_own_cpu_seconds
+    return _read_own_cpu_seconds([os.getpid()])
 
-    return _read_own_cpu_seconds()
+
+def test_processes_of_a_machine_on_this_host_are_own_load() -> None:
+    """A lab's machine is no child of this process."""
+    burn = "import time\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True); time.sleep(1000)"
+    start = f'setsid "{sys.executable}" -c "{burn}" & echo $!'
+    with subprocess.Popen(["sh", "-c", start], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        first = int(process.stdout.readline())
+        try:
+            assert process.stdout.readline() == "done\n"
+            others = own_seconds()
+            assert _read_own_cpu_seconds([os.getpid(), first]) >= others + 0.25
+        finally:
+            os.kill(first, signal.SIGKILL)
+
+
+def test_the_busy_share_of_the_cores_includes_interrupts() -> None:
+    load = OtherLoad([0, 1])
+    times = iter((_CoreTimes(0.0, 10.0, 5.0, 0.0), _CoreTimes(1.0, 11.0, 5.8, 1.0)))
+    load._read_times = lambda: next(times)  # type: ignore[method-assign]
+    load.begin()
+    assert load.busy_share() == pytest.approx(0.9)
+    assert OtherLoad([]).busy_share() is None
 
 
 def test_all_kinds_are_complete_and_documented() -> None:

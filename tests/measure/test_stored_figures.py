@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.catalog import models
-from gpuyard.deploy.bench.plan import DeployedHosts
+from gpuyard.deploy.bench.place import DeployedHosts
 from gpuyard.measure import Measurement, ResultsStore
 from gpuyard.measure.calibration import build_calibration_rows
 from gpuyard.measure.stored_figures import StoredRuns

@@ -46,7 +46,12 @@ class LabMachine:
 
     @property
     def up(self) -> bool:
-        return _holder(self.directory) is not None
+        return self.first_process is not None
+
+    @property
+    def first_process(self) -> int | None:
+        """The process of this host whose children are the machine's processes; None if it is down."""
+        return _holder(self.directory)
 
 
 def start(

@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import psutil
 
@@ -140,12 +141,26 @@ def _find_uneven_windows(m: Measurement) -> str | None:
     return None
 
 
-class OtherLoad:
-    """Measures how much other programs use the cores of a bench."""
+@dataclass(frozen=True)
+class _CoreTimes:
+    """Seconds since an arbitrary moment: of the clock, of the cores, and of the bench's own processes."""
 
-    def __init__(self, cores: Sequence[int]) -> None:
+    clock: float
+    programs: float
+    interrupts: float
+    own: float
+
+
+class OtherLoad:
+    """Measures how much of a bench's cores other programs use, and how busy the cores are.
+
+    The bench's own processes are this one, those of `machines`, given by their first process, and all their children.
+    """
+
+    def __init__(self, cores: Sequence[int], machines: Sequence[int] = ()) -> None:
         self._cores = set(cores)
-        self._start: tuple[float, float, float] | None = None
+        self._machines = tuple(machines)
+        self._start: _CoreTimes | None = None
 
     def begin(self) -> None:
         """Start counting."""
@@ -156,31 +171,44 @@ class OtherLoad:
 
         It is None if the bench uses no core of this machine.
         """
+        # interrupts are left out: on a lab's shaped links, this bench's own traffic causes them
+        return self._divide(
+            lambda start, now: (now.programs - start.programs) - (now.own - start.own)
+        )
+
+    def busy_share(self) -> float | None:
+        """Return the share of the cores' time that anything used since `begin`, including interrupts."""
+        return self._divide(
+            lambda start, now: now.programs - start.programs + now.interrupts - start.interrupts
+        )
+
+    def _divide(self, seconds: Callable[[_CoreTimes, _CoreTimes], float]) -> float | None:
         if self._start is None or not self._cores:
             return None
-        start, busy_before, own_before = self._start
-        now, busy, own = self._read_times()
-        elapsed = (now - start) * len(self._cores)
+        now = self._read_times()
+        elapsed = (now.clock - self._start.clock) * len(self._cores)
         if elapsed <= 0:
             return None
-        return max(0.0, (busy - busy_before) - (own - own_before)) / elapsed
+        return min(1.0, max(0.0, seconds(self._start, now)) / elapsed)
 
-    def _read_times(self) -> tuple[float, float, float]:
-        """Read the clock, the busy seconds of the cores, and those of this process and its children."""
-        # interrupts are left out: on a lab's shaped links, this bench's own traffic causes them
-        times = psutil.cpu_times(percpu=True)
-        busy = sum(
-            t.user + t.nice + t.system + getattr(t, "steal", 0.0)
-            for core, t in enumerate(times)
-            if core in self._cores
+    def _read_times(self) -> _CoreTimes:
+        times = [t for core, t in enumerate(psutil.cpu_times(percpu=True)) if core in self._cores]
+        return _CoreTimes(
+            time.monotonic(),
+            sum(t.user + t.nice + t.system + getattr(t, "steal", 0.0) for t in times),
+            sum(getattr(t, "irq", 0.0) + getattr(t, "softirq", 0.0) for t in times),
+            _read_own_cpu_seconds((os.getpid(), *self._machines)),
         )
-        return time.monotonic(), busy, _read_own_cpu_seconds()
 
 
-def _read_own_cpu_seconds() -> float:
-    this_process = psutil.Process(os.getpid())
+def _read_own_cpu_seconds(roots: Sequence[int]) -> float:
+    processes: set[psutil.Process] = set()
+    for pid in roots:
+        with contextlib.suppress(psutil.Error):
+            root = psutil.Process(pid)
+            processes |= {root, *root.children(recursive=True)}
     total = 0.0
-    for process in (this_process, *this_process.children(recursive=True)):
+    for process in processes:
         with contextlib.suppress(psutil.Error):
             times = process.cpu_times()
             # children that have exited and were waited for

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gpuyard.catalog.specfiles import read_workload
 from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
 from gpuyard.run.horovod_rendezvous import RankLayout, create_layout
 from gpuyard.run.places import LocalMachine
@@ -52,3 +53,16 @@ def test_horovod_trains_and_keeps_the_ranks_equal(
     assert m.loss_first is not None
     assert m.loss_last is not None
     assert m.loss_last < m.loss_first
+
+
+@needs_two_cores
+def test_a_synthetic_gpu_exchanges_its_gradients_with_horovod(store: ResultsStore) -> None:
+    pytest.importorskip("horovod", reason="gpuyard horovod install builds it, in some minutes")
+    sweep = plan_sweep(
+        read_workload("resnet18"), [2], [4], seconds_per_point=0.5, strategy="horovod", gpu="t4"
+    )
+    (m,) = run_sweep(sweep, store)
+    assert (m.strategy, m.workers) == ("horovod", 2)
+    assert m.synthetic is not None
+    assert m.step.step_seconds > m.synthetic.step_seconds(4)
+    assert m.all_reduce_bytes is not None

@@ -23,6 +23,17 @@ def bench(
     nodes: Annotated[
         str | None, typer.Option(help="Numbers of machines (default: 1 to all).", metavar="N,N,…")
     ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            help="Measure only these layouts, like 1x10,10x1: one machine with ten GPUs, and ten with one.",
+            metavar="MACHINESxGPUS,…",
+        ),
+    ] = None,
+    strategy: Annotated[
+        str,
+        typer.Option(help="Strategies: ddp, horovod (in a lab), or both.", metavar="NAME,…"),
+    ] = "ddp",
     link: Annotated[
         str | None,
         typer.Option(
@@ -55,15 +66,15 @@ def bench(
     It uses one GPU of each machine, several GPUs of one machine, and all GPUs, at each batch size and link rate.
     If it is killed, it continues where it stopped.
 
-    Example: gpuyard deploy bench examples/pair.deployment.yaml --dry-run
+    Example: gpuyard deploy bench examples/pair.deployment.yaml --layout 1x2,2x1 --dry-run
     """
 
     from gpuyard.deploy.access.remote import require_hosts
     from gpuyard.deploy.bench.comparison import compare
     from gpuyard.deploy.bench.data import create_images
-    from gpuyard.deploy.bench.plan import BenchOptions, plan_bench
+    from gpuyard.deploy.bench.plan import BenchOptions, Layout, plan_bench
     from gpuyard.deploy.deployment import load_deployment
-    from gpuyard.errors import GpuyardError
+    from gpuyard.errors import GpuyardError, UserMistake
     from gpuyard.report.answers.deploy_bench import bench_answer, bench_plan_answer
     from gpuyard.units import parse_rate
 
@@ -75,7 +86,11 @@ def bench(
         data=data,
         gpu=gpu,
         seconds_per_point=time_per_point,
+        strategies=list(dict.fromkeys(name.strip() for name in strategy.split(","))),
+        layouts=None if layout is None else [Layout.parse(text) for text in layout.split(",")],
     )
+    if layout is not None and nodes is not None:
+        raise UserMistake("give --layout or --nodes, not both")
     constants = load_calibration(calibration)
     loaded = load_deployment(file)
     planned = plan_bench(loaded, require_hosts(loaded, file), options, query_gpus=not dry_run)

@@ -12,10 +12,13 @@ from gpuyard.predictor import Calibration, Placement, Prediction, create_scenari
 from gpuyard.specs.cluster import Cluster
 from gpuyard.workloads.profiles import profile_model
 
+SATURATED_SHARE = 0.9
+"""From this share of busy cores on, ranks wait for a core. The rest is lost to uneven load."""
+
 
 @dataclass(frozen=True)
 class BenchComparison:
-    """A run and its prediction. Efficiency is relative to one GPU of the same kind at the same batch size."""
+    """A run and its prediction. Efficiency is relative to one GPU with the same strategy and batch size."""
 
     series: Series
     link_bytes_per_second: float | None
@@ -24,6 +27,12 @@ class BenchComparison:
     efficiency: float | None
     """None if no run with a single GPU was measured at this batch size."""
     predicted: Prediction
+
+    @property
+    def saturates_host(self) -> bool:
+        """Whether the cores of this host, which a lab's machines share, limited the run instead of the links."""
+        busy = self.measurement.host_busy_share
+        return self.measurement.synthetic is not None and (busy or 0.0) >= SATURATED_SHARE
 
     @property
     def ratio(self) -> float:
@@ -38,10 +47,11 @@ def compare(
 ) -> list[BenchComparison]:
     """Return a comparison for each measured run, in the order in which the runs were planned."""
     by_key = {m.key: m for m in measurements}
-    single_gpu: dict[int, list[float]] = {}
+    single_gpu: dict[tuple[str, int], list[float]] = {}
     for m in measurements:
         if m.workers == 1:
-            single_gpu.setdefault(m.batch_per_worker, []).append(m.samples_per_second)
+            key = (m.strategy, m.batch_per_worker)
+            single_gpu.setdefault(key, []).append(m.samples_per_second)
     comparisons = []
     for sweep, series in zip(bench.matrix.sweeps, bench.series, strict=True):
         rate = sweep.place.record(1).link_bytes_per_second
@@ -50,7 +60,7 @@ def compare(
             if run is None:
                 continue
             nodes = sweep.place.rank_positions(point.workers)[-1].node + 1
-            single = single_gpu.get(point.batch_per_worker)
+            single = single_gpu.get((sweep.strategy, point.batch_per_worker))
             efficiency = (
                 run.samples_per_second / (point.workers * fmean(single)) if single else None
             )
@@ -60,6 +70,7 @@ def compare(
                 sweep.workload,
                 profile_model(sweep.workload),
                 _set_rate(loaded.cluster, rate),
+                strategy=sweep.strategy,
                 calibration=calibration,
             )
             (predicted,) = predict(scenario, [placement], [point.batch_per_worker]).predictions

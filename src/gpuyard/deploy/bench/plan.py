@@ -1,24 +1,23 @@
 """Plan the runs of a bench: batch sizes × link rates × machines, with one GPU per machine and with all GPUs."""
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal
 
 from gpuyard.catalog.specfiles import read_workload
+from gpuyard.deploy.access.place import create_place
 from gpuyard.deploy.ansible.run import get_roles
+from gpuyard.deploy.bench.place import DeployedHosts, LabMachines
 from gpuyard.deploy.deployment import LoadedDeployment
 from gpuyard.deploy.state import Host
-from gpuyard.deploy.verify.check import PYTHON
-from gpuyard.errors import UserMistake
+from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.clusters import find_network_rate, resolve_machine
 from gpuyard.measure.training.matrix import Matrix
 from gpuyard.measure.training.plan import check_point_count, plan_sweep
 from gpuyard.measure.training.run import estimate_point_seconds
-from gpuyard.run.places.hosts import Hosts
-from gpuyard.run.places.place import RunPlace
 from gpuyard.run.probe import probe_nodes
 from gpuyard.specs import Dataset, Workload
 from gpuyard.specs.sweep import SweepLink
@@ -27,6 +26,7 @@ from gpuyard.workloads.profiles import catalog_profile
 
 Series = Literal["one GPU of each machine", "one machine", "all GPUs of each machine"]
 BATCHES = (32, 64, 96)
+STRATEGIES = ("ddp", "horovod")
 NO_DATA = "none"
 _IMAGES_FOLDER = "gpuyard-images"
 _IMAGENET = {"samples": 1_281_167, "bytes_per_sample": "115 kB"}
@@ -34,40 +34,7 @@ _MAX_ALL_COUNTS = (
     6  # above this number of machines, only even numbers are measured, as in the founding paper
 )
 _ATTEMPTS = 3
-
-
-@dataclass(frozen=True)
-class DeployedHosts(Hosts):
-    """A deployment's machines as a place to run. If the target can set link rates, they are set during a run."""
-
-    link_bytes_per_second: float | None = None
-    """Rate between machines; None if it is unknown."""
-    set_link: Callable[[float], None] | None = None
-    usual_link_bytes_per_second: float | None = None
-    """The rate that is restored after a run."""
-
-    def ring_link_bytes_per_second(self, workers: int) -> float | None:
-        one_machine = self.rank_positions(workers)[-1].node == 0
-        return None if one_machine else self.link_bytes_per_second
-
-    def identity(self) -> Mapping[str, Any] | None:
-        link = self.link_bytes_per_second
-        return {**(super().identity() or {}), **({} if link is None else {"link": link})}
-
-    def record(self, workers: int) -> RunPlace:
-        place = super().record(workers)
-        return place.model_copy(update={"link_bytes_per_second": self.link_bytes_per_second})
-
-    @contextlib.contextmanager
-    def up(self) -> Iterator[Self]:
-        if self.set_link is None or self.link_bytes_per_second is None:
-            yield self
-            return
-        self.set_link(self.link_bytes_per_second)
-        try:
-            yield self
-        finally:
-            self.set_link(self.usual_link_bytes_per_second or self.link_bytes_per_second)
+_LAYOUT = re.compile(r"\s*(\d{1,5})\s*[x×]\s*(\d{1,3})\s*")
 
 
 @dataclass(frozen=True)
@@ -82,6 +49,24 @@ class BenchOptions:
     """A folder in the shared storage; None means that images are generated, and "none" that nothing is read."""
     gpu: str | None = None
     seconds_per_point: float = 8.0
+    strategies: Sequence[str] = ("ddp",)
+    layouts: Sequence["Layout"] | None = None
+    """Measure only these."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A number of machines, and the GPUs that are used on each."""
+
+    nodes: int
+    gpus: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Layout":
+        match = _LAYOUT.fullmatch(text)
+        if match is None:
+            raise UserMistake(f"expected MACHINESxGPUS like 1x10, got {text!r}")
+        return cls(int(match[1]), int(match[2]))
 
 
 @dataclass(frozen=True)
@@ -107,37 +92,43 @@ def plan_bench(
 
     With `query_gpus`, the machines report which GPUs they have.
     """
+    for strategy in options.strategies:
+        if strategy not in STRATEGIES:
+            raise UnknownName("strategy", strategy, STRATEGIES)
     gpu, machine = resolve_machine(loaded.cluster)
     synthetic = options.gpu or (gpu.id if loaded.target.kind == "lab" else None)
     workload, images_folder = _choose_workload(loaded, options)
     counts = _choose_counts(len(hosts), options.nodes)
     batches = tuple(options.batches or BATCHES)
     rates = _choose_rates(loaded, options.rates)
-    place = _create_place(loaded, hosts)
+    base_place = _create_place(loaded, hosts)
     if synthetic is None:
-        reports = probe_nodes(place) if query_gpus else ()
+        reports = probe_nodes(base_place) if query_gpus else ()
         gpus = tuple(report.gpus for report in reports)
-        place = replace(place, gpus=gpus or ((gpu.name,) * machine.gpus,) * len(hosts))
+        base_place = replace(base_place, gpus=gpus or ((gpu.name,) * machine.gpus,) * len(hosts))
     runs: list[tuple[Series, DeployedHosts, list[int]]] = []
     for index, rate in enumerate(rates):
-        one_gpu_each = _set_rate(loaded, place, rate)
-        runs.append(("one GPU of each machine", one_gpu_each, counts))
-        if machine.gpus > 1:
-            all_gpus = replace(one_gpu_each, slots=(machine.gpus,) * len(hosts))
-            if index == 0 and counts[0] == 1:  # the link rate does not matter within one machine
-                runs.append(("one machine", all_gpus, _choose_counts(machine.gpus, None)[1:]))
-            multi_node = [machine.gpus * nodes for nodes in counts if nodes > 1]
-            if multi_node:
-                runs.append(("all GPUs of each machine", all_gpus, multi_node))
-    check_point_count(sum(len(counts) * len(batches) for _, _, counts in runs))
+        one_gpu_each = _set_rate(loaded, base_place, rate)
+        all_gpus = replace(one_gpu_each, slots=(machine.gpus,) * len(hosts))
+        for name, workers in _choose_runs(len(hosts), machine.gpus, counts, options.layouts):
+            if name == "one machine" and index > 0:
+                continue  # the link rate does not matter within one machine
+            place = one_gpu_each if name == "one GPU of each machine" else all_gpus
+            runs.append((name, place, workers))
+    per_run = len(batches) * len(options.strategies)
+    check_point_count(sum(len(workers) * per_run for _, _, workers in runs))
     plan = partial(plan_sweep, gpu=synthetic, seconds_per_point=options.seconds_per_point)
     by_link = []
     for _, hosts_place, workers in runs:
         rate = hosts_place.link_bytes_per_second
         link = None if rate is None else SweepLink.model_construct(rate=rate)
-        by_link.append((link, (plan(workload, workers, batches, place=hosts_place),)))
+        sweeps = tuple(
+            plan(workload, workers, batches, place=hosts_place, strategy=strategy)
+            for strategy in options.strategies
+        )
+        by_link.append((link, sweeps))
     matrix = Matrix(loaded.deployment.name, tuple(by_link), _ATTEMPTS)
-    series = tuple(name for name, _, _ in runs)
+    series = tuple(name for name, _, _ in runs for _ in options.strategies)
     return DeploymentBench(matrix, series, rates, workload, images_folder)
 
 
@@ -177,6 +168,39 @@ def _has_storage(loaded: LoadedDeployment) -> bool:
     return "shared-storage" in get_roles(loaded.deployment, 0)
 
 
+def _choose_runs(
+    machines: int, gpus: int, counts: list[int], layouts: Sequence[Layout] | None
+) -> list[tuple[Series, list[int]]]:
+    """Return the numbers of GPUs of each series: those of the layouts, or all."""
+    if layouts is None:
+        several = [gpus * nodes for nodes in counts if nodes > 1]
+        runs: list[tuple[Series, list[int]]] = [("one GPU of each machine", counts)]
+        if gpus > 1 and counts[0] == 1:
+            runs.append(("one machine", _choose_counts(gpus, None)[1:]))
+        if gpus > 1 and several:
+            runs.append(("all GPUs of each machine", several))
+        return runs
+    by_series: dict[Series, set[int]] = {}
+    for layout in layouts:
+        if not (1 <= layout.nodes <= machines and 1 <= layout.gpus <= gpus):
+            raise UserMistake(
+                f"the layout {layout.nodes}x{layout.gpus} needs more than the deployment has: {machines}x{gpus}"
+            )
+        if layout.gpus not in (1, gpus) and layout.nodes > 1:
+            raise UserMistake(
+                f"the layout {layout.nodes}x{layout.gpus} must use one GPU or all {gpus} GPUs of each machine"
+            )
+        series: Series = (
+            "one GPU of each machine"
+            if layout.gpus == 1
+            else "one machine"
+            if layout.nodes == 1
+            else "all GPUs of each machine"
+        )
+        by_series.setdefault(series, set()).add(layout.nodes * layout.gpus)
+    return [(series, sorted(workers)) for series, workers in by_series.items()]
+
+
 def _choose_counts(maximum: int, requested: Sequence[int] | None) -> list[int]:
     if requested is not None:
         if not requested or min(requested) < 1 or max(requested) > maximum:
@@ -203,13 +227,9 @@ def _choose_rates(
 
 
 def _create_place(loaded: LoadedDeployment, hosts: tuple[Host, ...]) -> DeployedHosts:
-    installed = loaded.target.environment(loaded.deployment) is None
-    return DeployedHosts(
-        tuple(host.name for host in hosts),
-        ssh_config=loaded.state.ssh_config,
-        python=PYTHON if installed else None,
-        directory="/",
-    )
+    if loaded.target.kind == "lab":
+        return replace(create_place(loaded, hosts, LabMachines), state=loaded.state)
+    return create_place(loaded, hosts, DeployedHosts)
 
 
 def _set_rate(loaded: LoadedDeployment, place: DeployedHosts, rate: float | None) -> DeployedHosts:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gpuyard.deploy.access.place import create_place
 from gpuyard.deploy.access.remote import ssh_argv
 from gpuyard.deploy.ansible.run import get_roles
 from gpuyard.deploy.deployment import LoadedDeployment
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 60.0
 _MAX_THREADS = 16
 _TIMED_OUT = 124  # the exit status of timeout(1)
-PYTHON = "/opt/gpuyard/venv/bin/python"
 
 
 @dataclass(frozen=True)
@@ -108,13 +108,7 @@ class VerificationContext:
 
     def place(self, hosts: Sequence[Host]) -> Hosts:
         """Return these machines as a place to run, with the environment that the role `training` installed."""
-        installed = self.loaded.target.environment(self.loaded.deployment) is None
-        return Hosts(
-            tuple(host.name for host in hosts),
-            ssh_config=self.loaded.state.ssh_config,
-            python=PYTHON if installed else None,
-            directory="/",
-        )
+        return create_place(self.loaded, hosts, Hosts)
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,8 @@ def plan_sweep(
     # gpuyard's training loop sends gradients in fp32, whatever framework the workload names
     updates = {"precision": precision, "framework": None, "gradient_dtype": None}
     workload = workload.model_copy(update=updates)
+    if strategy == "horovod" and place.why_no_horovod is not None:
+        raise UserMistake(place.why_no_horovod)
     check_strategy(
         strategy,
         precision=precision if precision and emulated is None else "fp32",
@@ -73,8 +75,6 @@ def plan_sweep(
     if device == "cuda" and (missing := place.missing_gpus(workers[-1])) is not None:
         raise UserMistake(missing)
     check_remedy(remedy, strategy, synthetic=emulated is not None)
-    if strategy == "horovod" and place.why_no_horovod is not None:
-        raise UserMistake(place.why_no_horovod)
     over_nodes = place.rendezvous_point is not None
     launcher = launcher or ("torchrun" if strategy == "ddp" and over_nodes else "direct")
     check_launcher(launcher, strategy)

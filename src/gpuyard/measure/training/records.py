@@ -158,6 +158,12 @@ class Measurement(Record):
         SyntheticGpu | None, Field(description="None: the device really computed")
     ] = None
     place: RunPlace = RunPlace()
+    host_busy_share: Annotated[
+        float | None,
+        Field(
+            description="share of the used cores of this machine that was busy; None: they were elsewhere"
+        ),
+    ] = None
     profile: StoredProfile = None
     provenance: Provenance
 

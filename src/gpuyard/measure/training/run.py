@@ -73,16 +73,19 @@ def run_sweep(
     with hold_measurement_lock():
         for workers in sorted({point.workers for point in missing}):
             todo = [point for point in missing if point.workers == workers]
-            foreign = OtherLoad(sweep.list_used_cores(workers))
+            load = OtherLoad(
+                sweep.list_used_cores(workers) or sweep.place.host_cores,
+                sweep.place.host_processes(),
+            )
             with contextlib.closing(_run_points(sweep, todo, silence_seconds)) as events:
                 for point, event in events:
                     if isinstance(event, PointProgress):
                         if not event.fraction:
-                            foreign.begin()
+                            load.begin()
                         report(point, "running" if event.fraction else "started", event.fraction)
                         continue
-                    measurement = _build_measurement(sweep, point, event)
-                    doubt = judge(measurement, foreign.share())
+                    measurement = _build_measurement(sweep, point, event, load.busy_share())
+                    doubt = judge(measurement, load.share())
                     judged = measurement.model_copy(update={"doubt": doubt})
                     if doubt is not None and reject_doubtful:
                         store.add(Rejection.from_measurement(measurement, doubt))
@@ -187,7 +190,9 @@ def _rank_environment(sweep: Sweep, processes: int) -> Iterator[Environment]:
         yield environment
 
 
-def _build_measurement(sweep: Sweep, point: SweepPoint, result: PointResult) -> Measurement:
+def _build_measurement(
+    sweep: Sweep, point: SweepPoint, result: PointResult, host_busy_share: float | None
+) -> Measurement:
     processes = 1 if sweep.strategy == "dataparallel" else point.workers
     cores_by_worker = sweep.cores_by_worker[:processes]
     return Measurement(
@@ -200,6 +205,7 @@ def _build_measurement(sweep: Sweep, point: SweepPoint, result: PointResult) -> 
         remedy=sweep.remedy,
         synthetic=sweep.synthetic,
         place=sweep.place.record(point.workers),
+        host_busy_share=host_busy_share,
         provenance=Provenance(
             **sweep.testbed.model_dump(),
             backend=result.backend,

@@ -60,5 +60,7 @@ def check_remedy(remedy: ExchangeOptions, strategy: str, *, synthetic: bool) -> 
             )
     elif strategy != "ddp" and not remedy.is_default:
         raise UserMistake(f"{remedy.label} cannot be measured with {strategy}; use ddp or horovod")
-    if strategy != "ddp" and synthetic:
-        raise UserMistake(f"a synthetic GPU cannot be measured with {strategy}; use ddp")
+    if strategy == "dataparallel" and synthetic:
+        raise UserMistake(
+            "a synthetic GPU cannot be measured with dataparallel; use ddp or horovod"
+        )

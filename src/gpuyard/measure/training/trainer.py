@@ -87,6 +87,8 @@ class Trainer:
             self._backward(loss / self._remedy.accumulate)
         if updates and self._computes:
             self._update()
+        elif updates and self._strategy == "horovod" and self._exchange_enabled:
+            self._optimizer.synchronize()  # type: ignore[attr-defined]  # wait for the gradients
         self._dilation.catch_up()
         if (
             self._averager is not None

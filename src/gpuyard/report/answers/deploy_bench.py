@@ -4,12 +4,20 @@ from collections.abc import Collection, Sequence
 from statistics import median
 from typing import Any
 
+from gpuyard.catalog import gpus
 from gpuyard.deploy.bench.comparison import BenchComparison
 from gpuyard.deploy.bench.plan import DeploymentBench
 from gpuyard.measure.training.matrix import MatrixResult
+from gpuyard.measure.training.records import Measurement
 from gpuyard.report.answer import Answer, Chart, Charts, Column, Part, Sentence, Table
 from gpuyard.report.figures.deploy_bench import build_efficiency_chart, build_performance_chart
-from gpuyard.units import format_bit_rate, format_duration, format_per_second, format_share
+from gpuyard.units import (
+    format_bit_rate,
+    format_count,
+    format_duration,
+    format_per_second,
+    format_share,
+)
 
 _SERIES_NAMES = {
     "one GPU of each machine": "1 GPU each",
@@ -26,9 +34,16 @@ def bench_plan_answer(bench: DeploymentBench, stored: Collection[str]) -> Answer
         batches = ", ".join(str(b) for b in sorted({p.batch_per_worker for p in sweep.points}))
         pending = sum(point.key not in stored for point in sweep.points)
         rows.append(
-            (series, _format_link(place.link_bytes_per_second), workers, batches, str(pending))
+            (
+                series,
+                sweep.strategy,
+                _format_link(place.link_bytes_per_second),
+                workers,
+                batches,
+                str(pending),
+            )
         )
-    columns = ("layout", "link", "GPUs", "batch", "runs")
+    columns = ("layout", Column("strategy", 1), "link", "GPUs", "batch", "runs")
     pending = sum(p.key not in stored for sweep in bench.matrix.sweeps for p in sweep.points)
     share = pending / max(1, bench.matrix.points)
     sweep = bench.matrix.sweeps[0]
@@ -67,10 +82,11 @@ def bench_answer(
     columns = (
         "layout", Column("link", 2), "GPUs", "batch", "samples/s", "efficiency",
         Column("predicted", 3), Column("of predicted", 1), Column("predicted efficiency", 4),
+        Column("host busy", 5),
     )  # fmt: skip
     cells = [
         (
-            _SERIES_NAMES[row.series],
+            _name_layout(row, rows),
             "" if row.nodes == 1 else _format_link(row.link_bytes_per_second),
             str(row.measurement.workers),
             str(row.measurement.batch_per_worker),
@@ -79,10 +95,15 @@ def bench_answer(
             format_per_second(row.predicted.samples_per_second),
             format_share(row.ratio),
             format_share(row.predicted.scaling_efficiency),
+            _format_busy(row),
         )
         for row in rows
     ]
-    parts: list[Part] = [Table(bench.matrix.name, columns, cells), *_summarize(rows)]
+    parts: list[Part] = [
+        *_describe_origin(bench, rows),
+        Table(bench.matrix.name, columns, cells),
+        *_summarize(rows),
+    ]
     if rows:
         parts.append(_build_charts(rows))
     parts += [
@@ -104,15 +125,74 @@ def bench_answer(
     )
 
 
+def _describe_origin(bench: DeploymentBench, rows: Sequence[BenchComparison]) -> list[Sentence]:
+    """Say when the runs were measured, on which GPUs, and whether these were synthetic."""
+    if not rows:
+        return []
+    dates = sorted({row.measurement.created_at[:10] for row in rows})
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    first = rows[0].measurement
+    names = sorted({_name_gpu(row.measurement) for row in rows})
+    machines = format_count(max(row.nodes for row in rows), "machine")
+    text = f"{bench.workload.name} on {' and '.join(names)}, up to {machines}, measured {when}."
+    if first.synthetic is not None:
+        text += (
+            " The GPUs are synthetic: they wait as long as real ones would compute, "
+            "while gradients are really exchanged."
+        )
+    return [Sentence(text)]
+
+
+def _name_gpu(run: Measurement) -> str:
+    if run.synthetic is not None:
+        return f"synthetic {gpus().get(run.synthetic.gpu).name}"
+    return next(iter(run.place.gpus or run.provenance.gpus), "CPUs")
+
+
+def _name_layout(row: BenchComparison, rows: Sequence[BenchComparison]) -> str:
+    """Name the series and, if the bench has several, the strategy."""
+    name = _SERIES_NAMES[row.series]
+    several = len({each.measurement.strategy for each in rows}) > 1
+    return f"{name}, {row.measurement.strategy}" if several else name
+
+
+def _format_busy(row: BenchComparison) -> str:
+    busy = row.measurement.host_busy_share
+    return "" if busy is None else f"{format_share(busy)}{' !' if row.saturates_host else ''}"
+
+
+def _describe_saturation(rows: Sequence[BenchComparison]) -> list[Sentence]:
+    saturated = [row for row in rows if row.saturates_host]
+    if not saturated:
+        return []
+    lowest = min(row.measurement.host_busy_share or 0.0 for row in saturated)
+    ratios = [row.ratio for row in saturated]
+    reached = format_share(min(ratios))
+    if max(ratios) > min(ratios):
+        reached = f"{reached} to {format_share(max(ratios))}"
+    return [
+        Sentence(
+            f"This host's cores were at least {format_share(lowest)} busy in {len(saturated)} of {len(rows)} runs, which "
+            f"reached {reached} of their prediction. They show the limit of this host, which all machines of the lab share, "
+            "and not that of the links: use a slower --link or fewer machines.",
+            "caution",
+        )
+    ]
+
+
 def _summarize(rows: Sequence[BenchComparison]) -> list[Sentence]:
     if not rows:
         return []
-    error = median(abs(row.ratio - 1) for row in rows)
-    sentences = [
-        Sentence(f"Half of the runs are within {format_share(error)} of their prediction.")
-    ]
+    sentences = _describe_saturation(rows)
+    others = [row for row in rows if not row.saturates_host]
+    if others:
+        error = median(abs(row.ratio - 1) for row in others)
+        which = "the other runs" if sentences else "the runs"
+        sentences.append(
+            Sentence(f"Half of {which} are within {format_share(error)} of their prediction.")
+        )
     on_one_machine = {
-        (row.measurement.workers, row.measurement.batch_per_worker): row
+        (row.measurement.strategy, row.measurement.workers, row.measurement.batch_per_worker): row
         for row in rows
         if row.series == "one machine"
     }
@@ -120,7 +200,14 @@ def _summarize(rows: Sequence[BenchComparison]) -> list[Sentence]:
         (row, on_one_machine[key])
         for row in rows
         if row.series == "one GPU of each machine"
-        and (key := (row.measurement.workers, row.measurement.batch_per_worker)) in on_one_machine
+        and (
+            key := (
+                row.measurement.strategy,
+                row.measurement.workers,
+                row.measurement.batch_per_worker,
+            )
+        )
+        in on_one_machine
     ]
     if pairs:
         spread, together = max(pairs, key=lambda pair: pair[0].measurement.workers)
@@ -200,7 +287,12 @@ def _describe_run(row: BenchComparison) -> dict[str, Any]:
         "predicted_low": row.predicted.low,
         "predicted_high": row.predicted.high,
         "predicted_scaling_efficiency": row.predicted.scaling_efficiency,
+        "strategy": run.strategy,
+        "gpu": _name_gpu(run),
         "synthetic_gpu": run.synthetic.gpu if run.synthetic else None,
+        "host_busy_share": run.host_busy_share,
+        "saturates_host": row.saturates_host,
+        "measured_at": run.created_at,
         "id": run.id,
     }
 

@@ -19,9 +19,11 @@ _Value = Callable[[BenchComparison], float | None]
 
 def format_line_name(row: BenchComparison) -> str:
     rate = row.link_bytes_per_second
-    if rate is None or row.series == "one machine":
-        return row.series
-    return f"{row.series}, {format_bit_rate(rate)}"
+    strategy = row.measurement.strategy
+    name = row.series if strategy == "ddp" else f"{row.series}, {strategy}"
+    return (
+        name if rate is None or row.series == "one machine" else f"{name}, {format_bit_rate(rate)}"
+    )
 
 
 def build_performance_chart(rows: Sequence[BenchComparison], batch: int) -> ChartOptions:

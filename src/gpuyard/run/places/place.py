@@ -168,6 +168,15 @@ class Place(ABC):
         """
         return tuple(() for _ in self.rank_positions(max_workers))
 
+    @property
+    def host_cores(self) -> tuple[int, ...]:
+        """The cores of this machine that its nodes share, if workers are not assigned to cores."""
+        return ()
+
+    def host_processes(self) -> tuple[int, ...]:
+        """Return the processes of this machine whose children its nodes run, in addition to this one."""
+        return ()
+
     def missing_gpus(self, workers: int) -> str | None:
         """Return an error message if a node has fewer GPUs than ranks."""
         for position in self.rank_positions(workers):
