@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -22,6 +24,7 @@ from gpuyard.lab.machines import LabMachine, check_disk
 from tests.command_line import ROOT
 from tests.conftest import LAB_ROOTS, Cli
 from tests.deploy.hub_people import EXPECTED, probe_command
+from tests.docs.test_docs import fences
 from tests.lab.conftest import namespaces
 
 FILE = "examples/pair.deployment.yaml"
@@ -99,43 +102,67 @@ def _kill_when(condition: Callable[[], bool], *arguments: str) -> Iterator[None]
 
 @pytest.mark.timeout(1500)
 @pytest.mark.usefixtures("can_deploy")
-def test_a_pair_of_machines_is_made_repaired_where_it_is_broken_verified_and_removed(
-    cli: Cli,
+def test_the_five_steps_of_the_page_train_on_a_pair_that_is_repaired_where_it_is_broken(
+    cli: Cli, tmp_path: Path
 ) -> None:
+    install, up, run, down = _write_page_files_and_list_commands(tmp_path)
+    assert install[:2] == ["pip", "install"]
+    file = str(tmp_path / up[-1])
+    assert up == ["gpuyard", "deploy", "up", "pair.deployment.yaml"]
     home = own_home()
-    os.chdir(ROOT)
     before = namespaces()
-    planned = json.loads(cli("deploy", "plan", FILE, "--json").stdout)
+    planned = json.loads(cli("deploy", "plan", file, "--json").stdout)
     assert planned["changes"] == {"added": 3, "changed": 0, "removed": 0}
     assert not (home / "deployments").exists() or not list((home / "deployments").iterdir())
 
-    result = _up(cli, FILE)
+    result = _up(cli, file)
     assert result["changes"]["added"] == 3
     assert all(result["changed_tasks"].values())
 
     _on(home, "node1", "umount", "/shared")
     os.kill(_first_process(StateDirectory("pair").path / "disks" / "node0") or 0, signal.SIGTERM)
-    repaired = _up(cli, FILE)
+    repaired = _up(cli, file)
     assert repaired["changes"] == {"added": 1, "changed": 0, "removed": 0}
     # node1 is let in on the new head and mounts what is shared; nothing else is done a second time
     assert repaired["changed_tasks"] == {"node0": 0, "node1": 2}
 
-    checks = _verify(cli, FILE)
+    checks = _verify(cli, file)
     assert {("shared directory", "node1"), ("open ports", "node0")} <= set(checks)
     assert ("all-reduce between all", "all") in checks
     assert ("training on two nodes", "node0, node1") in checks
     assert "node0, node1" in cli("results", "list", "--kind", "collectives").stdout
 
-    _down(cli, FILE)
+    planned = cli(*run[1:4], "--dry-run", *run[4:], cwd=tmp_path).stdout
+    assert "torchrun --nnodes=2 --nproc-per-node=2" in " ".join(planned.split())
+    assert "node0: 4 ranks, loss" in cli(*run[1:], cwd=tmp_path).stdout
+    assert (tmp_path / "model.pt").stat().st_size > 40_000
+
+    cli(*down[1:], cwd=tmp_path)
     assert namespaces() <= before
     assert "There is no deployment" in cli("deploy", "status").stdout
+
+
+def _write_page_files_and_list_commands(directory: Path) -> list[list[str]]:
+    """Write the files of the page's first section, and return the commands of its steps, of which there are five."""
+    page = ROOT / "docs" / "deploy.md"
+    section = page.read_text().split("\n## ")[1]
+    assert len(re.findall(r"^\*\*\d\. ", section, re.MULTILINE)) <= 5
+    commands = []
+    for fence in fences(page):
+        if fence.text not in section:
+            continue
+        if fence.file is not None:
+            (directory / fence.file).write_text(fence.text)
+        elif fence.language == "sh":
+            commands += [shlex.split(line) for line in fence.text.splitlines()]
+    return commands
 
 
 WHOLE = """
 name: pair
 cluster: {name: pair, nodes: 3, machine: {gpu: t4, gpus: 2}, network: {rate: 1 Gbit/s}}
 target: {kind: lab}
-head: [base, shared-storage, slurm, training, jupyter, monitoring, firewall]
+head: [base, shared-storage, slurm, training, jupyter, mlflow, monitoring, firewall]
 workers: [base, shared-storage, slurm, training, monitoring, firewall]
 shared: /data/of/all
 users:
@@ -150,6 +177,7 @@ def test_a_cluster_with_every_role_works_is_repaired_and_leaves_nothing(
     cli: Cli, tmp_path: Path
 ) -> None:
     pytest.importorskip("jupyterlab")
+    pytest.importorskip("flask")  # of mlflow; mlflow-skinny has no server
     home = own_home()
     path = tmp_path / "whole.deployment.yaml"
     path.write_text(WHOLE)
@@ -162,9 +190,8 @@ def test_a_cluster_with_every_role_works_is_repaired_and_leaves_nothing(
     checks = _verify(cli, file)
     assert checks["a job on all nodes", "all"] == "3 × 2 GPUs"
     assert checks["notebooks", "node0"] == "200 with the token, 403 without"
-    assert {("monitoring", "node2"), ("firewall", "node1"), ("job accounts", "node0")} <= set(
-        checks
-    )
+    expected = {("monitoring", "node2"), ("firewall", "node1"), ("job accounts", "node0")}
+    assert expected | {("MLflow", "node2")} <= set(checks)
     assert ("training on two nodes", "node0, node1") in checks
     assert "spoken-digits-linear" in cli("results", "list").stdout
     assert _up(cli, file)["changed_tasks"] == {"node0": 0, "node1": 0, "node2": 0}
@@ -187,6 +214,7 @@ def test_a_cluster_with_every_role_works_is_repaired_and_leaves_nothing(
     _up(cli, file)
     _verify(cli, file)
 
+    _trains_through_slurm(cli, file, tmp_path)
     _no_secret_is_kept(home)
     _down(cli, file)
     assert namespaces() <= before
@@ -199,6 +227,20 @@ def _on(home: Path, machine: str, *argv: str, seconds: float = 60) -> str:
     done = subprocess.run(line, check=False, timeout=seconds, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def _trains_through_slurm(cli: Cli, file: str, tmp_path: Path) -> None:
+    """The page's script trains on all machines as a Slurm job; its result comes back, and so does its exit status."""
+    project = tmp_path / "project"
+    project.mkdir()
+    _write_page_files_and_list_commands(project)
+    output = json.loads(
+        cli("deploy", "run", file, "--json", "--", "torchrun", "train.py", cwd=project).stdout
+    )
+    assert output["launcher"] == "slurm"
+    assert output["exit_status"] == 0
+    assert "model.pt" in [each["file"] for each in output["fetched"]]
+    cli("deploy", "run", file, "--nodes", "2", "--", "sh", "-c", "exit 9", cwd=project, status=9)
 
 
 def _no_secret_is_kept(home: Path) -> None:

@@ -39,7 +39,12 @@ def test_on_one_node(command: str, expected: str) -> None:
 
 def test_several_nodes_use_the_first_as_rendezvous() -> None:
     completed = complete_torchrun_command(
-        ("torchrun", "train.py"), gpus_per_node=8, nodes=2, endpoint="n1:29500", run_id="17"
+        ("torchrun", "train.py"),
+        gpus_per_node=8,
+        addresses=("n1", "n2"),
+        node=1,
+        port=29500,
+        run_id="17",
     )
     assert completed == (
         "torchrun",
@@ -48,5 +53,7 @@ def test_several_nodes_use_the_first_as_rendezvous() -> None:
         "--rdzv-backend=c10d",
         "--rdzv-endpoint=n1:29500",
         "--rdzv-id=17",
+        "--rdzv-conf=is_host=false",
+        "--local-addr=n2",
         "train.py",
     )

@@ -1,8 +1,10 @@
-"""Complete a torchrun command for the GPUs that a job got."""
+"""Complete a torchrun command for the GPUs that a job got, and find the rank that made it fail."""
 
+import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
+_EXIT_STATUS = re.compile(r"exitcode\s*:\s*(-?\d+)")
 _MODULE = ("-m", "torch.distributed.run")
 _OPTIONS_WITH_VALUE = frozenset(
     {
@@ -43,14 +45,16 @@ def complete_torchrun_command(
     command: Sequence[str],
     *,
     gpus_per_node: int,
-    nodes: int = 1,
-    endpoint: str = "",
+    addresses: Sequence[str] = ("",),
+    node: int = 0,
+    port: int = 0,
     run_id: str = "",
 ) -> tuple[str, ...]:
     """Add the number of ranks per node and the rendezvous, unless the command sets them itself.
 
-    Other commands are returned unchanged. `endpoint` (HOST:PORT of the first node) is needed for several nodes.
+    Other commands are returned unchanged. `addresses` has one entry per node, and `node` is the index of this one.
     """
+    nodes = len(addresses)
     first_option = _find_options(command)
     if first_option is None:
         return tuple(command)
@@ -64,8 +68,39 @@ def complete_torchrun_command(
         if nodes == 1:
             added.append("--standalone")
         else:
-            added += ["--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", f"--rdzv-id={run_id}"]
+            host = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
+            added += [
+                "--rdzv-backend=c10d",
+                f"--rdzv-endpoint={host}:{port}",
+                f"--rdzv-id={run_id}",
+            ]
+            # torchrun compares the endpoint with its host's name, which may have a loopback address
+            added.append(f"--rdzv-conf=is_host={'true' if node == 0 else 'false'}")
+            if "--local-addr" not in present:
+                added.append(f"--local-addr={addresses[node]}")
     return (*command[:first_option], *added, *command[first_option:])
+
+
+def is_torchrun(command: Sequence[str]) -> bool:
+    return _find_options(command) is not None
+
+
+class RootCauseFinder:
+    """Finds the failed rank's exit status in torchrun's output: torchrun itself always exits with 1."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        """The status that a shell would report; 0 if torchrun has not named one."""
+        self._expects_status = False
+
+    def read(self, line: str) -> None:
+        """Read the next line of the output of any node; the first named rank counts."""
+        if "Root Cause" in line:
+            self._expects_status = True
+        match = _EXIT_STATUS.search(line) if self._expects_status and not self.status else None
+        if match is not None:
+            status = int(match[1])
+            self.status = status if status >= 0 else 128 - status
 
 
 def _find_options(command: Sequence[str]) -> int | None:

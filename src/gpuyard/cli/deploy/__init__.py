@@ -15,6 +15,7 @@ from gpuyard.cli.deploy.options import (
     pop_sudo_password,
     report_progress,
 )
+from gpuyard.cli.deploy.run import run
 from gpuyard.cli.measure.bench.running import results_store
 from gpuyard.cli.output import JsonOption, show
 from gpuyard.errors import UnknownName
@@ -26,6 +27,7 @@ app.command("ssh-config")(ssh_config)
 app.add_typer(open_app, name="open")
 app.command()(sync)
 app.command()(fetch)
+app.command()(run)
 app.command()(cost)
 app.command()(bench)
 

@@ -95,7 +95,7 @@ def submit(
         "priority": priority,
         "checkpoint": checkpoint,
         "retries": retries,
-        "env": _parse_variables(env or []),
+        "env": parse_variables(env or []),
         "cwd": cwd,
         "project": project,
         "after": after,
@@ -191,7 +191,7 @@ def _validate(document: dict[str, Any]) -> Any:
         raise UserMistake(f"--{option}: {sentence}") from None
 
 
-def _parse_variables(texts: list[str]) -> dict[str, str] | None:
+def parse_variables(texts: list[str]) -> dict[str, str] | None:
     variables = {}
     for text in texts:
         name, equals, value = text.partition("=")

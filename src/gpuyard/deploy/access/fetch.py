@@ -46,6 +46,8 @@ class FetchPlan:
     destination: Path
     head: Host
     excluded_patterns: tuple[str, ...]
+    only: frozenset[str] | None = None
+    """The paths below the source to copy; None stands for all."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def run_fetch(
 ) -> FetchResult:
     """Copy the file or folder to this machine; a dry run only returns what would be copied."""
     report(f"Connecting to {plan.head.name}")
-    remote = _list_source(loaded, plan)
+    remote = list_source(loaded, plan)
     if remote.get(".", Entry("d", 0, 0)).kind != "d" and plan.destination.is_dir():
         name = PurePosixPath(plan.source).name
         plan = replace(plan, destination=plan.destination / name)
@@ -121,7 +123,7 @@ def run_fetch(
     return result
 
 
-def _list_source(loaded: LoadedDeployment, plan: FetchPlan) -> dict[str, Entry]:
+def list_source(loaded: LoadedDeployment, plan: FetchPlan) -> dict[str, Entry]:
     """Return what there is to copy. The path of a single file, and of the folder itself, is "."."""
     source = shlex.quote(plan.source)
     command = (
@@ -134,6 +136,7 @@ def _list_source(loaded: LoadedDeployment, plan: FetchPlan) -> dict[str, Entry]:
         path: entry
         for path, entry in entries.items()
         if entry.kind in ("f", "d", "l")
+        and (plan.only is None or path in plan.only)
         and (path == "." or not is_excluded(path, plan.excluded_patterns))
     }
 
