@@ -33,6 +33,7 @@ class Gpu(Fact):
     fp16_tflops: float | None = Field(default=None, gt=0)
     bf16_tflops: float | None = Field(default=None, gt=0)
     fp8_tflops: float | None = Field(default=None, gt=0)
+    fp4_tflops: float | None = Field(default=None, gt=0)
     board_watts: float = Field(gt=0)
     watts_basis: Literal["listed", "estimate"] = "listed"
     pcie_generation: int = Field(ge=2, le=7)

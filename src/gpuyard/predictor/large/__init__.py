@@ -1,0 +1,1 @@
+"""Predict training of large transformers: model shape × parallel layout × cluster."""

@@ -1,0 +1,39 @@
+"""How far GPUs and precisions depart from the common shares of their peaks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from gpuyard.catalog import Gpu
+from gpuyard.predictor.large.constants import LargeConstants, LargeFit
+
+
+def effect_keys(gpu: Gpu, precision: str, variant: str = "") -> tuple[str, ...]:
+    """Return the names of the effects on matrices and, last, on attention."""
+    name = gpu.architecture
+    return (
+        precision,
+        f"{name}/{precision}",
+        f"{name}{variant}" if variant else "",
+        f"{name}/attention",
+    )
+
+
+def apply_effects(
+    constants: LargeConstants, effects: Mapping[str, float], keys: Sequence[tuple[str, ...]]
+) -> LargeConstants:
+    """Return the constants with shares of peaks per row."""
+    matrices = np.array([sum(effects.get(key, 0.0) for key in row[:-1]) for row in keys])
+    attention = np.array([effects.get(row[-1], 0.0) + effects.get(row[-2], 0.0) for row in keys])
+    return replace(
+        constants,
+        gemm_share=constants.gemm_share * np.exp(matrices),
+        attention_share=constants.attention_share * np.exp(attention),
+    )
+
+
+def has_evidence(fit: LargeFit, gpu: Gpu, precision: str) -> str:
+    """Return the kind of GPU whose published runs support a prediction, or an empty string."""
+    key = f"{gpu.architecture}/{precision}"
+    return gpu.architecture if key in fit.effects else ""

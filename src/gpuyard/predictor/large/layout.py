@@ -1,0 +1,125 @@
+"""How a transformer is divided among GPUs: the columns of a layout and the rules that a layout must obey."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+
+from gpuyard.predictor.table import Floats
+
+Column = Floats | float
+Recompute = Literal["none", "selective", "full"]
+RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
+Family = Literal["megatron", "pytorch"]
+
+
+@dataclass(frozen=True)
+class LayoutColumns:
+    """Layouts as columns: the sizes of all groups, batches, and what is sharded and recomputed.
+
+    GPUs are numbered as Megatron-LM does: tensor groups are neighbors, then context, data, and pipeline.
+    """
+
+    tensor: Column
+    pipeline: Column
+    virtual_pipeline: Column  # chunks of layers per stage
+    context: Column
+    expert: Column
+    data: Column
+    zero: Column  # ZeRO stage: 1 optimizer, 2 also gradients, 3 also weights
+    shard: Column  # GPUs that share one copy of what ZeRO divides
+    micro_batch: Column
+    global_batch: Column
+    recompute: Column  # index into RECOMPUTE
+    expert_tensor: Column  # tensor parallelism inside experts
+    pytorch: Column  # 1: PyTorch's DDP or FSDP, 0: Megatron-LM
+
+    @property
+    def gpus(self) -> Column:
+        return self.tensor * self.pipeline * self.context * self.data
+
+    @property
+    def micro_batches(self) -> Column:
+        """Micro-batches of one step per pipeline."""
+        return np.maximum(self.global_batch / (self.micro_batch * self.data), 1.0)
+
+    @property
+    def stages_in_flight(self) -> Column:
+        """Micro-batches whose activations the first stage holds (1F1B, interleaved with chunks).
+
+        Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", section 4.2.3.
+        """
+        chunked = self.pipeline * (
+            1 + (self.pipeline - 1) / (self.pipeline * self.virtual_pipeline)
+        )
+        held = np.where(np.asarray(self.virtual_pipeline) > 1, chunked, self.pipeline)
+        return np.minimum(held, np.maximum(self.micro_batches, 1.0))
+
+    def take(self, index: Floats) -> "LayoutColumns":
+        """Return the rows of an index or mask."""
+        size = max(np.size(getattr(self, f.name)) for f in fields(self))
+        return LayoutColumns(
+            **{f.name: np.broadcast_to(getattr(self, f.name), (size,))[index] for f in fields(self)}
+        )
+
+    def __len__(self) -> int:
+        return max(np.size(getattr(self, f.name)) for f in fields(self))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One layout, with the names that answers and options use."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    virtual_pipeline: int = 1
+    context: int = 1
+    expert: int = 1
+    data: int = 1
+    zero: int = 1
+    shard: int | None = None
+    micro_batch: int = 1
+    global_batch: int = 1
+    recompute: Recompute = "none"
+    family: Family = "megatron"
+
+    @property
+    def gpus(self) -> int:
+        return self.tensor * self.pipeline * self.context * self.data
+
+    def as_json(self) -> dict[str, int]:
+        return {
+            "tensor": self.tensor,
+            "pipeline": self.pipeline,
+            "virtual_pipeline": self.virtual_pipeline,
+            "context": self.context,
+            "expert": self.expert,
+            "data": self.data,
+            "zero": self.zero,
+        }
+
+
+def stack_layouts(
+    layouts: Sequence[Layout], expert_tensor: Sequence[int] | None = None
+) -> LayoutColumns:
+    """Return one row per layout."""
+
+    def column(values: list[float]) -> Floats:
+        return np.array(values, dtype=float)
+
+    return LayoutColumns(
+        tensor=column([la.tensor for la in layouts]),
+        pipeline=column([la.pipeline for la in layouts]),
+        virtual_pipeline=column([la.virtual_pipeline for la in layouts]),
+        context=column([la.context for la in layouts]),
+        expert=column([la.expert for la in layouts]),
+        data=column([la.data for la in layouts]),
+        zero=column([la.zero for la in layouts]),
+        shard=column([la.shard or la.data * la.context for la in layouts]),
+        micro_batch=column([la.micro_batch for la in layouts]),
+        global_batch=column([la.global_batch for la in layouts]),
+        recompute=column([RECOMPUTE.index(la.recompute) for la in layouts]),
+        expert_tensor=column(list(expert_tensor) if expert_tensor else [1 for _ in layouts]),
+        pytorch=column([float(la.family == "pytorch") for la in layouts]),
+    )

@@ -1,0 +1,76 @@
+"""The rules that a layout must obey, each with the nearest layout that works."""
+
+from gpuyard.errors import UserMistake
+from gpuyard.predictor.large.search import Choices, divisors
+from gpuyard.specs.transformer import TransformerShape
+
+MAX_SEQUENCE = 100_000_000
+
+
+def check_request(
+    shape: TransformerShape, gpus: int, batch: int, sequence: int, strategy: str, choices: Choices
+) -> None:
+    """Raise UserMistake with the nearest value that works if a chosen number divides nothing evenly."""
+    if not 1 <= sequence <= MAX_SEQUENCE:
+        raise UserMistake(f"--sequence must be 1 to {MAX_SEQUENCE:,} tokens, got {sequence:,}")
+    tensor, pipeline, context = choices.tensor or 1, choices.pipeline or 1, choices.context or 1
+    layers = shape.layers + shape.encoder_layers
+    _check_divides("tp", tensor, shape.heads, "heads")
+    _check_divides("pp", pipeline, layers, "layers")
+    if choices.virtual_pipeline and layers % (pipeline * choices.virtual_pipeline):
+        nearest = _nearest(choices.virtual_pipeline, divisors(layers // pipeline))
+        raise UserMistake(
+            f"vp={choices.virtual_pipeline} does not divide the {layers // pipeline} layers of a stage; "
+            f"the nearest that works is vp={nearest}"
+        )
+    if choices.expert and choices.expert > max(shape.experts, 1):
+        have = f"{shape.experts} experts" if shape.experts else "no experts"
+        raise UserMistake(
+            f"ep={choices.expert} is more than the model's {have}; use ep={max(shape.experts, 1)} or less"
+        )
+    if choices.expert and shape.experts:
+        _check_divides("ep", choices.expert, shape.experts, "experts")
+    used = tensor * pipeline * context
+    if gpus % used:
+        raise UserMistake(
+            f"tp × pp × cp = {used} does not divide {gpus} GPUs; use {_nearest(gpus, _multiples(used, gpus))} GPUs "
+            "or a smaller layout"
+        )
+    if strategy == "ddp" or choices.tensor or choices.pipeline or choices.context:
+        _check_batch(batch, gpus // used, choices.micro_batch)
+    elif choices.micro_batch and batch % choices.micro_batch:
+        raise UserMistake(
+            f"a global batch of {batch} is not a multiple of the micro-batch {choices.micro_batch}"
+        )
+
+
+def _check_batch(batch: int, data: int, micro: int | None) -> None:
+    if batch < data:
+        raise UserMistake(
+            f"a global batch of {batch} is smaller than the {data} data-parallel replicas; "
+            f"use --global-batch {data} or more"
+        )
+    unit = data * (micro or 1)
+    if batch % unit:
+        nearest = max(1, round(batch / unit)) * unit
+        raise UserMistake(
+            f"a global batch of {batch} is not a multiple of {data} replicas × micro-batch {micro or 1}; "
+            f"the nearest that works is --global-batch {nearest}"
+        )
+
+
+def _check_divides(name: str, value: int, total: int, noun: str) -> None:
+    if total % value:
+        nearest = _nearest(value, divisors(total))
+        raise UserMistake(
+            f"{name}={value} does not divide the model's {total} {noun}; the nearest that works is {name}={nearest}"
+        )
+
+
+def _nearest(value: int, allowed: list[int]) -> int:
+    return min(allowed, key=lambda candidate: abs(candidate - value))
+
+
+def _multiples(unit: int, around: int) -> list[int]:
+    below = max(1, around // unit)
+    return [below * unit, (below + 1) * unit]

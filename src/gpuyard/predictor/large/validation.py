@@ -1,0 +1,198 @@
+"""Judge the large-model predictions against a table of published runs."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpuyard.catalog import gpus
+from gpuyard.predictor.large.constants import LargeFit, load_fit
+from gpuyard.predictor.large.effects import has_evidence
+from gpuyard.predictor.large.evaluate import (
+    Table,
+    compile_table,
+    predict_table,
+    published_bytes,
+    state_bytes,
+)
+from gpuyard.predictor.large.layout import stack_layouts
+from gpuyard.predictor.large.memory import compute_memory
+from gpuyard.predictor.large.model import describe_model, stack_models
+from gpuyard.predictor.large.rows import PublishedRow, Skipped, read_rows
+from gpuyard.predictor.table import Booleans, Floats
+
+_USABLE_SHARE = 0.97
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How predictions of one source, or of all, compare with what was measured."""
+
+    source: str
+    rows: int
+    median_abs_error: float
+    mean_abs_error: float
+    p90_abs_error: float
+    inside_interval: float
+    bias: float
+
+    def as_json(self) -> dict[str, Any]:
+        return vars(self)
+
+
+@dataclass(frozen=True)
+class TableScores:
+    """The judgment of one table."""
+
+    sources: tuple[Scores, ...]
+    overall: Scores | None
+    skipped: tuple[Skipped, ...]
+    choices: dict[str, float | int | None]
+    memory: dict[str, float | int | None] | None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "sources": [score.as_json() for score in self.sources],
+            "overall": self.overall.as_json() if self.overall else {},
+            "skipped": [{"row": s.row, "reason": s.reason} for s in self.skipped],
+            "choices": self.choices,
+            "memory": self.memory,
+        }
+
+
+def judge_table(path: Path, memory: Path | None = None, points: int = 0) -> TableScores:
+    """Predict every row of a table and compare; with `points`, one row per series corrects the others."""
+    rows, skipped = read_rows(path)
+    fit = load_fit()
+    timed = [row for row in rows if (row.tokens_per_second_per_gpu() or 0) > 0]
+    skipped += [
+        Skipped(row.row, f"metric {row.metric!r} is not a throughput or a step time")
+        for row in rows
+        if row not in timed and not np.isnan(row.value)
+    ]
+    sources: list[Scores] = []
+    overall, choices = None, {"groups": 0, "median_regret": None, "p90_regret": None}
+    if timed:
+        table = compile_table(timed)
+        predicted, _ = predict_table(table, fit.constants, fit.effects)
+        low, high, keep = _intervals(table, predicted, fit, points)
+        factor = _corrections(table, predicted, points)
+        corrected = predicted * factor
+        names = np.array([row.source for row in timed])
+        for name in dict.fromkeys(names):
+            mask = (names == name) & keep
+            if mask.any():
+                sources.append(
+                    _score(str(name), corrected[mask], table.measured[mask], low[mask], high[mask])
+                )
+        if keep.any():
+            overall = _score("all", corrected[keep], table.measured[keep], low[keep], high[keep])
+        choices = _regret(table, predicted)
+    return TableScores(
+        tuple(sources), overall, tuple(sorted(skipped, key=lambda s: s.row)), choices,
+        judge_memory(memory) if memory else None,
+    )  # fmt: skip
+
+
+def _score(source: str, predicted: Floats, measured: Floats, low: Floats, high: Floats) -> Scores:
+    relative = predicted / measured - 1
+    errors = np.abs(relative)
+    inside = (measured >= predicted * low) & (measured <= predicted * high)
+    return Scores(
+        source, len(errors), float(np.median(errors)), float(errors.mean()),
+        float(np.quantile(errors, 0.9)), float(inside.mean()), float(np.median(relative)),
+    )  # fmt: skip
+
+
+def series_key(row: PublishedRow) -> tuple[object, ...]:
+    """Return what rows of one series share: one software, GPU, precision, and model."""
+    return row.source, row.framework, row.gpu, row.precision, row.model, row.lora
+
+
+def _corrections(table: Table, predicted: Floats, points: int) -> Floats:
+    """Return the factor by which the first row of each series corrects the others."""
+    factor = np.ones(len(table))
+    if not points:
+        return factor
+    for indices in _series(table).values():
+        first = indices[0]
+        factor[indices] = table.measured[first] / predicted[first]
+    return factor
+
+
+def _intervals(
+    table: Table, predicted: Floats, fit: LargeFit, points: int
+) -> tuple[Floats, Floats, Booleans]:
+    """Return the ends of each row's interval over its prediction, and which rows are judged."""
+    low, high = np.empty(len(table)), np.empty(len(table))
+    for index, row in enumerate(table.rows):
+        known = bool(has_evidence(fit, gpus().get(row.gpu), row.precision))
+        kind = "moe" if row.shape.experts else "dense"
+        low[index], high[index] = fit.spread[f"{kind}/{'known' if known else 'unknown'}"]
+    keep = np.ones(len(table), dtype=bool)
+    if points:
+        for indices in _series(table).values():
+            keep[indices[0]] = False
+            low[indices], high[indices] = fit.spread_with_point
+    return low, high, keep
+
+
+def _series(table: Table) -> dict[tuple[object, ...], list[int]]:
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for index, row in enumerate(table.rows):
+        groups[series_key(row)].append(index)
+    return groups
+
+
+def _regret(table: Table, predicted: Floats) -> dict[str, float | int | None]:
+    """Return how much slower the layout that we would pick was than the best of its group."""
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for index, row in enumerate(table.rows):
+        key = (*series_key(row), row.gpus, row.layout.global_batch, row.shape.sequence)
+        groups[key].append(index)
+    regrets = []
+    for indices in groups.values():
+        layouts = {table.rows[i].layout for i in indices}
+        if len(layouts) < 2:
+            continue
+        measured = table.measured[indices]
+        pick = int(np.argmax(predicted[indices]))
+        regrets.append(1 - measured[pick] / measured.max())
+    if not regrets:
+        return {"groups": 0, "median_regret": None, "p90_regret": None}
+    return {
+        "groups": len(regrets),
+        "median_regret": float(np.median(regrets)),
+        "p90_regret": float(np.quantile(regrets, 0.9)),
+    }
+
+
+def judge_memory(path: Path) -> dict[str, float | int | None]:
+    """Return how well predicted memory and the verdict of fitting agree with a table."""
+    rows, _ = read_rows(path)
+    if not rows:
+        return {"rows": 0, "median_abs_error": None, "fits_right": None,
+                "said_fits_but_oom": None, "said_oom_but_fit": None}  # fmt: skip
+    predicted = predict_memory(rows)
+    measured = np.array([published_bytes(row) for row in rows])
+    limits = np.array([gpus().get(row.gpu).memory_bytes for row in rows]) * _USABLE_SHARE
+    fits = predicted * load_fit().memory_margin <= limits
+    ran = ~np.isnan(measured)
+    errors = np.abs(predicted[ran] / measured[ran] - 1)
+    return {
+        "rows": len(rows),
+        "median_abs_error": float(np.median(errors)) if ran.any() else None,
+        "fits_right": float((fits == ran).mean()),
+        "said_fits_but_oom": float((fits & ~ran).mean()),
+        "said_oom_but_fit": float((~fits & ran).mean()),
+    }
+
+
+def predict_memory(rows: Sequence[PublishedRow]) -> Floats:
+    """Return the predicted bytes on the fullest GPU of each row."""
+    layouts = stack_layouts([row.layout for row in rows], [row.expert_tensor for row in rows])
+    model = stack_models([describe_model(row.shape) for row in rows])
+    return compute_memory(model, layouts, state_bytes(rows), load_fit().memory).total
