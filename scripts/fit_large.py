@@ -28,7 +28,7 @@ from gpuyard.predictor.large.layout import stack_layouts
 from gpuyard.predictor.large.memory import MemoryConstants, compute_memory
 from gpuyard.predictor.large.model import describe_model, stack_models
 from gpuyard.predictor.large.rows import PublishedRow, read_rows
-from gpuyard.predictor.large.validation import series_key
+from gpuyard.predictor.large.validation import find_series, reference_row
 from gpuyard.predictor.table import Floats
 
 DATA = Path(__file__).parents[1] / "src/gpuyard/predictor/data"
@@ -98,10 +98,12 @@ def leave_publishers_out(rows: list[PublishedRow]) -> tuple[Floats, Floats]:
 
 
 def spread(rows: list[PublishedRow], ratios: Floats, mask: Floats) -> list[float]:
-    """Return the 5% and 95% quantiles of measured over predicted, with equal weight for each publisher."""
+    """Return the 5% and 95% quantiles of measured over predicted, with equal weight for each publisher of ten rows or more."""
     names = [find_publisher(row) for row in rows]
     counts = Counter(name for name, keep in zip(names, mask, strict=True) if keep)
-    weight = np.array([counts[n] ** -0.5 if k else 0.0 for n, k in zip(names, mask, strict=True)])
+    weight = np.array(
+        [min(counts[n], 10) / counts[n] if k else 0.0 for n, k in zip(names, mask, strict=True)]
+    )
     order = np.argsort(ratios)
     total = np.cumsum(weight[order]) / weight.sum()
     low, high = (float(ratios[order][np.searchsorted(total, q)]) for q in (0.05, 0.95))
@@ -109,13 +111,13 @@ def spread(rows: list[PublishedRow], ratios: Floats, mask: Floats) -> list[float
 
 
 def within_series(rows: list[PublishedRow], ratios: Floats) -> Floats:
-    """Return the ratios after the first row of each series has corrected the others."""
-    first: dict[object, float] = {}
-    corrected = []
-    for row, ratio in zip(rows, ratios, strict=True):
-        base = first.setdefault(series_key(row), ratio)
-        corrected.append(ratio - base if base != ratio else np.nan)
-    return np.array(corrected)
+    """Return the ratios after one row of each series has corrected the others."""
+    corrected = np.full(len(rows), np.nan)
+    for indices in find_series(rows).values():
+        point = reference_row(rows, indices)
+        others = [index for index in indices if index != point]
+        corrected[others] = ratios[others] - ratios[point]
+    return corrected
 
 
 def fit_memory(rows: list[PublishedRow]) -> tuple[MemoryConstants, Floats]:

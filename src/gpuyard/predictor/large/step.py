@@ -5,6 +5,7 @@ Sources: Narayanan et al. 2021 (arXiv 2104.04473) for pipelines and tensor paral
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -12,10 +13,14 @@ from gpuyard.predictor.large.cluster import ClusterColumns
 from gpuyard.predictor.large.constants import LargeConstants, blend
 from gpuyard.predictor.large.layout import LayoutColumns
 from gpuyard.predictor.large.model import ModelColumns
-from gpuyard.predictor.table import Floats
+from gpuyard.predictor.table import Booleans, Floats
 
 Column = Floats | float
 _WIDTH = 2.0  # bytes of a 16-bit number
+_SELECTIVE, _FULL = 1, 2  # of layout.recompute
+_FLOOR_SHARE = 0.1  # of the shorter of GPU work and host work that the longer one does not hide
+_UNEVEN_SHARE = 0.3  # of the output layer that frameworks cannot balance over the stages
+_BACKWARD_SHARE = 0.6  # of compute that can hide the reduction of gradients
 
 
 @dataclass(frozen=True)
@@ -58,205 +63,263 @@ def compute_step(
     constants: LargeConstants,
 ) -> StepColumns:
     """Return the parts of one step."""
-    c = constants
-    tensor, context, expert = layout.tensor, layout.context, layout.expert
-    tokens = layout.micro_batch * model.sequence / context  # per GPU and micro-batch
-    memory = cluster.memory_bytes_per_second * c.memory_share
-    gemm_rate = cluster.gemm_flops_per_second * c.gemm_share
-    attention_rate = cluster.attention_flops_per_second * c.attention_share
-    attention_rate = np.where(np.asarray(options.flash) > 0, attention_rate, gemm_rate)
-
-    # forward matrix work of one layer: FLOPs, and bytes of weights and activations
-    def matrices(parameters: Column, width: Column, rows: Column, weights: Column) -> Floats:
-        flops = 2 * rows * parameters
-        moved = _WIDTH * (weights + rows * width)
-        return np.asarray(flops / gemm_rate + moved / memory)
-
-    h, moe = model.hidden, np.asarray(model.experts) > 0
-    attention_width = 2 * h + (model.query_width + 2 * model.value_width + model.kv_width) / tensor
-    attention = matrices(
-        model.attention_parameters / tensor, attention_width, tokens,
-        model.attention_parameters / tensor,
-    )  # fmt: skip
-    mlp = matrices(
-        model.mlp_parameters / tensor, 2 * h + (model.gates + 1) * model.ffn / tensor, tokens,
-        model.mlp_parameters / tensor,
-    )  # fmt: skip
-    scores = (
-        2 * tokens * model.attended * (model.query_width + model.value_width) / tensor
-    ) / attention_rate
-    # without a fused kernel, scores are written and read several times (softmax, mask, dropout)
-    scores = scores + (1 - np.asarray(options.flash)) * (
-        c.score_passes * _WIDTH * tokens * model.sequence * model.heads / tensor / memory
-    )
-    routed = tokens * model.active_experts
-    width = np.maximum(model.gates * model.expert_ffn / layout.expert_tensor, 1.0)
-    per_expert = routed * expert / np.maximum(model.experts, 1.0)
-    local = model.experts / expert * model.expert_parameters / layout.expert_tensor
-    crowding = 1 + c.expert_tokens / np.maximum(per_expert, 1.0)
-    experts = crowding * matrices(
-        model.expert_parameters / layout.expert_tensor, 2 * h + width, routed * layout.expert_tensor, local
-    ) + matrices(
-        model.shared_experts * model.expert_parameters / tensor + model.router_parameters,
-        model.shared_experts * (2 * h + model.gates * model.expert_ffn / tensor), tokens,
-        model.shared_experts * model.expert_parameters / tensor,
-    )  # fmt: skip
-    moe_share = np.where(moe, model.moe_layers / model.layers, 0.0)
-    layer_matrices = attention + (1 - moe_share) * mlp + np.where(moe, moe_share * experts, 0.0)
-
-    # elementwise passes of both directions; sequence parallelism divides them as well
-    passes = c.elementwise_passes * h + 3 * (
-        (1 - moe_share) * model.gates * model.ffn
-        + moe_share * (model.active_experts + model.shared_experts) * model.gates * model.expert_ffn
-    )
-    passes = passes + c.quantize_passes * np.asarray(options.narrow) * h
-    elementwise = _WIDTH * tokens * passes / tensor / memory
-
-    # backward computes gradients of inputs and, where they are trained, of weights
-    backward = 1 + np.asarray(options.trained_share)
-    launches = np.where(np.asarray(options.flash) > 0, c.layer_seconds, c.unfused_seconds)
-    floor = 2 * (launches + moe_share * c.expert_seconds)  # both directions
-    layer_work = (1 + backward) * layer_matrices + 3.5 * scores + elementwise
-    layer = np.maximum(layer_work, floor) + 0.1 * np.minimum(layer_work, floor)
-    repeated = np.select(
-        [np.asarray(layout.recompute) == 2, np.asarray(layout.recompute) == 1],
-        [c.full_share * (layer_matrices + scores + elementwise / 3) * np.ones_like(layer),
-         c.selective_share * layer_matrices + np.where(np.asarray(options.flash) > 0, 0.0, scores)
-         + elementwise / 6],
-        0.0,
-    )  # fmt: skip
-
-    # the output layer and the loss, on the last stage
-    output = (1 + backward) * matrices(
-        h * model.vocabulary / tensor, h + model.vocabulary / tensor, tokens,
-        h * model.vocabulary / tensor,
-    ) + 6 * 2 * _WIDTH * tokens * model.vocabulary / tensor / memory  # fmt: skip
-
-    layers = model.layers / layout.pipeline
-    even = (
-        layers * layer + output / layout.pipeline
-    )  # frameworks balance the output layer if they can
-    uneven = np.where(np.asarray(layout.pipeline) > 1, output * (1 - 1 / layout.pipeline), 0.0)
-    compute = even + 0.3 * uneven
-    again = layers * repeated
-
-    # communication of one micro-batch on one stage
-    tensor_rate = cluster.group_rate(tensor, 1.0)
-    ratio = (tensor - 1) / tensor
-    volume = _WIDTH * tokens * h
-    # two all-reduces per layer and direction; a ring moves twice the volume
-    calls = np.where(np.asarray(layout.recompute) == 2, 6.0, 4.0)
-    dense_calls = calls * (1 - moe_share) + calls / 2 * moe_share * (
-        1 + np.minimum(layout.expert_tensor - 1, 1)
-    )
-    tensor_wait = c.tensor_exposed * layers * dense_calls * 2 * ratio * volume / tensor_rate
-    tensor_wait = np.where(ratio > 0, tensor_wait, 0.0)
-
-    context_rate = cluster.group_rate(context, tensor)
-    ring = _WIDTH * tokens * model.kv_width / tensor * (context - 1)
-    context_wait = np.where(
-        np.asarray(context) > 1,
-        3
-        * layers
-        * np.maximum(ring / context_rate - 0.5 * scores, c.context_exposed * ring / context_rate),
-        0.0,
-    )
-
-    # tokens travel to their experts and back, in both directions of training
-    extent = expert * layout.expert_tensor
-    expert_rate = cluster.group_rate(expert, layout.expert_tensor)
-    # a token is sent once to each machine that has one of its experts
-    spread = np.maximum(extent / cluster.domain, 1.0)
-    reached = spread * (1 - (1 - 1 / spread) ** model.active_experts) * (1 - 1 / spread)
-    copies = np.where(
-        extent > np.asarray(cluster.domain), reached, model.active_experts * (expert - 1) / expert
-    )
-    sent = _WIDTH * tokens * h / layout.expert_tensor * copies
-    all_to_all_rate = np.where(
-        extent > np.asarray(cluster.domain), cluster.between_bytes_per_second, expert_rate
-    )
-    expert_wait = np.where(
-        (np.asarray(expert) > 1) & moe,
-        c.expert_exposed * 4 * layers * moe_share * sent / all_to_all_rate,
-        0.0,
-    )
-
-    # activations between stages: sent once per chunk and direction
-    neighbor = tensor * context * layout.data  # stages are this far apart
-    hop_rate = np.where(
-        neighbor >= np.asarray(cluster.domain), cluster.between_bytes_per_second,
-        cluster.group_rate(2.0, 1.0),
-    )  # fmt: skip
-    stage_hops = np.where(
-        np.asarray(layout.pipeline) > 1,
-        2 * layout.virtual_pipeline * (volume / tensor / hop_rate + cluster.hop_seconds),
-        0.0,
-    )
-    pipeline_wait = c.pipeline_exposed * stage_hops
-
-    # weights of one GPU
-    local_experts = model.routed_parameters / (expert * layout.expert_tensor) / layout.pipeline
-    local_dense = model.layer_parameters / (tensor * layout.pipeline) + (
-        model.embedding_parameters + model.output_parameters
-    ) / (tensor * np.minimum(layout.pipeline, 2))
+    step = _Step(model, layout, cluster, options, constants)
     count = layout.micro_batches
-    stage = compute + again + tensor_wait + context_wait + expert_wait
-
-    # FSDP gathers weights in forward and backward and scatters gradients, for every micro-batch
-    group = np.maximum(layout.shard, 1.0)
-    shard_rate = cluster.group_rate(group, tensor)
-    gathered = (local_dense + local_experts) * (group - 1) / group
-    trained = options.trained_share
-    gathers = np.where(np.asarray(layout.zero) >= 3, 2.0, 0.0)
-    scatters = np.where(np.asarray(layout.zero) >= 2, 1.0, 0.0)
-    shard_bytes = gathered * (
-        gathers * options.parameter_bytes + scatters * trained * options.gradient_bytes
-    )
-    shard_latency = 3 * layers * cluster.hop_seconds * np.minimum(group - 1, 64.0)
-    shard_time = np.where(shard_bytes > 0, shard_bytes / shard_rate + shard_latency, 0.0)
-    sharded = np.where(
-        np.asarray(layout.zero) >= 3, blend(stage, shard_time, c.shard_exposed) - stage, 0.0
-    )
-
-    # otherwise, gradients are reduced (and with ZeRO 1 weights gathered) once per step
-    replicas = layout.data * context
-    data_rate = cluster.group_rate(replicas, tensor)
-    dense_bytes = local_dense * (replicas - 1) / replicas
-    expert_replicas = np.maximum(replicas * tensor / (expert * layout.expert_tensor), 1.0)
-    expert_data_rate = cluster.group_rate(expert_replicas, expert * layout.expert_tensor)
-    expert_bytes = local_experts * (expert_replicas - 1) / expert_replicas
-    reduced = options.gradient_bytes * trained + np.where(
-        np.asarray(layout.zero) >= 1, options.parameter_bytes * trained,
-        options.gradient_bytes * trained,
-    )  # fmt: skip
-    exchange = reduced * (dense_bytes / data_rate + expert_bytes / expert_data_rate)
-    per_micro_batch = sharded * count
-    once = c.data_exposed * exchange + np.maximum(
-        0.0,
-        (1 - c.data_exposed) * exchange - 0.6 * np.minimum(count, layout.pipeline + 1) * compute,
-    )
-    data_wait = np.where(np.asarray(layout.zero) >= 3, per_micro_batch, once)
-
-    optimizer = c.optimizer_passes * trained * (
-        local_dense / np.where(np.asarray(layout.zero) >= 1, group, 1.0)
-        + local_experts / np.where(np.asarray(layout.zero) >= 1, expert_replicas, 1.0)
-    ) / memory  # fmt: skip
-
-    bubbles = (layout.pipeline - 1) / layout.virtual_pipeline
-    bubble = bubbles * (stage + sharded)
-    machines = np.maximum(layout.gpus / cluster.domain, 1.0)
     parts = {
-        "compute": count * compute,
-        "recompute": count * again,
-        "bubble": bubble,
-        "tensor": count * tensor_wait,
-        "context": count * context_wait,
-        "expert": count * expert_wait,
-        "pipeline": count * pipeline_wait,
-        "data": data_wait,
-        "optimizer": optimizer,
+        "compute": count * step.stage_compute,
+        "recompute": count * step.stage_recompute,
+        "bubble": step.bubble,
+        "tensor": count * step.tensor_wait,
+        "context": count * step.context_wait,
+        "expert": count * step.expert_wait,
+        "pipeline": count * step.stage_wait,
+        "data": step.data_wait,
+        "optimizer": step.optimizer,
     }
     arrays = np.broadcast_arrays(*(np.asarray(value, dtype=float) for value in parts.values()))
-    total = sum(arrays[1:], arrays[0])
-    straggler = c.straggling * np.log2(machines) * total
+    machines = np.maximum(layout.gpus / cluster.domain, 1.0)
+    straggler = constants.straggling * np.log2(machines) * sum(arrays[1:], arrays[0])
     return StepColumns(**dict(zip(parts, arrays, strict=True)), straggler=straggler)
+
+
+class _Step:
+    """The formulas; times are of one micro-batch on one stage unless their name says otherwise."""
+
+    def __init__(
+        self,
+        model: ModelColumns,
+        layout: LayoutColumns,
+        cluster: ClusterColumns,
+        options: TrainingOptions,
+        constants: LargeConstants,
+    ) -> None:
+        self.model, self.layout, self.cluster = model, layout, cluster
+        self.options, self.constants = options, constants
+        self.memory_rate = cluster.memory_bytes_per_second * constants.memory_share
+        self.matrix_rate = cluster.gemm_flops_per_second * constants.gemm_share
+        self.tokens = layout.micro_batch * model.sequence / layout.context
+        self.layers = model.layers / layout.pipeline
+        self.fused: Booleans = np.asarray(options.flash) > 0
+        self.fully: Booleans = np.asarray(layout.recompute) == _FULL
+        self.sharded: Booleans = np.asarray(layout.zero) >= 3
+        self.has_experts: Booleans = np.asarray(model.experts) > 0
+        self.moe_share: Floats = np.where(self.has_experts, model.moe_layers / model.layers, 0.0)
+
+    def _multiply(self, parameters: Column, width: Column, rows: Column, weights: Column) -> Floats:
+        """Return the time of matrices: FLOPs, and bytes of weights and of activations of a total width."""
+        moved = _WIDTH * (weights + rows * width)
+        return np.asarray(2 * rows * parameters / self.matrix_rate + moved / self.memory_rate)
+
+    @cached_property
+    def layer_matrices(self) -> Floats:
+        """Forward matrices of one layer."""
+        model, tensor = self.model, self.layout.tensor
+        own = model.attention_parameters / tensor
+        heads = (model.query_width + 2 * model.value_width + model.kv_width) / tensor
+        attention = self._multiply(own, 2 * model.hidden + heads, self.tokens, own)
+        dense = model.mlp_parameters / tensor
+        width = 2 * model.hidden + (model.gates + 1) * model.ffn / tensor
+        mlp = self._multiply(dense, width, self.tokens, dense)
+        return attention + (1 - self.moe_share) * mlp + self.moe_share * self._experts()
+
+    def _experts(self) -> Floats:
+        """Forward matrices of routed and shared experts in one layer; few tokens per expert are slow."""
+        model, layout = self.model, self.layout
+        routed = self.tokens * model.active_experts * layout.expert_tensor
+        width = 2 * model.hidden + model.gates * model.expert_ffn / layout.expert_tensor
+        each = model.expert_parameters / layout.expert_tensor
+        local = model.experts / layout.expert * each
+        arriving = self.tokens * model.active_experts * layout.expert
+        per_expert = np.maximum(arriving / np.maximum(model.experts, 1.0), 1.0)
+        crowding = 1 + self.constants.expert_tokens / per_expert
+        shared = model.shared_experts * model.expert_parameters / layout.tensor
+        shared_width = model.shared_experts * (
+            2 * model.hidden + model.gates * model.expert_ffn / layout.tensor
+        )
+        always = self._multiply(shared + model.router_parameters, shared_width, self.tokens, shared)
+        return crowding * self._multiply(each, width, routed, local) + always
+
+    @cached_property
+    def scores(self) -> Floats:
+        """Forward attention of one layer; without a fused kernel, scores travel through memory."""
+        model, tensor = self.model, self.layout.tensor
+        fused_rate = self.cluster.attention_flops_per_second * self.constants.attention_share
+        rate = np.where(self.fused, fused_rate, self.matrix_rate)
+        width = (model.query_width + model.value_width) / tensor
+        passes = np.where(self.fused, 0.0, self.constants.score_passes)
+        moved = passes * _WIDTH * self.tokens * model.sequence * model.heads / tensor
+        return np.asarray(
+            2 * self.tokens * model.attended * width / rate + moved / self.memory_rate
+        )
+
+    @cached_property
+    def elementwise(self) -> Floats:
+        """Norms, residuals, and activation functions of one layer, both directions."""
+        model, c = self.model, self.constants
+        active = model.active_experts + model.shared_experts
+        inner = (1 - self.moe_share) * model.ffn + self.moe_share * active * model.expert_ffn
+        quantized = c.quantize_passes * np.asarray(self.options.narrow)
+        width = (c.elementwise_passes + quantized) * model.hidden + 3 * model.gates * inner
+        return np.asarray(_WIDTH * self.tokens * width / self.layout.tensor / self.memory_rate)
+
+    @cached_property
+    def directions(self) -> Column:
+        """Forward, gradients of inputs, and gradients of the trained weights."""
+        return 2 + np.asarray(self.options.trained_share)
+
+    @cached_property
+    def stage_compute(self) -> Floats:
+        """Layers of one stage and its part of the output layer; kernel launches set a floor."""
+        c, layout = self.constants, self.layout
+        work = self.directions * self.layer_matrices + 3.5 * self.scores + self.elementwise
+        launches = np.where(self.fused, c.layer_seconds, c.unfused_seconds)
+        layer = blend(work, 2 * (launches + self.moe_share * c.expert_seconds), _FLOOR_SHARE)
+        share = 1 / layout.pipeline + _UNEVEN_SHARE * (1 - 1 / layout.pipeline)
+        return np.asarray(self.layers * layer + share * self._output())
+
+    def _output(self) -> Floats:
+        """The output layer and the loss, both directions."""
+        own = self.model.hidden * self.model.vocabulary / self.layout.tensor
+        entries = self.tokens * self.model.vocabulary / self.layout.tensor
+        width = self.model.hidden + self.model.vocabulary / self.layout.tensor
+        matrices = self.directions * self._multiply(own, width, self.tokens, own)
+        return np.asarray(matrices + 6 * 2 * _WIDTH * entries / self.memory_rate)
+
+    @cached_property
+    def stage_recompute(self) -> Floats:
+        c = self.constants
+        whole = c.full_share * (self.layer_matrices + self.scores + self.elementwise / 3)
+        attention = np.where(self.fused, 0.0, self.scores)
+        some = c.selective_share * self.layer_matrices + attention + self.elementwise / 6
+        chosen = np.asarray(self.layout.recompute)
+        return np.asarray(
+            self.layers * np.select([chosen == _FULL, chosen == _SELECTIVE], [whole, some], 0.0)
+        )
+
+    @cached_property
+    def tensor_wait(self) -> Floats:
+        """Two all-reduces per layer and direction, or the same volume with sequence parallelism."""
+        tensor = self.layout.tensor
+        rate = self.cluster.group_rate(tensor, 1.0)
+        calls = np.where(self.fully, 6.0, 4.0)
+        inside_experts = np.minimum(self.layout.expert_tensor - 1, 1)
+        calls = calls * (1 - self.moe_share / 2 * (1 - inside_experts))
+        volume = 2 * (tensor - 1) / tensor * _WIDTH * self.tokens * self.model.hidden
+        wait = self.constants.tensor_exposed * self.layers * calls * volume / rate
+        return np.where(np.asarray(tensor) > 1, wait, 0.0)
+
+    @cached_property
+    def context_wait(self) -> Floats:
+        """Keys and values pass around the ring, behind attention as far as it lasts."""
+        context = self.layout.context
+        ring = _WIDTH * self.tokens * self.model.kv_width / self.layout.tensor * (context - 1)
+        passing = ring / self.cluster.group_rate(context, self.layout.tensor)
+        exposed = np.maximum(passing - 0.5 * self.scores, self.constants.context_exposed * passing)
+        return np.where(np.asarray(context) > 1, 3 * self.layers * exposed, 0.0)
+
+    @cached_property
+    def expert_wait(self) -> Floats:
+        """Tokens travel to their experts and back, in both directions; once to each machine that has one."""
+        model, layout, cluster = self.model, self.layout, self.cluster
+        extent = layout.expert * layout.expert_tensor
+        leaves = np.asarray(extent) > np.asarray(cluster.domain)
+        spread = np.maximum(extent / cluster.domain, 1.0)
+        reached = spread * (1 - (1 - 1 / spread) ** model.active_experts) * (1 - 1 / spread)
+        here = model.active_experts * (layout.expert - 1) / layout.expert
+        sent = _WIDTH * self.tokens * model.hidden / layout.expert_tensor
+        sent = sent * np.where(leaves, reached, here)
+        inside = cluster.group_rate(layout.expert, layout.expert_tensor)
+        rate = np.where(leaves, cluster.between_bytes_per_second, inside)
+        wait = self.constants.expert_exposed * 4 * self.layers * self.moe_share * sent / rate
+        return np.where((np.asarray(layout.expert) > 1) & self.has_experts, wait, 0.0)
+
+    @cached_property
+    def stage_wait(self) -> Floats:
+        """Activations between stages, once per chunk and direction."""
+        layout, cluster = self.layout, self.cluster
+        distance = layout.tensor * layout.context * layout.data
+        rate = np.where(
+            np.asarray(distance) >= np.asarray(cluster.domain),
+            cluster.between_bytes_per_second,
+            cluster.group_rate(2.0, 1.0),
+        )
+        volume = _WIDTH * self.tokens * self.model.hidden / layout.tensor
+        hops = 2 * layout.virtual_pipeline * (volume / rate + cluster.hop_seconds)
+        return np.where(
+            np.asarray(layout.pipeline) > 1, self.constants.pipeline_exposed * hops, 0.0
+        )
+
+    @cached_property
+    def local_experts(self) -> Column:
+        """Routed parameters of one GPU."""
+        groups = self.layout.expert * self.layout.expert_tensor
+        return self.model.routed_parameters / groups / self.layout.pipeline
+
+    @cached_property
+    def local_dense(self) -> Column:
+        """All other parameters of one GPU; embedding and output layer are on different stages."""
+        model, layout = self.model, self.layout
+        ends = model.embedding_parameters + model.output_parameters
+        ends = ends / (layout.tensor * np.minimum(layout.pipeline, 2))
+        return model.layer_parameters / (layout.tensor * layout.pipeline) + ends
+
+    @cached_property
+    def stage(self) -> Floats:
+        return (
+            self.stage_compute + self.stage_recompute
+            + self.tensor_wait + self.context_wait + self.expert_wait
+        )  # fmt: skip
+
+    @cached_property
+    def shard_wait(self) -> Floats:
+        """FSDP gathers weights in forward and backward and scatters gradients, for every micro-batch."""
+        options, group = self.options, np.maximum(self.layout.shard, 1.0)
+        moved = (self.local_dense + self.local_experts) * (group - 1) / group
+        moved = moved * (
+            2 * options.parameter_bytes + options.trained_share * options.gradient_bytes
+        )
+        latency = 3 * self.layers * self.cluster.hop_seconds * np.minimum(group - 1, 64.0)
+        exchange = moved / self.cluster.group_rate(group, self.layout.tensor) + latency
+        wait = blend(self.stage, exchange, self.constants.shard_exposed) - self.stage
+        return np.where(self.sharded & (np.asarray(group) > 1), wait, 0.0)
+
+    @cached_property
+    def expert_replicas(self) -> Floats:
+        layout = self.layout
+        groups = layout.expert * layout.expert_tensor
+        return np.maximum(layout.data * layout.context * layout.tensor / groups, 1.0)
+
+    @cached_property
+    def data_wait(self) -> Floats:
+        """The exchange between replicas in one step: FSDP's, or one reduction of all gradients."""
+        layout, options, c = self.layout, self.options, self.constants
+        replicas = layout.data * layout.context
+        dense = self.local_dense * (replicas - 1) / replicas
+        dense = dense / self.cluster.group_rate(replicas, layout.tensor)
+        copies = self.expert_replicas
+        groups = layout.expert * layout.expert_tensor
+        experts = self.local_experts * (copies - 1) / copies
+        experts = experts / self.cluster.group_rate(copies, groups)
+        back = np.where(
+            np.asarray(layout.zero) >= 1, options.parameter_bytes, options.gradient_bytes
+        )
+        width = (options.gradient_bytes + back) * options.trained_share
+        exchange = width * (dense + experts)
+        hiding = np.minimum(layout.micro_batches, layout.pipeline + 1) * self.stage_compute
+        hidden = (1 - c.data_exposed) * exchange - _BACKWARD_SHARE * hiding
+        once = c.data_exposed * exchange + np.maximum(0.0, hidden)
+        return np.where(self.sharded, self.shard_wait * layout.micro_batches, once)
+
+    @cached_property
+    def optimizer(self) -> Floats:
+        divided = np.asarray(self.layout.zero) >= 1
+        dense = self.local_dense / np.where(divided, np.maximum(self.layout.shard, 1.0), 1.0)
+        experts = self.local_experts / np.where(divided, self.expert_replicas, 1.0)
+        moved = self.constants.optimizer_passes * self.options.trained_share * (dense + experts)
+        return np.asarray(moved / self.memory_rate)
+
+    @property
+    def bubble(self) -> Floats:
+        """Idle time while the pipeline fills and drains; chunks shorten it."""
+        idle = (self.layout.pipeline - 1) / self.layout.virtual_pipeline
+        return np.asarray(idle * (self.stage + self.shard_wait))

@@ -78,7 +78,7 @@ def judge_table(path: Path, memory: Path | None = None, points: int = 0) -> Tabl
     if timed:
         table = compile_table(timed)
         predicted, _ = predict_table(table, fit.constants, fit.effects)
-        low, high, keep = _intervals(table, predicted, fit, points)
+        low, high, keep = _intervals(table, fit, points)
         factor = _corrections(table, predicted, points)
         corrected = predicted * factor
         names = np.array([row.source for row in timed])
@@ -113,19 +113,17 @@ def series_key(row: PublishedRow) -> tuple[object, ...]:
 
 
 def _corrections(table: Table, predicted: Floats, points: int) -> Floats:
-    """Return the factor by which the first row of each series corrects the others."""
+    """Return the factor by which one row of each series corrects the others."""
     factor = np.ones(len(table))
     if not points:
         return factor
-    for indices in _series(table).values():
-        first = indices[0]
-        factor[indices] = table.measured[first] / predicted[first]
+    for indices in find_series(table.rows).values():
+        point = reference_row(table.rows, indices)
+        factor[indices] = table.measured[point] / predicted[point]
     return factor
 
 
-def _intervals(
-    table: Table, predicted: Floats, fit: LargeFit, points: int
-) -> tuple[Floats, Floats, Booleans]:
+def _intervals(table: Table, fit: LargeFit, points: int) -> tuple[Floats, Floats, Booleans]:
     """Return the ends of each row's interval over its prediction, and which rows are judged."""
     low, high = np.empty(len(table)), np.empty(len(table))
     for index, row in enumerate(table.rows):
@@ -134,17 +132,24 @@ def _intervals(
         low[index], high[index] = fit.spread[f"{kind}/{'known' if known else 'unknown'}"]
     keep = np.ones(len(table), dtype=bool)
     if points:
-        for indices in _series(table).values():
-            keep[indices[0]] = False
+        for indices in find_series(table.rows).values():
+            keep[reference_row(table.rows, indices)] = False
             low[indices], high[indices] = fit.spread_with_point
     return low, high, keep
 
 
-def _series(table: Table) -> dict[tuple[object, ...], list[int]]:
+def find_series(rows: Sequence[PublishedRow]) -> dict[tuple[object, ...], list[int]]:
+    """Return the indices of the rows of each series."""
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for index, row in enumerate(table.rows):
+    for index, row in enumerate(rows):
         groups[series_key(row)].append(index)
     return groups
+
+
+def reference_row(rows: Sequence[PublishedRow], indices: Sequence[int]) -> int:
+    """Return the row that a user would have measured: the middle one by the number of GPUs."""
+    order = sorted(indices, key=lambda index: (rows[index].gpus, index))
+    return order[(len(order) - 1) // 2]
 
 
 def _regret(table: Table, predicted: Floats) -> dict[str, float | int | None]:
