@@ -173,6 +173,7 @@ def main() -> None:
     ratios, known = leave_publishers_out(rows)
     report(rows, ratios, "publisher left out")
     moe = np.array([bool(row.shape.experts) for row in rows])
+    fused = np.array([row.flash for row in rows])
     everything = ~np.isnan(ratios)
     with_point = within_series(rows, ratios)
     report(rows, with_point, "publisher left out, with one measured figure per series")
@@ -183,7 +184,7 @@ def main() -> None:
         "effects": {key: round(value, 4) for key, value in effects.items()},
         "memory": {name: round(value, 5) for name, value in asdict(memory).items()},
         "spread": {
-            "dense/known": spread(rows, ratios, everything & known & ~moe),
+            "dense/known": spread(rows, ratios, everything & known & ~moe & fused),
             "dense/unknown": spread(rows, ratios, everything & ~moe),
             "moe/known": spread(rows, ratios, everything & moe),
             "moe/unknown": spread(rows, ratios, everything),

@@ -19,8 +19,8 @@ def main() -> None:
         reader = csv.DictReader(file)
         columns = list(reader.fieldnames or ())
         rows = [row for row in reader if row["value"] and row["hidden"]]
-    for row in read_plain(sources / "vtrain_one_node_a100.csv"):
-        rows.append({
+    rows += [
+        {
             "source": "vtrain", "url_path": VTRAIN, "model": "gpt", "layers": row["num_layers"],
             "hidden": row["hidden size"], "heads": row["attention heads"],
             "kv_heads": row["attention heads"], "ffn": str(4 * int(row["hidden size"])),
@@ -33,9 +33,11 @@ def main() -> None:
             "precision": "FP16", "recompute": "none (not stated)", "attention": "no flash (2022)",
             "metric": "step_time_s", "value": f"{float(row['iteration time (ms)']) / 1000:.6g}",
             "notes": "quality=B (unknown: recompute,attention)",
-        })  # fmt: skip
-    for row in read_plain(sources / "megatron_seqsel.csv"):
-        rows.append({
+        }
+        for row in read_plain(sources / "vtrain_one_node_a100.csv")
+    ]  # fmt: skip
+    rows += [
+        {
             "source": "megatron-seqsel", "url_path": SEQSEL, "model": row["model"],
             "layers": row["layers"], "hidden": row["hidden"], "heads": row["heads"],
             "kv_heads": row["heads"], "ffn": str(4 * int(row["hidden"])), "vocab": "51200",
@@ -48,7 +50,9 @@ def main() -> None:
             "recompute": "full" if row["recompute"] == "full" else "selective",
             "attention": "no flash (2022)", "metric": "step_time_s", "value": row["measured_s"],
             "notes": "quality=A",
-        })  # fmt: skip
+        }
+        for row in read_plain(sources / "megatron_seqsel.csv")
+    ]  # fmt: skip
     write(DATA / "large_runs.csv", columns, rows)
     with (sources / "large/llm_memory_release.csv").open(encoding="utf-8") as file:
         reader = csv.DictReader(file)

@@ -28,10 +28,12 @@ from gpuyard.report.answers.clusters import clusters_answer
 from gpuyard.report.answers.predict import predict_answer, sweep_svg, why_svg
 from gpuyard.specs import Cluster
 from gpuyard.workloads import profile_model
+from gpuyard.workloads.shapes import needs_layout
 
 if TYPE_CHECKING:
     import pandas
 
+    from gpuyard.api.large import LargePredictions
     from gpuyard.catalog import ModelProfile
     from gpuyard.hardware import MachineGraph
     from gpuyard.predictor import Calibration, PlatformScenario
@@ -110,7 +112,7 @@ def predict(
     gpus_per_node: int | None = None,
     batch: str | int | Sequence[int] | None = None,
     precision: str | None = None,
-    strategy: str = "ddp",
+    strategy: str | None = None,
     accumulate: int = 1,
     local_sgd: int = 1,
     compress: str | None = None,
@@ -121,7 +123,17 @@ def predict(
     knee_threshold: str | float | None = None,
     calibration: str | None = None,
     results: str | None = None,
-) -> Predictions:
+    layout: str | None = None,
+    micro_batch: int | None = None,
+    global_batch: int | None = None,
+    sequence: int | None = None,
+    recompute: str | None = None,
+    optimizer: str | None = None,
+    offload: str | None = None,
+    lora: int | None = None,
+    qlora: int | None = None,
+    tokens: str | float | None = None,
+) -> "Predictions | LargePredictions":
     """Predict samples per second, scaling efficiency, and the choke for numbers of GPUs.
 
     `workload` is a catalog model, a *.workload.yaml, or a `Workload`; `on` names one cluster or several to compare, like
@@ -130,10 +142,23 @@ def predict(
     """
     if knee_threshold is not None and not why:
         raise UserMistake("--knee-threshold only affects what --why explains: add --why")
+    spec = read_workload(workload)
+    sharding = {
+        "layout": layout, "micro_batch": micro_batch, "global_batch": global_batch,
+        "sequence": sequence, "recompute": recompute, "optimizer": optimizer, "offload": offload,
+        "lora": lora, "qlora": qlora, "tokens": tokens,
+    }  # fmt: skip
+    if needs_layout(spec, strategy, any(value is not None for value in sharding.values())):
+        from gpuyard.api.large import predict_layouts
+
+        targets = [cluster for cluster, _ in _read_clusters(on, topo)]
+        return predict_layouts(
+            spec, targets, gpus=gpus, strategy=strategy, precision=precision, why=why, **sharding
+        )
+    strategy = strategy or "ddp"
     if precision is not None:
         parse_precision(precision)
     clusters = _read_clusters(on, topo)
-    spec = read_workload(workload)
     profile = profile_model(spec)
     spec = apply_precision(spec, profile, precision)
     exchange = parse_exchange(compress, accumulate, bucket_mb, local_sgd, hierarchical)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpuyard.catalog.hardware import gpus, links, machines
 from gpuyard.catalog.models import models
 from gpuyard.catalog.prices import past_prices, prices
+from gpuyard.catalog.transformers import transformers
 from gpuyard.errors import UnknownName
 from gpuyard.specs import Dataset, KnownNames, Workload, read_spec
 from gpuyard.specs.base import find_kind
@@ -61,7 +62,7 @@ _NAMES: dict[str, Callable[[], frozenset[str]]] = {
     "GPU": lambda: frozenset(gpus().ids()),
     "link": lambda: frozenset(links().ids()),
     "machine": lambda: frozenset(machines().ids()),
-    "model": lambda: frozenset(models().ids()),
+    "model": lambda: frozenset((*models().ids(), *transformers().ids())),
     "instance": lambda: frozenset([*prices().ids(), *past_prices().ids()]),
     "cloud": lambda: frozenset(price.cloud for price in prices()),
     "offer": _offers,
@@ -91,11 +92,13 @@ def known_names() -> KnownNames:
 
 
 def read_workload(name_or_path: str, directory: Path = Path()) -> Workload:
-    """Read a workload file, or build a workload with synthetic data from a catalog model."""
+    """Read a workload file, or build a workload with synthetic data from a catalog model or a `config.json`."""
+    if name_or_path.endswith(".json"):
+        return Workload(name=_name_of_config(name_or_path), model=name_or_path)
     if is_file(name_or_path, directory):
         file = directory / name_or_path
         return read_spec(file, Workload, known_names()).copy_with_file(file)
-    if name_or_path not in models():
+    if name_or_path not in models() and name_or_path not in transformers():
         names = known_names()
         raise UnknownName(
             "model",
@@ -106,6 +109,13 @@ def read_workload(name_or_path: str, directory: Path = Path()) -> Workload:
         )
     clips = _SPOKEN_DIGITS if name_or_path.startswith("spoken-digits") else None
     return Workload(name=name_or_path, model=name_or_path, dataset=clips)
+
+
+def _name_of_config(path: str) -> str:
+    """Return a name for a model: its folder's if the file is a plain config.json."""
+    file = Path(path)
+    parent = file.absolute().parent.name
+    return parent if file.stem == "config" and parent else file.stem
 
 
 def read_study(path: Path) -> "Study":

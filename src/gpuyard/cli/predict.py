@@ -5,6 +5,18 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.large_options import (
+    GlobalBatchOption,
+    LayoutOption,
+    LoraOption,
+    MicroBatchOption,
+    OffloadOption,
+    OptimizerOption,
+    QloraOption,
+    RecomputeOption,
+    SequenceOption,
+    TokensOption,
+)
 from gpuyard.cli.options import (
     AccumulateOption,
     BucketOption,
@@ -23,7 +35,10 @@ _KNEE_THRESHOLD = "50%"
 
 
 def predict(
-    workload: Annotated[str, typer.Argument(help="A *.workload.yaml, or a catalog model.")],
+    workload: Annotated[
+        str,
+        typer.Argument(help="A *.workload.yaml, a catalog model, or a Hugging Face config.json."),
+    ],
     *,
     on: Annotated[
         list[str] | None,
@@ -51,8 +66,22 @@ def predict(
     batch: Annotated[str | None, typer.Option(help="Batch sizes per GPU, e.g. 32,64.")] = None,
     precision: PrecisionOption = None,
     strategy: Annotated[
-        str, typer.Option(help="ddp, dataparallel, horovod, or parameter-server.")
-    ] = "ddp",
+        str | None,
+        typer.Option(
+            help="ddp, dataparallel, horovod, or parameter-server; for a large model ddp, fsdp, megatron, or auto.",
+            show_default="ddp, or auto for a model known only by its shape",
+        ),
+    ] = None,
+    layout: LayoutOption = None,
+    micro_batch: MicroBatchOption = None,
+    global_batch: GlobalBatchOption = None,
+    sequence: SequenceOption = None,
+    recompute: RecomputeOption = None,
+    optimizer: OptimizerOption = None,
+    offload: OffloadOption = None,
+    lora: LoraOption = None,
+    qlora: QloraOption = None,
+    tokens: TokensOption = None,
     accumulate: AccumulateOption = 1,
     local_sgd: LocalSgdOption = 1,
     compress: CompressOption = None,
@@ -89,6 +118,8 @@ def predict(
     """Predict samples/s, scaling efficiency, and the choke for numbers of GPUs.
 
     Example: gpuyard predict resnet50 --on 2x4xrtx-3090@10G --on dgx-a100 --batch 64
+
+    Example: gpuyard predict llama-3-8b --on 4xdgx-h100 --strategy auto
     """
     from gpuyard.api.predict import predict as predict_scaling
 
@@ -113,6 +144,16 @@ def predict(
         knee_threshold=knee_threshold,
         calibration=calibration,
         results=results,
+        layout=layout,
+        micro_batch=micro_batch,
+        global_batch=global_batch,
+        sequence=sequence,
+        recompute=recompute,
+        optimizer=optimizer,
+        offload=offload,
+        lora=lora,
+        qlora=qlora,
+        tokens=tokens,
     )
     if svg:
         write_text(svg, result.svg())

@@ -76,9 +76,9 @@ def build_calibration_rows(
             continue
         if profile is None:
             why = (
-                f"a job stores no profile of {workload.model}; measure it with: gpuyard bench train"
+                f"a job stores no profile of {workload.model_name}; measure it with: gpuyard bench train"
                 if isinstance(measurement, JobRun)
-                else f"an older gpuyard stored no profile of {workload.model} with them; measure them "
+                else f"an older gpuyard stored no profile of {workload.model_name} with them; measure them "
                 "again with --fresh"
             )
             unusable.append(f"Runs of {measurement.workload} are left out: {why}")

@@ -80,7 +80,7 @@ def _build_figure(run: Run, workload: Workload, profile: ModelProfile) -> KnownT
     try:
         ran = Workload.model_validate(run.spec)
         own = catalog_profile(ran) or run.profile
-        if ran.model != workload.model or own is None:
+        if ran.model != workload.model_name or own is None:
             return None
         if own.gradient_bytes != profile.gradient_bytes:
             return None

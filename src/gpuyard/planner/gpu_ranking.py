@@ -137,7 +137,7 @@ def _find_published(workload: Workload, gpu: Gpu, precision: Precision) -> list[
     rows = [
         row
         for row in single_gpu_rows()
-        if (row.model, row.gpu, row.precision) == (workload.model, gpu.id, precision)
+        if (row.model, row.gpu, row.precision) == (workload.model_name, gpu.id, precision)
     ]
     newest = max((published_sources()[row.table].date for row in rows), default=None)
     return [row for row in rows if published_sources()[row.table].date == newest]

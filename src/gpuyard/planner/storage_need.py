@@ -56,6 +56,10 @@ def find_published_need(workload: Workload, cluster: Cluster) -> StorageNeed | N
     """Return the read rate that MLPerf Storage publishes for this GPU and model, if any."""
     gpu, _ = resolve_machine(cluster)
     return next(
-        (need for need in storage_needs() if (need.model, need.gpu) == (workload.model, gpu.id)),
+        (
+            need
+            for need in storage_needs()
+            if (need.model, need.gpu) == (workload.model_name, gpu.id)
+        ),
         None,
     )

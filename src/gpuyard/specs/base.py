@@ -285,13 +285,14 @@ _FILE_SUFFIXES = (".yaml", ".yml")
 
 
 def _check_model(name: str, info: ValidationInfo) -> str:
-    # "module:factory" is the user's code; only a name without a colon is in the catalog
-    return name if ":" in name else check_known_name("model")(name, info)
+    # "module:factory" is the user's code and "….json" a configuration; any other name is in the catalog
+    return name if ":" in name or name.endswith(".json") else check_known_name("model")(name, info)
 
 
 def _check_workload(name: str, info: ValidationInfo) -> str:
     """Accept a catalog model, or a file next to the spec, which is read later."""
-    return name if name.endswith(_FILE_SUFFIXES) else check_known_name("model")(name, info)
+    is_file = name.endswith((*_FILE_SUFFIXES, ".json"))
+    return name if is_file else check_known_name("model")(name, info)
 
 
 def _check_cluster(name: str, info: ValidationInfo) -> str:

@@ -32,6 +32,8 @@ from gpuyard.specs.base import (
     Spec,
 )
 from gpuyard.specs.cluster import get_reference_tag
+from gpuyard.specs.parallel import Parallel
+from gpuyard.specs.transformer import TransformerShape
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 GradientDtype = Literal["fp32", "fp16", "bf16"]
@@ -147,7 +149,12 @@ class Workload(Spec):
 
     name: Name
     model: Annotated[
-        ModelName, Field(description="catalog model, or any importable module:factory")
+        Annotated[ModelName, Tag("named")] | Annotated[TransformerShape, Tag("described")],
+        Discriminator(get_reference_tag),
+        Field(
+            description="catalog model, any importable module:factory, the path of a Hugging Face config.json, or the "
+            "shape of a transformer"
+        ),
     ]
     precision: Annotated[
         Precision | None,
@@ -189,6 +196,9 @@ class Workload(Spec):
         Field(description="class, tensor, or next-token: the input's tokens, one step later"),
     ] = None
     measured: Annotated[tuple[KnownThroughput, ...], Field(max_length=MAX_LISTED)] = ()
+    parallel: Annotated[
+        Parallel | None, Field(description="how a large transformer is divided among GPUs")
+    ] = None
 
     # not a key, because a file must not choose the directory that its code is imported from
     _file: Path | None = PrivateAttr(default=None)
@@ -209,8 +219,13 @@ class Workload(Spec):
         return {
             name: value
             for name, value in serialize(self).items()
-            if name != "gradient_dtype" or value is not None
+            if name not in ("gradient_dtype", "parallel") or value is not None
         }
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model; a model given by its shape has the workload's."""
+        return self.model if isinstance(self.model, str) else self.name
 
     @property
     def single_gpu_measurements(self) -> tuple[KnownThroughput, ...]:

@@ -131,7 +131,7 @@ def assemble_result(
     workload, profile = case.workload, case.profile
     return WorkloadResult(
         name=workload.name,
-        model=workload.model,
+        model=workload.model_name,
         parameters=profile.parameters,
         gradient_bytes=profile.gradient_bytes,
         forward_flops=profile.forward_flops,

@@ -33,7 +33,7 @@ def allow_code(path: Path | None = None) -> None:
 def user_code(workload: Workload) -> tuple[str, ...]:
     """Return each module:factory that the workload names, except gpuyard's own models."""
     source = workload.dataset.source if workload.dataset else ""
-    references = (workload.model, "" if is_on_disk(source) else source)
+    references = (workload.model_name, "" if is_on_disk(source) else source)
     built_in = set(MODELS.values())
     return tuple(name for name in references if ":" in name and name not in built_in)
 

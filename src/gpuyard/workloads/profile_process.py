@@ -21,7 +21,7 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     workload = ProfileRequest.model_validate_json(_read_request()).workload
-    sys.argv = [workload.model.partition(":")[0]]
+    sys.argv = [workload.model_name.partition(":")[0]]
     gc.set_threshold(_GC_THRESHOLD)
 
     try:

@@ -43,7 +43,7 @@ def profile_model(workload: Workload) -> ModelProfile:
 
     require_torch()
     check_allowed(workload)
-    return _profile_user_model(workload, code_digest(workload.model, workload))
+    return _profile_user_model(workload, code_digest(workload.model_name, workload))
 
 
 @functools.lru_cache(maxsize=64)
@@ -55,7 +55,7 @@ def _profile_user_model(workload: Workload, digest: str | None) -> ModelProfile:
 def catalog_profile(workload: Workload) -> ModelProfile | None:
     """Return the catalog's profile, or None for the user's own model."""
     built_in = {factory: name for name, factory in MODELS.items()}
-    name = built_in.get(workload.model, workload.model)
+    name = built_in.get(workload.model_name, workload.model_name)
     return None if ":" in name else models().get(name)
 
 
@@ -74,7 +74,7 @@ def profile_in_process(workload: Workload) -> ModelProfile:
     try:
         with torch.device("meta"):  # no memory and no arithmetic, so any model size is fast
             task = build_task(workload)
-            return profile_task(task, id=workload.name, name=workload.model)
+            return profile_task(task, id=workload.name, name=workload.model_name)
     except (Exception, SystemExit):  # noqa: BLE001
         # some models read their values, which "meta" lacks; a real run also reports the user's own faults
         return _profile_on_cpu(workload)
@@ -86,11 +86,13 @@ def _profile_on_cpu(workload: Workload) -> ModelProfile:
 
     task = build_task(workload)
     try:
-        return profile_task(task, id=workload.name, name=workload.model)
+        return profile_task(task, id=workload.name, name=workload.model_name)
     except GpuyardError:
         raise
     except (Exception, SystemExit) as fault:
-        raise describe_fault(f"cannot train {workload.model} on {task.sample}", fault) from fault
+        raise describe_fault(
+            f"cannot train {workload.model_name} on {task.sample}", fault
+        ) from fault
 
 
 class ProfileRequest(BaseModel):
@@ -139,7 +141,7 @@ def profile_in_subprocess(
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
         reply, tail = stdout.finish(), stderr.finish()
-    return _parse_reply(workload.model, reply, tail, _describe_end(status, timeout_seconds))
+    return _parse_reply(workload.model_name, reply, tail, _describe_end(status, timeout_seconds))
 
 
 class _PipeReader:

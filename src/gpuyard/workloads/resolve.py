@@ -38,7 +38,7 @@ def build_task(workload: Workload) -> "Task":
 
     from gpuyard.workloads.task import Task
 
-    reference = _factory_reference(workload.model)
+    reference = _factory_reference(workload.model_name)
     directories = code_directories(workload) if reference in user_code(workload) else ()
     product = call_factory(import_factory(reference, "model", directories), reference)
     if isinstance(product, Task):
@@ -158,7 +158,7 @@ def _task_from_module(module: Any, workload: Workload) -> "Task":
         images = "input: {shape: [3, 224, 224]} and target: {classes: 10}"
         tokens = "input: {shape: [256], below: 50257} and target: next-token"
         raise UserMistake(
-            f"{workload.model} returned a bare torch module, so the workload {workload.name!r} needs "
+            f"{workload.model_name} returned a bare torch module, so the workload {workload.name!r} needs "
             f"{' and '.join(missing)}, like: "
             + (
                 tokens
@@ -168,7 +168,7 @@ def _task_from_module(module: Any, workload: Workload) -> "Task":
         )
     tensor, target = workload.input, workload.target
     if isinstance(target, str):
-        return _next_token_task(module, workload.model, tensor)
+        return _next_token_task(module, workload.model_name, tensor)
     if tensor.dtype == "int64" and tensor.below is None:
         raise UserMistake(
             f"the input of workload {workload.name!r} is int64 and needs 'below', "

@@ -131,7 +131,7 @@ def _generate_samples(workload: Workload, task: "Task", source: str) -> Samples:
     inputs, target = task.batch(1)
     if any(len(tensor) != 1 for tensor in (*inputs, target)):
         raise UserMistake(
-            f"a batch of {workload.model} must have the samples in its first dimension"
+            f"a batch of {workload.model_name} must have the samples in its first dimension"
         )
     sample_bytes = sum(tensor.numel() * tensor.element_size() for tensor in (*inputs, target))
     max_samples = workload.dataset.samples if workload.dataset else 2000
@@ -153,7 +153,7 @@ def _load_spoken_digits(workload: Workload, task: "Task") -> Samples:
     model_inputs = task.batch(1)[0]
     if len(model_inputs) != 1 or model_inputs[0][0].numel() != sounds[0].numel():
         raise UserMistake(
-            f"{workload.model} does not accept a clip of the spoken-digits dataset: a clip has "
+            f"{workload.model_name} does not accept a clip of the spoken-digits dataset: a clip has "
             f"{sounds[0].numel()} numbers, but its input is {list(model_inputs[0].shape[1:])}"
         )
     sounds = sounds.reshape(len(sounds), *model_inputs[0].shape[1:])

@@ -8,7 +8,15 @@ import typer
 from gpuyard.cli.catalog.fabric import cables, storage, storage_needs, switches
 from gpuyard.cli.catalog.facility import electricity, facility_costs, pdus, plugs, servers
 from gpuyard.cli.catalog.gpu_ranking import add_gpus
-from gpuyard.cli.catalog.hardware import cpus, links, machines, models, published, staged_copies
+from gpuyard.cli.catalog.hardware import (
+    cpus,
+    links,
+    machines,
+    models,
+    published,
+    staged_copies,
+    transformers,
+)
 from gpuyard.cli.catalog.prices import (
     chassis,
     cloud_data,
@@ -55,7 +63,7 @@ def _add(view: Callable[[], View]) -> None:
 
 add_gpus(app)
 for _view in (
-    machines, cpus, links, models, staged_copies, prices, past_prices, instance_networks, gpu_prices, chassis, tiers, ports,
+    machines, cpus, links, models, transformers, staged_copies, prices, past_prices, instance_networks, gpu_prices, chassis, tiers, ports,
     cloud_data, servers, pdus, plugs, facility_costs, electricity, switches, cables, storage, storage_needs,
 ):  # fmt: skip
     _add(_view)

@@ -131,7 +131,7 @@ def _rank(
     figures = [
         figure
         for figure in published_figures()
-        if figure.model == spec.model
+        if figure.model == spec.model_name
         and figure.gpu in candidate_ids
         and figure.gpus
         and not figure.note

@@ -139,6 +139,35 @@ def models() -> View:
     )
 
 
+def transformers() -> View:
+    """List transformers by shape: layers, widths, heads, and experts, for predictions of large models.
+
+    Example: gpuyard catalog transformers llama-3-8b --json
+    """
+    from gpuyard.catalog.transformers import transformers as table
+
+    return View(
+        "Transformers by shape",
+        table(),
+        {
+            "id": lambda m: m.id,
+            "billion parameters": lambda m: f"{m.parameters_billion:,.4g}",
+            "layers": lambda m: m.shape.layers,
+            "hidden": lambda m: m.shape.hidden,
+            "heads": lambda m: m.shape.heads,
+            "KV heads": lambda m: m.shape.kv_heads or m.shape.heads,
+            "ffn": lambda m: m.shape.ffn,
+            "vocabulary": lambda m: f"{m.shape.vocabulary:,}",
+            "experts": lambda m: (
+                f"{m.shape.active_experts} of {m.shape.experts}" if m.shape.experts else ""
+            ),
+            "attention": lambda m: m.shape.attention,
+            "date": lambda m: m.date,
+        },
+        drop_first=("date", "attention", "vocabulary", "KV heads", "ffn"),
+    )
+
+
 def published() -> View:
     """List the published results of Lambda, MLPerf, and TensorFlow; filter them with --model and --gpu.
 

@@ -21,6 +21,17 @@ def validate(
             metavar="LIST",
         ),
     ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV table of large-model runs to judge instead; docs/large-models.md lists its columns.",
+            metavar="FILE",
+        ),
+    ] = None,
+    memory: Annotated[
+        Path | None,
+        typer.Option(help="With --rows: CSV table of measured GPU memory.", metavar="FILE"),
+    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -35,7 +46,21 @@ def validate(
     Each row is predicted from the one-GPU figure of its own table.
 
     Example: gpuyard validate --table pollux_t4 --points 0,1,2
+
+    Example: gpuyard validate --rows my-runs.csv --json
     """
+    if rows is not None:
+        from gpuyard.predictor.large.validation import judge_table
+        from gpuyard.report.answers.large_validation import table_scores_answer
+
+        counts = _parse_points(points) if points else [0]
+        if counts not in ([0], [1]):
+            raise UserMistake("--points with --rows must be 0 or 1")
+        scores = judge_table(rows, memory, counts[0])
+        show(table_scores_answer(scores, rows.name), json_output=json_output, html=html)
+        return
+    if memory is not None:
+        raise UserMistake("--memory judges the memory of large models: add --rows FILE")
     from gpuyard.predictor.validation import report
     from gpuyard.report.answers.validation import validation_answer
 

@@ -47,7 +47,7 @@ class Sweep:
         """Return the JSON value that `--dry-run` prints; with the stored keys, it marks the stored points."""
         return {
             "workload": self.workload.name,
-            "model": self.workload.model,
+            "model": self.workload.model_name,
             "strategy": self.strategy,
             "launcher": self.launcher,
             "remedy": self.remedy.model_dump(),

@@ -34,7 +34,7 @@ class Trainer:
         self.module = task.model.to(device).train()
         trainable = [p for p in self.module.parameters() if p.requires_grad]
         if not trainable:
-            raise UserMistake(f"{job.workload.model} has no trainable parameters")
+            raise UserMistake(f"{job.workload.model_name} has no trainable parameters")
         self.gradient_bytes = sum(p.numel() * p.element_size() for p in trainable)
         self._loss = task.loss
         self._device = device

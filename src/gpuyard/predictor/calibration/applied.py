@@ -137,7 +137,7 @@ def _find_line(
         (entry, line)
         for entry in calibration.hardware
         for line in entry.lines
-        if (line.model, line.gradient_bytes) == (workload.model, profile.gradient_bytes)
+        if (line.model, line.gradient_bytes) == (workload.model_name, profile.gradient_bytes)
         and entry.device == "cuda"
         and (entry.processor == gpu.id or entry.hardware.gpu is not None)
     ]

@@ -62,7 +62,7 @@ class TrainingRow:
     @property
     def key(self) -> LineKey:
         precision = resolve_precision(self.hardware.gpu, self.workload, self.profile)
-        return LineKey(self.workload.model, precision, self.profile.gradient_bytes)
+        return LineKey(self.workload.model_name, precision, self.profile.gradient_bytes)
 
     @property
     def configuration(self) -> Configuration:

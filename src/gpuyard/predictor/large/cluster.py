@@ -51,7 +51,7 @@ class ClusterColumns:
         )
         outside = self.between_bytes_per_second * here
         leaves = members * stride > np.asarray(self.domain)
-        return np.where(leaves, np.minimum(inside, outside), inside)
+        return np.asarray(np.where(leaves, np.minimum(inside, outside), inside), dtype=float)
 
 
 def peak(gpu: Gpu, precision: str) -> float:

@@ -57,8 +57,7 @@ class MemoryColumns:
 
     @property
     def total(self) -> Floats:
-        total: Floats = sum(vars(self).values(), np.float64(0.0))
-        return total
+        return np.asarray(sum(vars(self).values()), dtype=float)
 
 
 def compute_memory(
@@ -125,9 +124,12 @@ def compute_memory(
     )
     communication = gathered + dispatched
     parts = [weights, gradients, optimizer, activations, communication]
-    arrays = np.broadcast_arrays(*(np.asarray(part, dtype=float) for part in parts))
-    other = c.framework_bytes + c.fragmentation * sum(arrays[1:], arrays[0])
-    return MemoryColumns(*arrays, other=other)
+    weights, gradients, optimizer, activations, communication = np.broadcast_arrays(
+        *(np.asarray(part, dtype=float) for part in parts)
+    )
+    counted = weights + gradients + optimizer + activations + communication
+    other = c.framework_bytes + c.fragmentation * counted
+    return MemoryColumns(weights, gradients, optimizer, activations, communication, other)
 
 
 def _bytes_per_token(model: ModelColumns, states: StateBytes, moe_share: Floats) -> Floats:

@@ -16,14 +16,13 @@ from gpuyard.predictor.large.layout import RECOMPUTE, Family, Layout, LayoutColu
 from gpuyard.predictor.large.memory import MemoryColumns, StateBytes, compute_memory
 from gpuyard.predictor.large.model import ModelColumns, describe_model
 from gpuyard.predictor.large.rules import check_request
-from gpuyard.predictor.large.search import Choices, enumerate_layouts
+from gpuyard.predictor.large.search import Choices, SearchSpace
 from gpuyard.predictor.large.step import StepColumns, TrainingOptions, compute_step
-from gpuyard.predictor.table import Floats
+from gpuyard.predictor.table import Booleans, Floats
 from gpuyard.specs import Cluster
+from gpuyard.specs.parallel import LargeStrategy, Offload
 from gpuyard.specs.transformer import TransformerShape
 
-LargeStrategy = Literal["ddp", "fsdp", "megatron", "auto"]
-Offload = Literal["optimizer", "parameters"]
 LargeChoke = Literal[
     "compute", "memory", "bubble", "tensor", "context", "expert", "pipeline", "data"
 ]
@@ -58,11 +57,12 @@ class LargeTraining:
 
 @dataclass(frozen=True)
 class MeasuredLayout:
-    """A user's own figure: tokens per second per GPU at a layout."""
+    """A user's own figure: tokens per second of all GPUs at a layout."""
 
-    layout: Layout
     gpus: int
-    tokens_per_second_per_gpu: float
+    tokens_per_second: float
+    choices: Choices
+    global_batch: int | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class LargePrediction:
     step: dict[str, float]  # seconds by part
     memory: dict[str, float]  # bytes by part on the fullest GPU
     memory_high: float  # upper end of the memory interval
+    memory_limit: float  # bytes that a program can allocate
     fits: bool
     choke: LargeChoke
     model_flops_per_token: float
@@ -93,6 +94,11 @@ class LargePrediction:
     @property
     def step_seconds(self) -> float:
         return sum(self.step.values())
+
+    @property
+    def memory_needed_over(self) -> float:
+        """Bytes that the fullest GPU lacks; 0 if it fits."""
+        return max(0.0, sum(self.memory.values()) - self.memory_limit)
 
     @property
     def tokens_per_second_per_gpu(self) -> float:
@@ -146,7 +152,7 @@ class Evaluation:
     tokens_per_second: Floats
     step: StepColumns
     memory: MemoryColumns
-    fits: Floats
+    fits: Booleans
 
     def best(self) -> int:
         """Return the fastest layout that fits, or the one that needs least memory."""
@@ -196,14 +202,12 @@ def predict_large(
     training: LargeTraining, cluster: Cluster, gpu_counts: Sequence[int]
 ) -> LargeResult:
     """Predict every number of GPUs; `auto` searches all layouts that fit."""
-    gpu, machine = resolve_machine(cluster)
+    gpu, _ = resolve_machine(cluster)
     predictions, evaluations = [], []
     for count in gpu_counts:
         evaluation = evaluate(training, cluster, count)
         evaluations.append(evaluation)
-        predictions.append(
-            _describe(training, cluster, gpu, machine.gpus, count, evaluation, evaluation.best())
-        )
+        predictions.append(_describe(training, cluster, count, evaluation, evaluation.best()))
     base = predictions[0]
     predictions = [
         replace(
@@ -235,12 +239,12 @@ def evaluate(training: LargeTraining, cluster: Cluster, gpus: int) -> Evaluation
             f"{cluster.name} has {cluster.nodes * machine.gpus} GPUs; {gpus} were asked for"
         )
     batch = training.global_batch or default_global_batch(gpus, training.length)
-    check_request(training.shape, gpus, batch, training.length, training.strategy, training.choices)
-    layouts = enumerate_layouts(
-        training.shape, gpus, machine.gpus, batch, training.length, _families(training.strategy),
-        _narrow(training, gpus),
-    )  # fmt: skip
-    if not len(layouts.tensor):
+    space = SearchSpace(
+        training.shape, gpus, machine.gpus, batch, training.length, _narrow(training, gpus)
+    )
+    check_request(space, training.strategy)
+    layouts = space.enumerate(_families(training.strategy))
+    if not len(layouts):
         raise UserMistake(
             f"no layout divides {gpus} GPUs, {training.shape.heads} heads, {training.shape.layers} layers, and "
             f"a global batch of {batch} evenly; try --global-batch {-(-batch // gpus) * gpus}"
@@ -360,22 +364,23 @@ def layout_at(layouts: LayoutColumns, index: int) -> Layout:
 
 
 def _describe(
-    training: LargeTraining, cluster: Cluster, gpu: Gpu, per_node: int, count: int,
-    evaluation: Evaluation, index: int,
-) -> LargePrediction:  # fmt: skip
+    training: LargeTraining, cluster: Cluster, count: int, evaluation: Evaluation, index: int
+) -> LargePrediction:
+    gpu, machine = resolve_machine(cluster)
+    per_node = machine.gpus
     fit = load_fit()
     layout = layout_at(evaluation.layouts, index)
     parts = {name: float(column[index]) for name, column in vars(evaluation.step).items()}
     memory = {name: float(column[index]) for name, column in vars(evaluation.memory).items()}
     rate = float(evaluation.tokens_per_second[index])
-    low, high, factor = _interval(training, gpu, fit)
+    low, high, factor = _interval(training, cluster, gpu, fit)
     model = describe_model(training.shape, training.sequence)
     sixteen = gpu.bf16_tflops or gpu.fp16_tflops or gpu.fp32_tflops or 1.0
     fits = bool(evaluation.fits[index])
     name = training.strategy
     if name == "auto":
         name = ("fsdp" if layout.zero >= 2 else "ddp") if layout.family == "pytorch" else "megatron"
-    prediction = LargePrediction(
+    return LargePrediction(
         gpus=count,
         nodes=-(-count // per_node),
         gpus_per_node=min(count, per_node),
@@ -389,21 +394,35 @@ def _describe(
         step=parts,
         memory=memory,
         memory_high=sum(memory.values()) * fit.memory_high,
+        memory_limit=gpu.memory_bytes * _USABLE_SHARE,
         fits=fits,
         choke=_find_choke(parts),
         model_flops_per_token=float(model.model_flops),
         peak_flops=sixteen * 1e12,
         days=training.tokens / (rate * factor) / 86400 if training.tokens else None,
     )
-    return prediction
 
 
-def _interval(training: LargeTraining, gpu: Gpu, fit: LargeFit) -> tuple[float, float, float]:
-    """Return the ends of the interval and the correction by measured figures."""
+def _interval(
+    training: LargeTraining, cluster: Cluster, gpu: Gpu, fit: LargeFit
+) -> tuple[float, float, float]:
+    """Return the ends of the interval over the prediction, and the correction by measured figures."""
+    if training.measured:
+        ratios = [_measured_ratio(training, cluster, point) for point in training.measured]
+        return (*fit.spread_with_point, float(np.exp(np.mean(np.log(ratios)))))
     kind = "moe" if training.shape.experts else "dense"
     known = bool(has_evidence(fit, gpu, training.precision))
-    low, high = fit.spread[f"{kind}/{'known' if known else 'unknown'}"]
-    return low, high, 1.0
+    return (*fit.spread[f"{kind}/{'known' if known else 'unknown'}"], 1.0)
+
+
+def _measured_ratio(training: LargeTraining, cluster: Cluster, point: MeasuredLayout) -> float:
+    """Return measured over predicted for a user's own figure."""
+    plain = replace(
+        training, measured=(), choices=point.choices, global_batch=point.global_batch or training.global_batch
+    )  # fmt: skip
+    evaluation = evaluate(plain, cluster, point.gpus)
+    index = int(np.argmax(evaluation.tokens_per_second))
+    return point.tokens_per_second / float(evaluation.tokens_per_second[index])
 
 
 def _find_choke(parts: dict[str, float]) -> LargeChoke:
@@ -435,10 +454,8 @@ def _simpler(evaluation: Evaluation) -> Alternative | None:
     """Return the fastest layout that fits and uses fewer kinds of parallelism than the best, if it comes close."""
     best = evaluation.best()
     layouts = evaluation.layouts
-    kinds = sum(
-        (np.asarray(column) > 1).astype(int)
-        for column in (layouts.tensor, layouts.pipeline, layouts.context, layouts.expert)
-    )
+    columns = (layouts.tensor, layouts.pipeline, layouts.context, layouts.expert)
+    kinds = np.sum([np.asarray(column) > 1 for column in columns], axis=0)
     speed = np.where(
         np.asarray(evaluation.fits) & (kinds < kinds[best]), evaluation.tokens_per_second, 0.0
     )
@@ -454,3 +471,37 @@ def _alternative(evaluation: Evaluation, index: int) -> Alternative:
         float(evaluation.tokens_per_second[index]),
         float(evaluation.memory.total[index]),
     )
+
+
+def find_remedy(training: LargeTraining, cluster: Cluster, gpus: int) -> str:
+    """Return the smallest change that makes a model fit, as options to add, or an empty string."""
+    choices = training.choices
+    changes: list[tuple[str, LargeTraining]] = [
+        ("--recompute full", replace(training, choices=replace(choices, recompute=2))),
+        (
+            "--recompute full --micro-batch 1",
+            replace(training, choices=replace(choices, recompute=2, micro_batch=1)),
+        ),
+        ("--strategy fsdp", replace(training, strategy="fsdp", choices=Choices())),
+        ("--strategy auto", replace(training, strategy="auto", choices=Choices())),
+        (
+            "--strategy fsdp --offload optimizer",
+            replace(training, strategy="fsdp", choices=Choices(), offload="optimizer"),
+        ),
+        ("--lora 16", replace(training, strategy="auto", choices=Choices(), lora_rank=16)),
+        ("--qlora 16", replace(training, strategy="auto", choices=Choices(), qlora_rank=16)),
+    ]
+    _, machine = resolve_machine(cluster)
+    for option, changed in changes:
+        try:
+            evaluation = evaluate(changed, cluster, gpus)
+        except UserMistake:
+            continue
+        if evaluation.fits.any():
+            return option
+    count = gpus
+    while (count := count * 2) <= cluster.nodes * machine.gpus:
+        whole = replace(training, strategy="auto", choices=Choices())
+        if evaluate(whole, cluster, count).fits.any():
+            return f"--gpus {count} --strategy auto"
+    return ""

@@ -1,6 +1,6 @@
 """Read a table of published large-model runs: shape, layout, cluster, and result of each row.
 
-The columns are documented in `docs/large-models-validation.md`. Tables are written by people, so cells are read
+The columns are documented in `docs/large-models.md`. Tables are written by people, so cells are read
 tolerantly; a row that lacks what a prediction needs is skipped with the reason.
 """
 
@@ -62,7 +62,7 @@ class PublishedRow:
     def tokens_per_step(self) -> float:
         return float(self.layout.global_batch * self.shape.sequence)
 
-    def tokens_per_second_per_gpu(self) -> float | None:
+    def tokens_per_second_per_gpu(self) -> float | None:  # noqa: PLR0911, one per metric
         """Return the published result in the unit of predictions, or None for another kind of metric."""
         metric, value = self.metric, self.value
         if metric == "tokens/s/gpu":
@@ -95,7 +95,11 @@ class PublishedRow:
 
 def read_rows(path: Path) -> tuple[list[PublishedRow], list[Skipped]]:
     """Read a table; rows that cannot be predicted are returned with their reasons."""
-    if path.stat().st_size > _MAX_BYTES:
+    try:
+        size = path.stat().st_size
+    except OSError as problem:
+        raise UserMistake(f"cannot read {path}: {problem.strerror}") from None
+    if size > _MAX_BYTES:
         raise UserMistake(f"{path} is larger than {_MAX_BYTES // 2**20} MiB")
     rows, skipped = [], []
     for number, cells in enumerate(_read_cells(path), start=1):
@@ -118,12 +122,12 @@ def _read_cells(path: Path) -> Iterator[dict[str, str]]:
             if missing:
                 raise UserMistake(
                     f"{path} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; "
-                    "docs/large-models-validation.md lists all columns"
+                    "docs/large-models.md lists all columns"
                 )
             for cells in reader:
                 yield {name: (value or "").strip() for name, value in cells.items() if name}
-    except (UnicodeDecodeError, csv.Error) as problem:
-        raise UserMistake(f"{path} is not a CSV table: {problem}") from None
+    except (UnicodeDecodeError, csv.Error, OSError) as problem:
+        raise UserMistake(f"{path} cannot be read as a CSV table: {problem}") from None
 
 
 def parse_row(number: int, cells: Mapping[str, str]) -> PublishedRow:
@@ -370,7 +374,7 @@ def _protocol(text: str) -> str:
     return "tcp" if tcp else "rdma"
 
 
-def _port_rate(gpu: Gpu, text: str, per_node: int) -> float:
+def _port_rate(gpu: Gpu, text: str, per_node: int) -> float:  # noqa: PLR0911, one per notation
     """Return the bytes per second of all network ports of one machine."""
     scale_out = "; ".join(
         part for part in text.split(";") if not re.match(r"\s*NVLink[\d ]*(in node)?\s*$", part)

@@ -1,20 +1,20 @@
 """The rules that a layout must obey, each with the nearest layout that works."""
 
 from gpuyard.errors import UserMistake
-from gpuyard.predictor.large.search import Choices, divisors
-from gpuyard.specs.transformer import TransformerShape
+from gpuyard.predictor.large.search import SearchSpace, divisors
 
 MAX_SEQUENCE = 100_000_000
 
 
-def check_request(
-    shape: TransformerShape, gpus: int, batch: int, sequence: int, strategy: str, choices: Choices
-) -> None:
+def check_request(space: SearchSpace, strategy: str) -> None:
     """Raise UserMistake with the nearest value that works if a chosen number divides nothing evenly."""
-    if not 1 <= sequence <= MAX_SEQUENCE:
-        raise UserMistake(f"--sequence must be 1 to {MAX_SEQUENCE:,} tokens, got {sequence:,}")
+    shape, choices, layers = space.shape, space.choices, space.layers
+    if not 1 <= space.sequence <= MAX_SEQUENCE:
+        raise UserMistake(
+            f"--sequence must be 1 to {MAX_SEQUENCE:,} tokens, got {space.sequence:,}"
+        )
     tensor, pipeline, context = choices.tensor or 1, choices.pipeline or 1, choices.context or 1
-    layers = shape.layers + shape.encoder_layers
+    gpus, batch = space.gpus, space.global_batch
     _check_divides("tp", tensor, shape.heads, "heads")
     _check_divides("pp", pipeline, layers, "layers")
     if choices.virtual_pipeline and layers % (pipeline * choices.virtual_pipeline):

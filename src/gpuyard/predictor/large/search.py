@@ -1,20 +1,23 @@
 """All layouts of a model on a number of GPUs that are worth considering, as columns."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 from gpuyard.predictor.large.layout import Family, LayoutColumns
-from gpuyard.predictor.table import Floats
 from gpuyard.specs.transformer import TransformerShape
 
-_MAX_MICRO_BATCH = 64
+_MAX_MICRO_BATCH_POWER = 6
+_MAX_CONTEXT_POWER = 10
+_MAX_CHUNKS = 8
 _MIN_CONTEXT_TOKENS = 4096  # a smaller piece of a sequence is not worth a ring
 
 
 @dataclass(frozen=True)
 class Choices:
-    """The values that a search may use; None: all that are sensible."""
+    """The values that a search must use; None: all that are sensible."""
 
     tensor: int | None = None
     pipeline: int | None = None
@@ -31,78 +34,73 @@ def divisors(number: int) -> list[int]:
     return [d for d in range(1, number + 1) if number % d == 0]
 
 
-def enumerate_layouts(
-    shape: TransformerShape,
-    gpus: int,
-    domain: int,
-    global_batch: int,
-    sequence: int,
-    families: tuple[Family, ...],
-    choices: Choices,
-) -> LayoutColumns:
-    """Return every combination that divides heads, layers, experts, and batch evenly."""
-    blocks = [
-        _family_layouts(shape, gpus, domain, global_batch, sequence, family, choices)
-        for family in families
-    ]
-    rows = np.concatenate([block for block in blocks if len(block)] or [np.empty((0, 13))])
-    return LayoutColumns(*rows.T)
+@dataclass(frozen=True)
+class SearchSpace:
+    """The layouts that divide heads, layers, experts, and the batch evenly."""
 
+    shape: TransformerShape
+    gpus: int
+    domain: int  # GPUs of one machine
+    global_batch: int
+    sequence: int
+    choices: Choices
 
-def _family_layouts(
-    shape: TransformerShape, gpus: int, domain: int, global_batch: int, sequence: int,
-    family: Family, choices: Choices,
-) -> Floats:  # fmt: skip
-    layers = shape.layers + shape.encoder_layers
-    pytorch = family == "pytorch"
-    tensors = _pick(choices.tensor, [t for t in divisors(shape.heads) if t <= min(domain, gpus)])
-    pipelines = _pick(
-        choices.pipeline, [1] if pytorch else [p for p in divisors(layers) if p <= gpus]
-    )
-    contexts = _pick(
-        choices.context,
-        [2**i for i in range(11) if 2**i == 1 or sequence // 2**i >= _MIN_CONTEXT_TOKENS],
-    )
-    zeros = _pick(choices.zero, [2, 3] if pytorch else [1])
-    recomputes = _pick(choices.recompute, [0, 1, 2])
-    micros = _pick(choices.micro_batch, [2**i for i in range(7) if 2**i <= _MAX_MICRO_BATCH])
-    rows: list[tuple[float, ...]] = []
-    for tensor in tensors:
-        for pipeline in pipelines:
-            for context in contexts:
-                used = tensor * pipeline * context
-                if gpus % used:
-                    continue
-                data = gpus // used
-                if global_batch % data:
-                    continue
-                per_replica = global_batch // data
-                chunks = _pick(
-                    choices.virtual_pipeline,
-                    [v for v in divisors(layers // pipeline) if v <= 8] if pipeline > 1 else [1],
-                )
-                experts = _pick(
-                    choices.expert,
-                    [e for e in divisors(shape.experts) if (data * context * tensor) % e == 0]
-                    if shape.experts
-                    else [1],
-                )
-                for micro in micros:
-                    if per_replica % micro:
-                        continue
-                    for chunk in chunks:
-                        if chunk > 1 and (per_replica // micro) % pipeline:
-                            continue  # interleaving needs whole groups of micro-batches
-                        for expert in experts:
-                            for zero in zeros:
-                                for recompute in recomputes:
-                                    rows.append(
-                                        (tensor, pipeline, chunk, context, expert, data,
-                                         zero if data * context > 1 else 0,
-                                         choices.shard or data * context, micro, global_batch,
-                                         recompute, 1, float(pytorch))
-                                    )  # fmt: skip
-    return np.array(rows, dtype=float) if rows else np.empty((0, 13))
+    @property
+    def layers(self) -> int:
+        return self.shape.layers + self.shape.encoder_layers
+
+    def enumerate(self, families: Sequence[Family]) -> LayoutColumns:
+        """Return every combination as one row."""
+        rows = [row for family in families for row in self._rows(family)]
+        return LayoutColumns(*np.array(rows, dtype=float).reshape(-1, 13).T)
+
+    def _rows(self, family: Family) -> Iterator[tuple[float, ...]]:
+        choices, pytorch = self.choices, family == "pytorch"
+        zeros = _pick(choices.zero, [2, 3] if pytorch else [1])
+        recomputes = _pick(choices.recompute, [0, 1, 2])
+        micros = _pick(choices.micro_batch, [2**i for i in range(_MAX_MICRO_BATCH_POWER + 1)])
+        for tensor, pipeline, context in self._groups(pytorch=pytorch):
+            data = self.gpus // (tensor * pipeline * context)
+            if self.global_batch % data:
+                continue
+            per_replica = self.global_batch // data
+            shard = choices.shard or data * context
+            for micro, chunk, expert, zero, recompute in product(
+                [micro for micro in micros if per_replica % micro == 0],
+                self._chunks(pipeline),
+                self._experts(data * context * tensor),
+                zeros if data * context > 1 else [0],
+                recomputes,
+            ):
+                if chunk > 1 and per_replica // micro % pipeline:
+                    continue  # interleaving needs whole groups of micro-batches
+                yield (tensor, pipeline, chunk, context, expert, data, zero, shard, micro,
+                       self.global_batch, recompute, 1, float(pytorch))  # fmt: skip
+
+    def _groups(self, *, pytorch: bool) -> Iterator[tuple[int, int, int]]:
+        """Yield sizes of tensor, pipeline, and context groups that divide the GPUs."""
+        choices = self.choices
+        most = min(self.domain, self.gpus)
+        tensors = _pick(choices.tensor, [t for t in divisors(self.shape.heads) if t <= most])
+        pipelines = _pick(choices.pipeline, [1] if pytorch else divisors(self.layers))
+        powers = [2**i for i in range(_MAX_CONTEXT_POWER + 1)]
+        long_enough = [c for c in powers if c == 1 or self.sequence // c >= _MIN_CONTEXT_TOKENS]
+        contexts = _pick(choices.context, long_enough)
+        for tensor, pipeline, context in product(tensors, pipelines, contexts):
+            if self.gpus % (tensor * pipeline * context) == 0:
+                yield tensor, pipeline, context
+
+    def _chunks(self, pipeline: int) -> list[int]:
+        if pipeline == 1:
+            return [1]
+        sizes = [v for v in divisors(self.layers // pipeline) if v <= _MAX_CHUNKS]
+        return _pick(self.choices.virtual_pipeline, sizes)
+
+    def _experts(self, replicas: int) -> list[int]:
+        if not self.shape.experts:
+            return [1]
+        sizes = [e for e in divisors(self.shape.experts) if replicas % e == 0]
+        return _pick(self.choices.expert, sizes)
 
 
 def _pick(choice: int | None, values: list[int]) -> list[int]:

@@ -51,8 +51,7 @@ class StepColumns:
 
     @property
     def total(self) -> Floats:
-        total: Floats = sum(vars(self).values(), np.float64(0.0))
-        return total
+        return np.asarray(sum(vars(self).values()), dtype=float)
 
 
 def compute_step(

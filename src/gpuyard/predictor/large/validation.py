@@ -74,7 +74,10 @@ def judge_table(path: Path, memory: Path | None = None, points: int = 0) -> Tabl
         if row not in timed and not np.isnan(row.value)
     ]
     sources: list[Scores] = []
-    overall, choices = None, {"groups": 0, "median_regret": None, "p90_regret": None}
+    overall = None
+    choices: dict[str, float | int | None] = {
+        "groups": 0, "median_regret": None, "p90_regret": None,
+    }  # fmt: skip
     if timed:
         table = compile_table(timed)
         predicted, _ = predict_table(table, fit.constants, fit.effects)
@@ -129,6 +132,7 @@ def _intervals(table: Table, fit: LargeFit, points: int) -> tuple[Floats, Floats
     for index, row in enumerate(table.rows):
         known = bool(has_evidence(fit, gpus().get(row.gpu), row.precision))
         kind = "moe" if row.shape.experts else "dense"
+        known = known and row.flash  # runs without fused kernels differ most
         low[index], high[index] = fit.spread[f"{kind}/{'known' if known else 'unknown'}"]
     keep = np.ones(len(table), dtype=bool)
     if points:

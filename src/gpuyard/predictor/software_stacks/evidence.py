@@ -115,7 +115,7 @@ def find_measured_points(scenario: PlatformScenario) -> tuple[Point, ...]:
         for entry in (scenario.calibration.hardware if scenario.calibration else ())
         if (entry.device, entry.processor) == ("cuda", gpu.id)
         for run in entry.points
-        if (run.model, run.gradient_bytes) == (workload.model, profile.gradient_bytes)
+        if (run.model, run.gradient_bytes) == (workload.model_name, profile.gradient_bytes)
         and (run.precision, run.strategy) == (scenario.precision, scenario.strategy.name)
         and run.workers <= platform.gpus_per_node
     ]

@@ -86,10 +86,10 @@ def gpu_ranking_answer(
             )
         )
     if published:
-        parts.append(_build_published_table(published, workload.model))
+        parts.append(_build_published_table(published, workload.model_name))
     document = {
         "workload": workload.name,
-        "model": workload.model,
+        "model": workload.model_name,
         "precision": workload.precision or (precisions[0] if len(precisions) == 1 else None),
         "batch_per_gpu": workload.batch_per_gpu,
         "sort": sort,

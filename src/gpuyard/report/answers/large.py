@@ -1,0 +1,207 @@
+"""The answer to `gpuyard predict` for a large model: does it fit, how fast is it, and with which layout."""
+
+from gpuyard import units
+from gpuyard.predictor.large.launch import launch_lines
+from gpuyard.predictor.large.layout import Layout
+from gpuyard.predictor.large.prediction import LargePrediction, LargeResult
+from gpuyard.report.answer import (
+    ALL_BATCHES,
+    Answer,
+    Chart,
+    Charts,
+    Column,
+    DefinitionList,
+    Part,
+    RendererOnly,
+    Section,
+    Sentence,
+    Table,
+    Text,
+)
+from gpuyard.report.figures.large import build_layouts_chart, build_memory_chart
+
+_COLUMNS = (
+    "GPUs",
+    Column("strategy", 2),
+    "layout",
+    Column("micro-batch", 4),
+    Column("recompute", 3),
+    "tokens/s/GPU",
+    Column("90% interval", 1),
+    "MFU",
+    "memory/GPU",
+    Column("limit", 1),
+)
+_CHOKES = {
+    "compute": "compute",
+    "bubble": "the pipeline's bubble",
+    "tensor": "tensor-parallel communication",
+    "context": "context-parallel communication",
+    "expert": "the all-to-all between experts",
+    "pipeline": "transfers between pipeline stages",
+    "data": "the exchange of weights and gradients",
+}
+_ADVICE = {
+    "compute": "More GPUs help.",
+    "bubble": "A larger global batch, fewer stages, or more chunks per stage (vp) would help.",
+    "tensor": "Less tensor parallelism, or a faster link inside the machine, would help.",
+    "context": "Less context parallelism or a faster link would help.",
+    "expert": "Expert groups that stay inside one machine, or a faster network, would help.",
+    "pipeline": "Fewer stages or a faster network would help.",
+    "data": "A larger batch per GPU, a faster network, or tensor parallelism would help.",
+}
+
+
+def large_answer(result: LargeResult, *, why: bool = False, cost: str = "") -> Answer:
+    """Build the answer; `cost` is a phrase like "$1,780 on the cheapest offer"."""
+    largest = max(result.predictions, key=lambda p: p.gpus)
+    title = f"{result.workload} on {result.cluster} ({largest.precision}, sequence {largest.sequence:,})"
+    parts: list[Part] = [_first_line(result, largest, cost)]
+    parts.append(Table(title, list(_COLUMNS), [_row(p) for p in result.predictions]))
+    if largest.fits:
+        parts.append(
+            Sentence(
+                f"At {_gpus(largest.gpus)}, {_CHOKES[largest.choke]} limits the step"
+                f"{'' if largest.choke == 'compute' else ' most'}. {_ADVICE[largest.choke]}"
+            )
+        )
+    if result.simpler is not None and largest.fits:
+        slower = 1 - result.simpler.tokens_per_second / largest.tokens_per_second
+        if slower > 0.0:
+            parts.append(
+                Sentence(f"Simpler: {describe_layout(result.simpler.layout)}, {slower:.0%} slower.")
+            )
+    if not result.evidence:
+        parts.append(
+            Sentence(
+                "No published large-model run on this GPU in this precision: the interval is wide.",
+                "caution",
+            )
+        )
+    parts.append(_memory_table(largest))
+    if why:
+        parts += _explanation(result, largest)
+    else:
+        parts.append(
+            Sentence("Add --why for the step's parts, other layouts, and launch commands.")
+        )
+    return Answer(parts, result.as_json(), title=title, verb="predict")
+
+
+def _first_line(result: LargeResult, p: LargePrediction, cost: str) -> Sentence:
+    where = f"{_gpus(p.gpus)} of {result.cluster}"
+    total = units.format_bytes(sum(p.memory.values()))
+    if not p.fits:
+        remedy = (
+            f" It would fit with {p.remedy}." if p.remedy else " More or larger GPUs are needed."
+        )
+        over = units.format_bytes(p.memory_needed_over)
+        return Sentence(
+            f"No: needs {total} per GPU, {over} more than {where} can hold.{remedy}", "bad"
+        )
+    spread = max(p.high / p.tokens_per_second - 1, 1 - p.low / p.tokens_per_second)
+    facts = [f"{p.tokens_per_second_per_gpu:,.0f} tokens/s per GPU ± {spread:.0%}"]
+    if p.days is not None:
+        facts.append(
+            f"{p.days:,.1f} days for {_count(p.days * 86400 * p.tokens_per_second)} tokens"
+        )
+    if cost:
+        facts.append(cost)
+    name = {"fsdp": "FSDP", "ddp": "DDP", "megatron": "Megatron-style parallelism"}[p.strategy]
+    return Sentence(f"Yes: fits on {where} with {name}, {', '.join(facts)}.", "good")
+
+
+def _row(p: LargePrediction) -> list[str | Text]:
+    low, high = p.low / p.gpus, p.high / p.gpus
+    total = units.format_bytes(sum(p.memory.values()))
+    return [
+        str(p.gpus),
+        p.strategy,
+        describe_layout(p.layout),
+        str(p.layout.micro_batch),
+        p.layout.recompute,
+        f"{p.tokens_per_second_per_gpu:,.0f}",
+        f"{low:,.0f}–{high:,.0f}",
+        f"{p.mfu:.0%}",
+        total if p.fits else Text(f"{total}: does not fit", "bad"),
+        p.choke,
+    ]
+
+
+def describe_layout(layout: Layout) -> str:
+    """Return e.g. "tp 4, pp 2 × 5, dp 16" or "dp 8, zero 3"."""
+    names = [
+        ("tp", layout.tensor), ("cp", layout.context), ("pp", layout.pipeline),
+        ("ep", layout.expert),
+    ]  # fmt: skip
+    words = [f"{name} {size}" for name, size in names if size > 1]
+    if layout.virtual_pipeline > 1:
+        words = [
+            f"{word} × {layout.virtual_pipeline}" if word.startswith("pp") else word
+            for word in words
+        ]
+    words.append(f"dp {layout.data}")
+    if layout.zero:
+        words.append(f"zero {layout.zero}")
+    return ", ".join(words)
+
+
+def _memory_table(p: LargePrediction) -> Part:
+    parts = [*p.memory.items(), ("total", sum(p.memory.values()))]
+    return DefinitionList(
+        [(name, units.format_bytes(value)) for name, value in parts],
+        title=f"Memory of the fullest of {_gpus(p.gpus)}",
+    )
+
+
+def _explanation(result: LargeResult, p: LargePrediction) -> list[Part]:
+    total = p.step_seconds
+    step = Table(
+        f"One step of {_gpus(p.gpus)}: {units.format_seconds(total)}",
+        ["part", "time", "share"],
+        [
+            [name, units.format_seconds(seconds), f"{seconds / total:.0%}"]
+            for name, seconds in p.step.items()
+            if seconds > 0.001 * total
+        ],
+    )
+    layouts = Table(
+        f"Fastest layouts by memory, out of {result.candidates:,}",
+        ["layout", Column("micro-batch", 2), Column("recompute", 1), "tokens/s/GPU", "memory/GPU"],
+        [
+            [
+                describe_layout(a.layout),
+                str(a.layout.micro_batch),
+                a.layout.recompute,
+                f"{a.tokens_per_second / p.gpus:,.0f}",
+                units.format_bytes(a.memory_bytes),
+            ]
+            for a in result.pareto
+        ],
+    )
+    charts = [
+        Chart(
+            "layouts",
+            "The fastest layouts by memory.",
+            {ALL_BATCHES: build_layouts_chart(result, p.gpus)},
+        ),
+        Chart("memory", "Memory by part.", {ALL_BATCHES: build_memory_chart(result.predictions)}),
+    ]
+    commands = launch_lines(p)
+    return [
+        step,
+        layouts,
+        RendererOnly("page", [Charts(charts)]),
+        Section("Start it", [DefinitionList(list(commands.items()))] if commands else []),
+    ]
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count} GPUs"
+
+
+def _count(number: float) -> str:
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number:,.0f}"

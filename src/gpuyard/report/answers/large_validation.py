@@ -1,0 +1,51 @@
+"""Shows how predictions of large models compare with a table of published runs."""
+
+from gpuyard.predictor.large.validation import Scores, TableScores
+from gpuyard.report.answer import Answer, Column, Part, Sentence, Table
+
+_COLUMNS = ("source", "rows", "median", Column("mean", 1), "90th", "inside", Column("bias", 2))
+_MAX_SKIPPED = 8
+
+
+def table_scores_answer(scores: TableScores, name: str) -> Answer:
+    """Build the answer for one table."""
+    lines = [_row(score) for score in scores.sources]
+    if scores.overall is not None:
+        lines.append(_row(scores.overall))
+    parts: list[Part] = [Table(f"Errors of predicted throughput in {name}", list(_COLUMNS), lines)]
+    choices = scores.choices
+    if choices["groups"]:
+        parts.append(
+            Sentence(
+                f"Choice of layout, {choices['groups']} groups: the predicted best was measured "
+                f"{choices['median_regret']:.1%} slower than the best one (median), {choices['p90_regret']:.1%} (90th)."
+            )
+        )
+    memory = scores.memory
+    if memory is not None and memory["rows"]:
+        error = memory["median_abs_error"]
+        parts.append(
+            Sentence(
+                f"Memory, {memory['rows']} rows: median error {0.0 if error is None else error:.1%}; the verdict of "
+                f"fitting is right for {memory['fits_right']:.1%}, and {memory['said_fits_but_oom']:.1%} were said to fit "
+                "but ran out of memory."
+            )
+        )
+    if scores.skipped:
+        reasons = "; ".join(f"row {s.row}: {s.reason}" for s in scores.skipped[:_MAX_SKIPPED])
+        more = len(scores.skipped) - _MAX_SKIPPED
+        rest = f"; and {more} more" if more > 0 else ""
+        parts.append(Sentence(f"Skipped {len(scores.skipped)} rows: {reasons}{rest}.", "caution"))
+    return Answer(parts, scores.as_json(), title=f"Large models: {name}", verb="validate")
+
+
+def _row(score: Scores) -> list[str]:
+    return [
+        score.source,
+        str(score.rows),
+        f"{score.median_abs_error:.1%}",
+        f"{score.mean_abs_error:.1%}",
+        f"{score.p90_abs_error:.1%}",
+        f"{score.inside_interval:.0%}",
+        f"{score.bias:+.1%}",
+    ]

@@ -1,0 +1,69 @@
+"""How a large model is divided among GPUs: the keys under `parallel:` and the options of the same names."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from gpuyard.specs.base import MAX_LISTED, Count, GpuName, Line, Spec
+
+LargeStrategy = Literal["ddp", "fsdp", "megatron", "auto"]
+LARGE_STRATEGIES: tuple[LargeStrategy, ...] = ("ddp", "fsdp", "megatron", "auto")
+LargePrecision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
+LargeOptimizer = Literal["adamw", "adam", "adam-8bit", "momentum", "sgd"]
+Recompute = Literal["none", "selective", "full"]
+Offload = Literal["optimizer", "parameters"]
+_Degree = Annotated[int, Field(gt=0, le=100_000)]
+
+
+class Degrees(Spec):
+    """The sizes of the groups of a layout; what is left out is chosen."""
+
+    tp: Annotated[_Degree | None, Field(description="tensor parallelism")] = None
+    pp: Annotated[_Degree | None, Field(description="pipeline stages")] = None
+    vp: Annotated[_Degree | None, Field(description="chunks of layers per stage")] = None
+    cp: Annotated[_Degree | None, Field(description="context parallelism")] = None
+    ep: Annotated[_Degree | None, Field(description="expert parallelism")] = None
+    zero: Annotated[int | None, Field(ge=0, le=3, description="ZeRO stage; FSDP is 2 or 3")] = None
+    shard: Annotated[
+        _Degree | None, Field(description="GPUs that share one copy; default: all replicas")
+    ] = None
+    micro_batch: Annotated[Count | None, Field(description="samples per forward pass")] = None
+
+
+class MeasuredTokens(Degrees):
+    """Throughput that you measured at a layout; it corrects the predictions for the same GPU."""
+
+    gpu: GpuName
+    gpus: Count
+    tokens_per_second: Annotated[float, Field(gt=0, le=1e15, description="of all GPUs together")]
+    global_batch: Count | None = None
+    recompute: Recompute = "none"
+    source: Line | None = None
+
+
+class Parallel(Degrees):
+    """The parallel training of a large model."""
+
+    strategy: LargeStrategy = "auto"
+    global_batch: Annotated[Count | None, Field(description="samples per optimizer step")] = None
+    sequence: Annotated[
+        int | None, Field(gt=0, le=100_000_000, description="tokens per sample")
+    ] = None
+    recompute: Annotated[
+        Recompute | None, Field(description="activations that backward computes again")
+    ] = None
+    precision: Annotated[LargePrecision, Field(description="precision of matrices")] = "bf16"
+    optimizer: LargeOptimizer = "adamw"
+    offload: Annotated[Offload | None, Field(description="states kept in host memory")] = None
+    lora: Annotated[Count | None, Field(description="rank of LoRA adapters")] = None
+    qlora: Annotated[Count | None, Field(description="rank of LoRA on 4-bit weights")] = None
+    tokens: Annotated[
+        float | None, Field(gt=0, le=1e18, description="tokens of the whole training")
+    ] = None
+    measured: Annotated[tuple[MeasuredTokens, ...], Field(max_length=MAX_LISTED)] = ()
+
+    @model_validator(mode="after")
+    def _check_adapters(self) -> "Parallel":
+        if self.lora and self.qlora:
+            raise ValueError("give either 'lora' or 'qlora'")
+        return self

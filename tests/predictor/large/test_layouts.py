@@ -1,0 +1,136 @@
+"""Predictions of large models: what must be monotonic, add up, or be refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gpuyard.catalog.transformers import transformers
+from gpuyard.errors import UserMistake
+from gpuyard.hardware.clusters import read_cluster
+from gpuyard.predictor.large.prediction import (
+    LargeTraining,
+    MeasuredLayout,
+    evaluate,
+    predict_large,
+)
+from gpuyard.predictor.large.search import Choices
+from gpuyard.specs.transformer import TransformerShape
+
+LLAMA = LargeTraining("llama-3-8b", transformers().get("llama-3-8b").shape)
+MIXTRAL = LargeTraining("mixtral-8x7b", transformers().get("mixtral-8x7b").shape)
+DGX = read_cluster("4xdgx-h100")
+
+
+def test_parts_add_up_and_every_layout_uses_all_gpus() -> None:
+    evaluation = evaluate(MIXTRAL, DGX, 32)
+    batch, length = evaluation.layouts.global_batch, MIXTRAL.length
+    assert np.allclose(batch * length / evaluation.step.total, evaluation.tokens_per_second)
+    assert (evaluation.layouts.gpus == 32).all()
+    assert all((np.asarray(part) >= 0).all() for part in vars(evaluation.step).values())
+    assert all((np.asarray(part) >= 0).all() for part in vars(evaluation.memory).values())
+
+
+def test_auto_is_at_least_as_fast_as_any_strategy_that_fits() -> None:
+    def rate(strategy: str) -> float:
+        training = replace(LLAMA, strategy=strategy)
+        (p,) = predict_large(training, DGX, [32]).predictions
+        return p.tokens_per_second if p.fits else 0.0
+
+    assert rate("auto") >= max(rate("fsdp"), rate("megatron"))
+
+
+@pytest.mark.parametrize("name", ["tensor", "pipeline"])
+def test_more_model_parallelism_needs_less_memory(name: str) -> None:
+    def memory(size: int) -> float:
+        choices = replace(
+            Choices(
+                tensor=1, pipeline=1, context=1, micro_batch=1, recompute=2, virtual_pipeline=1
+            ),
+            **{name: size},
+        )
+        training = replace(LLAMA, strategy="megatron", choices=choices)
+        return float(evaluate(training, DGX, 32).memory.total.min())
+
+    assert memory(8) < memory(4) < memory(2) < memory(1)
+
+
+def test_recomputation_trades_time_for_memory() -> None:
+    def find(recompute: int) -> tuple[float, float]:
+        choices = Choices(tensor=2, pipeline=1, context=1, micro_batch=1, recompute=recompute)
+        found = evaluate(replace(LLAMA, strategy="megatron", choices=choices), DGX, 32)
+        return float(found.tokens_per_second[0]), float(found.memory.total[0])
+
+    (fast, large), _, (slow, small) = find(0), find(1), find(2)
+    assert slow < fast
+    assert small < large
+
+
+def test_zero_stages_divide_states() -> None:
+    def states(zero: int) -> float:
+        choices = Choices(tensor=1, pipeline=1, context=1, zero=zero, micro_batch=1, recompute=2)
+        memory = evaluate(replace(LLAMA, strategy="fsdp", choices=choices), DGX, 32).memory
+        return float(memory.weights[0] + memory.gradients[0] + memory.optimizer[0])
+
+    assert states(3) == pytest.approx(16 * 8.03e9 / 32, rel=0.01)  # 16 bytes per parameter
+    assert states(3) < states(2)
+
+
+def test_lora_fits_where_full_training_does_not() -> None:
+    card = read_cluster("rtx-4090")
+    (full,) = predict_large(replace(LLAMA, sequence=2048), card, [1]).predictions
+    assert not full.fits
+    assert "lora" in full.remedy
+    (tuned,) = predict_large(replace(LLAMA, sequence=2048, qlora_rank=16), card, [1]).predictions
+    assert tuned.fits
+
+
+def test_a_faster_network_is_never_slower() -> None:
+    def rate(network: str) -> float:
+        cluster = read_cluster(f"4x8xh100-sxm5-80gb@{network}")
+        return predict_large(LLAMA, cluster, [32]).predictions[0].tokens_per_second
+
+    assert rate("10G") < rate("100G") <= rate("400G")
+
+
+def test_a_measured_figure_moves_the_prediction_to_it() -> None:
+    plain = predict_large(LLAMA, DGX, [8]).predictions[0]
+    choices = Choices(tensor=1, pipeline=1, context=1, zero=3, micro_batch=1, recompute=1)
+    point = MeasuredLayout(8, 0.5 * plain.tokens_per_second, choices)
+    corrected = predict_large(replace(LLAMA, measured=(point,)), DGX, [8]).predictions[0]
+    assert corrected.tokens_per_second < 0.7 * plain.tokens_per_second
+
+
+@pytest.mark.parametrize(
+    ("choices", "batch", "words"),
+    [
+        (Choices(tensor=3), 128, "heads.*tp=[24]"),
+        (Choices(pipeline=5), 128, "layers.*pp=4"),
+        (Choices(expert=8), 128, "no experts"),
+        (Choices(tensor=1, pipeline=1, context=1), 16, "smaller than the 32 .*--global-batch 32"),
+        (Choices(tensor=1, pipeline=1, context=1, micro_batch=3), 128, "--global-batch 96"),
+    ],
+)
+def test_a_layout_that_cannot_work_names_one_that_does(
+    choices: Choices, batch: int, words: str
+) -> None:
+    with pytest.raises(UserMistake, match=words):
+        evaluate(replace(LLAMA, choices=choices, global_batch=batch), DGX, 32)
+
+
+def test_more_experts_than_the_model_has_are_refused() -> None:
+    with pytest.raises(UserMistake, match="ep=8 or less"):
+        evaluate(replace(MIXTRAL, choices=Choices(expert=16)), DGX, 32)
+
+
+def test_a_precision_that_the_gpu_lacks_is_refused() -> None:
+    with pytest.raises(UserMistake, match=r"mxfp8.*--precision"):
+        predict_large(replace(LLAMA, precision="mxfp8"), DGX, [8])
+
+
+def test_a_model_too_large_to_exist_is_refused() -> None:
+    shape = TransformerShape(
+        layers=10_000, hidden=1_000_000, heads=100, ffn=4_000_000, vocabulary=1000
+    )
+    with pytest.raises(UserMistake, match="parameters"):
+        evaluate(LargeTraining("x", shape), DGX, 32)

@@ -1,0 +1,75 @@
+"""`gpuyard validate --rows`: anybody's table of large-model runs is judged, and junk is explained."""
+
+import csv
+import json
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from gpuyard.errors import UserMistake
+from gpuyard.predictor.large.rows import find_gpu, read_rows
+from gpuyard.predictor.large.validation import judge_table
+from tests.conftest import Cli
+
+DATA = Path(str(resources.files("gpuyard.predictor"))) / "data"
+RUNS, MEMORY = DATA / "large_runs.csv", DATA / "large_memory.csv"
+
+
+def test_the_shipped_table_is_judged(cli: Cli) -> None:
+    scores = json.loads(
+        cli("validate", "--rows", str(RUNS), "--memory", str(MEMORY), "--json").stdout
+    )
+    assert {"sources", "overall", "skipped", "choices", "memory"} <= set(scores)
+    assert scores["overall"]["rows"] > 1800
+    assert scores["overall"]["median_abs_error"] < 0.10
+    assert scores["overall"]["inside_interval"] > 0.85
+    assert scores["choices"]["groups"] > 50
+    assert scores["choices"]["median_regret"] < 0.05
+    assert scores["memory"]["fits_right"] > 0.9
+
+
+def test_one_figure_per_series_is_not_judged() -> None:
+    without, with_point = judge_table(RUNS), judge_table(RUNS, points=1)
+    assert without.overall is not None
+    assert with_point.overall is not None
+    assert with_point.overall.rows < without.overall.rows
+
+
+def test_a_row_without_a_shape_is_skipped_with_its_reason(tmp_path: Path) -> None:
+    with RUNS.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))[:3]
+    rows[1]["hidden"], rows[2]["gpu"] = "", "abacus"
+    path = tmp_path / "runs.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    read, skipped = read_rows(path)
+    assert [row.row for row in read] == [1]
+    assert (skipped[0].row, skipped[0].reason) == (2, "hidden is missing")
+    assert "abacus" in skipped[1].reason
+
+
+def test_a_table_without_its_columns_names_them(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("model,layers\nx,1\n", encoding="utf-8")
+    with pytest.raises(UserMistake, match=r"runs\.csv.*hidden"):
+        read_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "gpu"),
+    [
+        ("h100-sxm-80gb", "h100-sxm5-80gb"),
+        ("A100 80GB", "a100-sxm4-80gb"),
+        ("a100-sxm4-40gb", "a100-sxm4-40gb"),
+        ("NVIDIA H200", "h200-sxm5-141gb"),
+        ("b200-sxm", "b200-sxm"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("v100-sxm2-32gb (inferred)", "v100-sxm2-32gb"),
+        ("rtx-4090", "rtx-4090"),
+    ],
+)
+def test_names_of_gpus_as_people_write_them(text: str, gpu: str) -> None:
+    assert find_gpu(text).id == gpu
