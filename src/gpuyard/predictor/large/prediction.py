@@ -207,7 +207,10 @@ def predict_large(
     for count in gpu_counts:
         evaluation = evaluate(training, cluster, count)
         evaluations.append(evaluation)
-        predictions.append(_describe(training, cluster, count, evaluation, evaluation.best()))
+        prediction = _describe(training, cluster, count, evaluation, evaluation.best())
+        if not prediction.fits:
+            prediction = replace(prediction, remedy=find_remedy(training, cluster, count))
+        predictions.append(prediction)
     base = predictions[0]
     predictions = [
         replace(

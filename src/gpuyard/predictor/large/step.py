@@ -237,11 +237,11 @@ class _Step:
         """Activations between stages, once per chunk and direction."""
         layout, cluster = self.layout, self.cluster
         distance = layout.tensor * layout.context * layout.data
-        rate = np.where(
-            np.asarray(distance) >= np.asarray(cluster.domain),
-            cluster.between_bytes_per_second,
-            cluster.group_rate(2.0, 1.0),
-        )
+        # the GPUs of one stage that face the next machine share its ports
+        facing = np.minimum(distance, cluster.domain)
+        outside = cluster.between_bytes_per_second * cluster.domain / facing
+        leaves = np.asarray(distance * layout.pipeline) > np.asarray(cluster.domain)
+        rate = np.where(leaves, outside, cluster.group_rate(2.0, 1.0))
         volume = _WIDTH * self.tokens * self.model.hidden / layout.tensor
         hops = 2 * layout.virtual_pipeline * (volume / rate + cluster.hop_seconds)
         return np.where(

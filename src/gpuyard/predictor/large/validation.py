@@ -112,7 +112,9 @@ def _score(source: str, predicted: Floats, measured: Floats, low: Floats, high: 
 
 def series_key(row: PublishedRow) -> tuple[object, ...]:
     """Return what rows of one series share: one software, GPU, precision, and model."""
-    return row.source, row.framework, row.gpu, row.precision, row.model, row.lora
+    shape = row.shape
+    size = (shape.layers, shape.hidden, shape.heads, shape.ffn)
+    return row.source, row.framework, row.gpu, row.precision, row.model, row.lora, size
 
 
 def _corrections(table: Table, predicted: Floats, points: int) -> Floats:
