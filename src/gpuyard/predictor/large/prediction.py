@@ -246,7 +246,7 @@ def evaluate(training: LargeTraining, cluster: Cluster, gpus: int) -> Evaluation
         training.shape, gpus, machine.gpus, batch, training.length, _narrow(training, gpus)
     )
     check_request(space, training.strategy)
-    layouts = space.enumerate(_families(training.strategy))
+    layouts = space.enumerate(_families(training.strategy, gpus))
     if not len(layouts):
         raise UserMistake(
             f"no layout divides {gpus} GPUs, {training.shape.heads} heads, {training.shape.layers} layers, and "
@@ -278,10 +278,11 @@ def default_global_batch(gpus: int, sequence: int) -> int:
     return max(1, round(_DEFAULT_TOKENS / sequence / gpus)) * gpus
 
 
-def _families(strategy: LargeStrategy) -> tuple[Family, ...]:
-    return {"ddp": ("pytorch",), "fsdp": ("pytorch",), "megatron": ("megatron",)}.get(  # type: ignore[return-value]
-        strategy, ("pytorch", "megatron")
-    )
+def _families(strategy: LargeStrategy, gpus: int) -> tuple[Family, ...]:
+    """Return the families to search; a single GPU needs no Megatron-LM."""
+    if strategy in ("ddp", "fsdp") or (strategy == "auto" and gpus == 1):
+        return ("pytorch",)
+    return ("megatron",) if strategy == "megatron" else ("pytorch", "megatron")
 
 
 def _narrow(training: LargeTraining, gpus: int) -> Choices:

@@ -108,7 +108,8 @@ def _first_line(result: LargeResult, p: LargePrediction, cost: str) -> Sentence:
     if cost:
         facts.append(cost)
     name = {"fsdp": "FSDP", "ddp": "DDP", "megatron": "Megatron-style parallelism"}[p.strategy]
-    return Sentence(f"Yes: fits on {where} with {name}, {', '.join(facts)}.", "good")
+    how = f" with {name}" if p.gpus > 1 else ""
+    return Sentence(f"Yes: fits on {where}{how}, {', '.join(facts)}.", "good")
 
 
 def _row(p: LargePrediction) -> list[str | Text]:
