@@ -49,6 +49,8 @@ from gpuyard.lab import plan_from_text, state
 from gpuyard.lab.network import namespace_names
 from gpuyard.measure.collectives.plan import parse_sizes
 from gpuyard.measure.reading import read_results
+from gpuyard.predictor.large.model import describe_model
+from gpuyard.predictor.large.validation import judge_table
 from gpuyard.predictor.topology import summarize_topology
 from gpuyard.reporting.windows import read_log
 from gpuyard.run.places.hosts import Hosts
@@ -447,6 +449,26 @@ def _read_or_error(parse: Callable[[str], object], text: str) -> object:
         return error
 
 
+_LLAMA = {
+    "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
+}  # fmt: skip
+_RUNS = (
+    "source,model,params_b,layers,hidden,heads,kv_heads,ffn,vocab,seq,gpu,gpus,gpus_per_node,interconnect,tp,pp,"
+    "dp_or_fsdp,zero_stage,micro_batch,global_batch,precision,recompute,metric,value,notes\n"
+    "me,llama3-8b,8.03,32,4096,32,8,14336,128256,8192,h100-sxm-80gb,16,8,NVLink4; 8x50 GB/s a node,1,1,fsdp16,3,1,16,"
+    "BF16,full,tokens/s/gpu,6000,quality=A; experts=8;topk=2\n"
+)
+
+
+def _config(path: str) -> object:
+    return describe_model(read_config(Path(path)))
+
+
+def _runs(path: str) -> object:
+    return judge_table(Path(path), Path(path), 1)
+
+
 READERS = (
     *(
         Reader(f"{kind}.yaml", read, _read_files(f"examples/*.{kind}.yaml"))
@@ -468,6 +490,8 @@ READERS = (
     Reader("placements.csv", _placements, (_PLACEMENTS,)),
     Reader("validation.csv", _validation, (_EPOCHS,)),
     Reader("calibration.json", load_calibration, (json.dumps(_CALIBRATION),)),
+    Reader("config.json", _config, (json.dumps(_LLAMA),)),
+    Reader("runs.csv", _runs, (_RUNS,)),
     Reader("results", lambda path: read_results([Path(path)]), _read_files("tests/data/store/*.jsonl")),
     Reader("result.json", lambda path: read_results([Path(path)]), _results()),
     Reader("steps", lambda path: read_log(Path(path)), (_STEPS,)),
@@ -553,6 +577,8 @@ READ_BY: dict[str, str] = {
     "planner/rulebook.py": OWN,
     "predictor/calibration/document.py": "calibration.json",
     "predictor/constants.py": OWN,
+    "predictor/large/constants.py": OWN,
+    "predictor/large/rows.py": "runs.csv",
     "report/html.py": OWN,
     "run/probe.py": RANKS,
     "run/rank_process.py": RANKS,
@@ -569,6 +595,7 @@ READ_BY: dict[str, str] = {
     "web_client.py": "lambda.json",
     "workloads/digit_clips.py": "test_downloads.py",
     "workloads/code_trust.py": "the user's own code, to hash it",
+    "workloads/hugging_face.py": "config.json",
     "workloads/profile_process.py": RANKS,
     "workloads/profiles.py": RANKS,
 }
