@@ -462,7 +462,7 @@ _RUNS = (
 
 
 def _config(path: str) -> object:
-    return describe_model(read_config(Path(path)))
+    return describe_model(read_hugging_face_config(Path(path)))
 
 
 def _runs(path: str) -> object:
@@ -525,7 +525,7 @@ READ_BY: dict[str, str] = {
     "catalog/specfiles.py": "workload.yaml",
     "catalog/tables.py": OWN,
     "cli/cost/hybrid.py": "demand.csv",
-    "cli/options.py": "calibration.json",
+    "api/inputs.py": "calibration.json",
     "cli/plan.py": "usage.json",
     "cli/deploy/stack.py": "lock.toml",
     "deploy/access/ssh_config.py": "the user's own ~/.ssh/config, searched for one line",
@@ -544,6 +544,7 @@ READ_BY: dict[str, str] = {
     "deploy/clouds/gpulab.py": "output of the user's own gpulab-cli; tests/deploy/targets/test_gpulab.py has junk",
     "deploy/targets/base.py": OWN,
     "deploy/clouds/gpulab_definition.py": "a job definition; tests/deploy/targets/test_gpulab.py has junk",
+    "deploy/run/through_slurm.py": "output of gpuyard on a machine of the deployment",
     "deploy/terraform/run.py": KEPT,
     "deploy/terraform/state_file.py": KEPT,
     "deploy/verify/": "output of the head of the user's own deployment",

@@ -14,7 +14,7 @@ _MAX_BYTES = 2**20
 Values = dict[str, Any]
 
 
-def read_config(path: Path, sequence: int | None = None) -> TransformerShape:
+def read_hugging_face_config(path: Path, sequence: int | None = None) -> TransformerShape:
     """Return the shape that a `config.json` describes; `sequence` replaces its maximum length."""
     config = _load(path)
     # a model for text and images has the numbers of its text model in an object of its own

@@ -6,7 +6,7 @@ from gpuyard.catalog.models import models
 from gpuyard.catalog.transformers import transformers
 from gpuyard.specs import Workload
 from gpuyard.specs.transformer import TransformerShape
-from gpuyard.workloads.hugging_face import read_config
+from gpuyard.workloads.hugging_face import read_hugging_face_config
 
 
 def find_shape(workload: Workload) -> TransformerShape | None:
@@ -16,7 +16,7 @@ def find_shape(workload: Workload) -> TransformerShape | None:
         return model
     if model.endswith(".json"):
         directory = workload.file.parent if workload.file else Path()
-        return read_config(directory / model)
+        return read_hugging_face_config(directory / model)
     return transformers().get(model).shape if model in transformers() else None
 
 

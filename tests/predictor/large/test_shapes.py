@@ -8,7 +8,7 @@ import pytest
 from gpuyard.catalog.transformers import transformers
 from gpuyard.errors import UserMistake
 from gpuyard.predictor.large.model import describe_model
-from gpuyard.workloads.hugging_face import read_config
+from gpuyard.workloads.hugging_face import read_hugging_face_config
 
 LLAMA = {
     "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096,
@@ -41,19 +41,19 @@ def write(directory: Path, config: object) -> Path:
 def test_a_config_gives_the_shape_of_the_catalog(
     tmp_path: Path, config: dict[str, object], name: str
 ) -> None:
-    read = describe_model(read_config(write(tmp_path, config)))
+    read = describe_model(read_hugging_face_config(write(tmp_path, config)))
     assert read.parameters == describe_model(transformers().get(name).shape).parameters
 
 
 def test_an_unknown_architecture_is_named_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UserMistake, match=r"config\.json.*'mamba'.*layers:"):
-        read_config(write(tmp_path, {"model_type": "mamba"}))
+        read_hugging_face_config(write(tmp_path, {"model_type": "mamba"}))
 
 
 def test_a_missing_number_is_named(tmp_path: Path) -> None:
     config = {key: value for key, value in LLAMA.items() if key != "hidden_size"}
     with pytest.raises(UserMistake, match="hidden_size"):
-        read_config(write(tmp_path, config))
+        read_hugging_face_config(write(tmp_path, config))
 
 
 @pytest.mark.parametrize("text", ["[]", "{", "[" * 100_000, '"text"'])
@@ -61,7 +61,7 @@ def test_junk_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserMistake, match=r"config\.json"):
-        read_config(path)
+        read_hugging_face_config(path)
 
 
 def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path) -> None:
@@ -69,4 +69,4 @@ def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(50 * 2**20)
     with pytest.raises(UserMistake, match="bytes"):
-        read_config(path)
+        read_hugging_face_config(path)
