@@ -32,7 +32,7 @@ def main() -> None:
     for _ in range(ROUNDS):
         start = time.perf_counter()
         for first in range(0, len(many), 8192):  # pieces that stay in the processor's cache
-            piece = many.take(np.arange(first, min(first + 8192, len(many))))
+            piece = many.take(np.arange(first, min(first + 8192, len(many)), dtype=np.intp))
             compute_step(model, piece, cluster, TrainingOptions(), fit.constants)
             compute_memory(model, piece, StateBytes(), fit.memory)
         seconds.append(time.perf_counter() - start)

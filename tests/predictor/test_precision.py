@@ -34,7 +34,7 @@ def used(gpu: str, model: str = "resnet50", precision: Precision | None = None) 
 def find_relief(spec: Workload, gpu: str, count: int = 1) -> tuple[Prediction, dict[str, Remedy]]:
     machine = MachineSpec(gpu=gpu, gpus=count)
     cluster = Cluster(name="c", nodes=2, machine=machine, network=Network(link="ethernet-100g"))
-    scenario = create_scenario(spec, models().get(spec.model), cluster)
+    scenario = create_scenario(spec, models().get(spec.model_name), cluster)
     (prediction,) = predict(scenario, scenario.platform.placements([2 * count])).predictions
     return prediction, {remedy.change: remedy for remedy in find_remedies(scenario, prediction)}
 

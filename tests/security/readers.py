@@ -66,6 +66,7 @@ from gpuyard.slurm import client as slurm_client
 from gpuyard.slurm import jobs as slurm_jobs
 from gpuyard.slurm import nodes as slurm_nodes
 from gpuyard.web_client import parse_json, read_json
+from gpuyard.workloads.hugging_face import read_hugging_face_config
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "gpuyard"

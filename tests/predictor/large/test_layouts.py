@@ -15,6 +15,7 @@ from gpuyard.predictor.large.prediction import (
     predict_large,
 )
 from gpuyard.predictor.large.search import Choices
+from gpuyard.specs.parallel import LargeStrategy
 from gpuyard.specs.transformer import TransformerShape
 
 LLAMA = LargeTraining("llama-3-8b", transformers().get("llama-3-8b").shape)
@@ -26,13 +27,13 @@ def test_parts_add_up_and_every_layout_uses_all_gpus() -> None:
     evaluation = evaluate(MIXTRAL, DGX, 32)
     batch, length = evaluation.layouts.global_batch, MIXTRAL.length
     assert np.allclose(batch * length / evaluation.step.total, evaluation.tokens_per_second)
-    assert (evaluation.layouts.gpus == 32).all()
+    assert np.all(evaluation.layouts.gpus == 32)
     assert all((np.asarray(part) >= 0).all() for part in vars(evaluation.step).values())
     assert all((np.asarray(part) >= 0).all() for part in vars(evaluation.memory).values())
 
 
 def test_auto_is_at_least_as_fast_as_any_strategy_that_fits() -> None:
-    def rate(strategy: str) -> float:
+    def rate(strategy: LargeStrategy) -> float:
         training = replace(LLAMA, strategy=strategy)
         (p,) = predict_large(training, DGX, [32]).predictions
         return p.tokens_per_second if p.fits else 0.0

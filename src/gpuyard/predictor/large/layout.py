@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from gpuyard.predictor.table import Floats
+from gpuyard.predictor.table import Booleans, Floats, Integers
 
 Column = Floats | float
 Recompute = Literal["none", "selective", "full"]
@@ -56,7 +56,7 @@ class LayoutColumns:
         held = np.where(np.asarray(self.virtual_pipeline) > 1, chunked, self.pipeline)
         return np.minimum(held, np.maximum(self.micro_batches, 1.0))
 
-    def take(self, index: Floats) -> "LayoutColumns":
+    def take(self, index: Integers | Booleans) -> "LayoutColumns":
         """Return the rows of an index or mask."""
         size = max(np.size(getattr(self, f.name)) for f in fields(self))
         return LayoutColumns(
