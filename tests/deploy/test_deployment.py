@@ -75,9 +75,7 @@ def test_a_machine_that_does_not_answer_is_named(cli: Cli, tmp_path: Path) -> No
     pytest.importorskip("ansible_runner")
     text = SSH.replace("192.0.2.1", "127.0.0.1, port: 1").replace("192.0.2.2", "127.0.0.1")
     output = cli("deploy", "up", str(write_file(tmp_path, text)), status=1).stderr
-    assert any(
-        f"{n} is unreachable at the step 'Gathering Facts'" in output for n in ("one", "two")
-    )
+    assert "one is unreachable at 127.0.0.1" in output
 
 
 def test_down_leaves_existing_machines_alone(cli: Cli, tmp_path: Path, home: Path) -> None:

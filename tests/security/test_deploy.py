@@ -104,7 +104,7 @@ def test_paths_are_escaped_for_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     output = subprocess.run(
         ["ssh", "-G", "-F", state.ssh_config, "a"], capture_output=True, text=True, check=True
     ).stdout
-    assert f"userknownhostsfile {state.path}/seen_hosts\n" in output
+    assert f"userknownhostsfile {state.path}/known_hosts\n" in output
     monkeypatch.setenv("GPUYARD_HOME", str(tmp_path / 'x"\n  ProxyCommand y'))
     StateDirectory("d").path.mkdir(parents=True)
     with pytest.raises(GpuyardError, match="GPUYARD_HOME"):

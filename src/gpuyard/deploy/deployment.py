@@ -1,5 +1,6 @@
 """Plan a deployment, bring it up, and take it down. Each operation can be repeated after it was interrupted."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 from gpuyard.catalog.specfiles import read_deployment
 from gpuyard.deploy import StatusCallback
+from gpuyard.deploy.access.host_keys import HostKey, record_host_keys
 from gpuyard.deploy.ansible.run import (
     PlayRecap,
     apply_roles,
@@ -106,12 +108,20 @@ def plan(loaded: LoadedDeployment) -> DeploymentPlan:
 
 
 def up(
-    loaded: LoadedDeployment, report: StatusCallback, sudo_password: str | None = None
+    loaded: LoadedDeployment,
+    report: StatusCallback,
+    sudo_password: str | None = None,
+    accept_key: Callable[[HostKey], bool] = lambda _key: False,
 ) -> tuple[Changes, PlayRecap]:
-    """Create the machines, then apply their roles. Anything that already matches stays unchanged."""
+    """Create the machines, then apply their roles. Anything that already matches stays unchanged.
+
+    `accept_key` decides about unknown host keys of machines that the user already had.
+    """
     check_before_up(loaded)
     with loaded.state.hold():
         changes, hosts = provision(loaded, report)
+        report("Checking host keys")
+        record_host_keys(loaded.state, hosts, accept_key)
         packed = (
             {} if loaded.target.environment(loaded.deployment) else pack_gpuyard(loaded.state.path)
         )

@@ -23,6 +23,8 @@ from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 
 _LOCK = "lock"
 _MAX_ATTEMPTS = 1000
+_SSH_PORT = 22
+_USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")  # as in ssh_config(5)
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,252}")
 _KEY = re.compile(r"[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,2}(?: [!-~]+)?")
@@ -44,7 +46,9 @@ class Host:
     private_address: str = ""
     """The address that the other machines use, if it differs from `address`."""
     trust_on_first_use: bool = False
-    """Its host key is unknown until ssh first connects, and must stay the same afterwards."""
+    """gpuyard created it. Its host key is unknown until ssh first connects, and must stay the same afterwards."""
+    machine_id: str = ""
+    """The cloud's id. A machine with another id replaces this one, and has another host key."""
     through_head: bool = False
     """It has a private address only, so ssh reaches it through the head."""
     uses_gpuyard_key: bool = False
@@ -63,6 +67,18 @@ class Host:
             raise ValueError(f"{self.port!r} is not a valid port")
         if not self.proxy_command.isprintable():
             raise ValueError(f"{self.proxy_command!r} must be a single line")
+
+    @property
+    def is_created(self) -> bool:
+        """Whether gpuyard created it; otherwise, the user already had it."""
+        return bool(self.host_key) or self.trust_on_first_use
+
+    @property
+    def known_name(self) -> str:
+        """Its name in `known_hosts`: addresses of created machines may belong to another machine tomorrow."""
+        if self.is_created:
+            return self.name
+        return self.address if self.port == _SSH_PORT else f"[{self.address}]:{self.port}"
 
     @property
     def cluster_address(self) -> str:
@@ -91,6 +107,11 @@ class StateDirectory:
     @property
     def ssh_config(self) -> Path:
         return self.path / "ssh_config"
+
+    @property
+    def known_hosts(self) -> Path:
+        """The host keys of its machines; ssh accepts no others."""
+        return self.path / "known_hosts"
 
     @property
     def _busy(self) -> str:
@@ -149,18 +170,44 @@ class StateDirectory:
             ) from error
 
     def write_hosts(self, hosts: tuple[Host, ...]) -> None:
-        """Save the machines, and the ssh configuration that reaches them."""
+        """Save the machines, the host keys that are known, and the ssh configuration that reaches them."""
         document = [asdict(host) for host in hosts]
+        keys = "".join(f"{line}\n" for line in self._list_keys(hosts))
+        files.write_text(self.known_hosts, keys, mode=0o600)
         files.write_text(self.path / "hosts.json", json.dumps(document, indent=1), mode=0o600)
-        keys = "".join(f"{host.name} {host.host_key}\n" for host in hosts if host.host_key)
-        files.write_text(self.path / "known_hosts", keys, mode=0o600)
         files.write_text(self.ssh_config, self.render_ssh_config(hosts), mode=0o600)
 
-    def render_ssh_config(self, hosts: tuple[Host, ...], prefix: str = "") -> str:
+    def _list_keys(self, hosts: tuple[Host, ...]) -> Iterator[str]:
+        """Yield the lines of `known_hosts`: keys of new machines, and recorded keys of machines that are still the same."""
+        recorded = (
+            files.read_text(self.known_hosts).splitlines() if self.known_hosts.exists() else []
+        )
+        earlier: dict[str, str] = {}
+        with contextlib.suppress(GpuyardError):  # `up` rewrites a damaged file
+            earlier = {host.known_name: host.machine_id for host in self.hosts()}
+        for host in hosts:
+            name = host.known_name
+            if host.host_key:
+                yield f"{name} {host.host_key}"
+            elif earlier.get(name, host.machine_id) == host.machine_id:
+                yield from (line for line in recorded if line.split(" ")[0] == name)
+
+    def render_ssh_config(
+        self,
+        hosts: tuple[Host, ...],
+        prefix: str = "",
+        *,
+        known_hosts: Path | None = None,
+        add_keys: bool = False,
+    ) -> str:
         """Return ssh configuration entries for these hosts, of which the first is the head.
 
-        The prefix makes host names unique among deployments.
+        The prefix makes host names unique among deployments. With `add_keys`, ssh adds unknown host keys to
+        `known_hosts`; it never accepts a changed one.
         """
+        own_keys = _ssh_path(known_hosts or self.known_hosts)
+        users_keys = (_ssh_path(files.expand_home(path)) for path in _USER_KNOWN_HOSTS)
+        existing_keys = " ".join((own_keys, *users_keys))
         lines = []
         for index, host in enumerate(hosts):
             lines += [
@@ -168,24 +215,16 @@ class StateDirectory:
                 f"  HostName {host.address}",
                 f"  User {host.user}",
                 f"  Port {host.port}",
+                f"  StrictHostKeyChecking {'accept-new' if add_keys else 'yes'}",
+                f"  UserKnownHostsFile {own_keys if host.is_created else existing_keys}",
+                "  UpdateHostKeys no",
             ]
-            if host.host_key:  # gpuyard created it, so both keys are known
-                lines += [
-                    f"  HostKeyAlias {host.name}",
-                    f"  UserKnownHostsFile {_ssh_path(self.path / 'known_hosts')}",
-                    "  StrictHostKeyChecking yes",
-                    f"  IdentityFile {_ssh_path(key_file())}",
-                    "  IdentitiesOnly yes",
-                ]
-            elif host.trust_on_first_use:
-                lines += [
-                    f"  HostKeyAlias {host.name}",
-                    f"  UserKnownHostsFile {_ssh_path(self.path / 'seen_hosts')}",
-                    "  StrictHostKeyChecking accept-new",
-                    # One attempt per second: sshd starts a little after the machine does.
-                    "  ConnectionAttempts 60",
-                ]
-            if host.uses_gpuyard_key:
+            if host.is_created:
+                lines.append(f"  HostKeyAlias {host.known_name}")
+            if host.trust_on_first_use:
+                # One attempt per second: sshd starts a little after the machine does.
+                lines.append("  ConnectionAttempts 60")
+            if host.host_key or host.uses_gpuyard_key:
                 lines += [f"  IdentityFile {_ssh_path(key_file())}", "  IdentitiesOnly yes"]
             if host.proxy_command:
                 lines.append(f"  ProxyCommand {host.proxy_command.replace('%', '%%')}")

@@ -11,6 +11,7 @@ from gpuyard.cli.deploy.cost import cost
 from gpuyard.cli.deploy.options import (
     AskSudoPasswordOption,
     FileArgument,
+    confirm_host_keys,
     load_with_password,
     pop_sudo_password,
     report_progress,
@@ -62,6 +63,13 @@ def up(
     file: FileArgument,
     *,
     ask_sudo_password: AskSudoPasswordOption = False,
+    accept_new_host_keys: Annotated[
+        bool,
+        typer.Option(
+            "--accept-new-host-keys",
+            help="Trust your machines whose host keys are unknown, instead of asking; never a changed key.",
+        ),
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Create the machines and apply their roles. Repeating it changes nothing; after an interruption it continues.
@@ -69,12 +77,21 @@ def up(
     Example: gpuyard deploy up examples/pair.deployment.yaml
     """
     from gpuyard.deploy import deployment
+    from gpuyard.deploy.access.host_keys import UnknownHostKeys
     from gpuyard.deploy.access.ssh_config import entries_file, write_entries
     from gpuyard.report.answers.deploy import up_answer
 
     loaded, password = load_with_password(context, file, ask=ask_sudo_password)
-    with report_progress("Creating machines") as report:
-        changes, recap = deployment.up(loaded, report, password)
+    try:
+        with report_progress("Creating machines") as report:
+            changes, recap = deployment.up(
+                loaded, report, password, lambda _key: accept_new_host_keys
+            )
+    except UnknownHostKeys as error:
+        if not confirm_host_keys(error.keys):
+            raise
+        with report_progress("Checking host keys") as report:
+            changes, recap = deployment.up(loaded, report, password, error.keys.__contains__)
     if entries_file(loaded.state).exists():  # the machines may have new addresses
         write_entries(loaded.state, loaded.state.hosts())
     show(up_answer(loaded, changes, recap, file), json_output=json_output)
@@ -138,14 +155,15 @@ def ssh(
     Example: gpuyard deploy ssh examples/pair.deployment.yaml node1
     """
     from gpuyard.deploy import deployment
+    from gpuyard.deploy.access.host_keys import check_host_key
     from gpuyard.deploy.access.remote import require_hosts
 
     loaded = deployment.load_deployment(file)
-    hosts = require_hosts(loaded, file)
-    names = [host.name for host in hosts]
-    name = machine or names[0]
-    if name not in names:
-        raise UnknownName("machine", name, names)
+    hosts = {host.name: host for host in require_hosts(loaded, file)}
+    name = machine or next(iter(hosts))
+    if name not in hosts:
+        raise UnknownName("machine", name, hosts)
+    check_host_key(loaded.state, hosts[name])
     os.execvp(  # noqa: S606  becomes ssh, with the terminal
         "ssh",  # noqa: S607
         ["ssh", "-F", str(loaded.state.ssh_config), "--", name, *(command or ())],

@@ -3,7 +3,7 @@
 import getpass
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,9 +12,11 @@ import typer
 
 from gpuyard.cli.output import progress_bar
 from gpuyard.errors import UserMistake
+from gpuyard.printable import make_printable
 
 if TYPE_CHECKING:
     from gpuyard.deploy import StatusCallback
+    from gpuyard.deploy.access.host_keys import HostKey
     from gpuyard.deploy.deployment import LoadedDeployment
 
 FileArgument = Annotated[
@@ -55,6 +57,15 @@ def load_with_password(
 
     password = resolve_sudo_password(context.obj, ask=ask)
     return load_deployment(file), password
+
+
+def confirm_host_keys(keys: "Sequence[HostKey]") -> bool:
+    """Ask at a terminal whether these are the keys of the user's machines."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    listed = "".join(f"  {key}\n" for key in keys)
+    sys.stderr.write(make_printable(f"These host keys are unknown:\n{listed}"))
+    return typer.confirm("Are they the keys of your machines?", default=False, err=True)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
+from gpuyard.deploy.access.host_keys import host_key_error
 from gpuyard.deploy.deployment import LoadedDeployment
 from gpuyard.deploy.state import Host
 from gpuyard.errors import GpuyardError, UnknownName
@@ -45,6 +46,8 @@ def run_remote(loaded: LoadedDeployment, host: Host, command: str, stdin: str = 
             f"{host.name} ({host.address}) did not answer within {_TIMEOUT_SECONDS:.0f} s"
         ) from None
     if done.returncode != 0:
+        if error := host_key_error(loaded.state, done.stderr):
+            raise error
         raise GpuyardError(f"{host.name} ({host.address}): {last_line(done.stderr)}")
     return done.stdout
 

@@ -289,6 +289,9 @@ def _hide_secrets() -> Iterator[None]:
 def _ansible_settings(directory: Path, sockets: Path) -> dict[str, str]:
     programs = Path(sys.executable).parent  # ansible-playbook is next to this Python
     return {
+        # ansible-runner turns checking off, and this connection carries the sudo password and the munge key.
+        "ANSIBLE_HOST_KEY_CHECKING": "True",
+        "ANSIBLE_SSH_HOST_KEY_CHECKING": "True",
         "ANSIBLE_ROLES_PATH": str(_PLAYBOOK / "roles"),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
         "ANSIBLE_LIBRARY": str(_PLAYBOOK / "modules"),
@@ -312,6 +315,8 @@ def describe_failure(data: Mapping[str, Any]) -> str:
     )
     excerpt = _shorten(output, cause[0].end() if cause else 0)
     host, step = data.get("host", "a host"), data.get("task", "a task")
+    if "Host key verification failed" in output:
+        return f"{host}: ssh refused its host key at the step {step!r}; run it again, and it says what to do"
     # Ansible also reports a machine as unreachable if it cannot create its directory on a full disk.
     if result.get("unreachable") and not _FULL_DISK.search(output):
         return (

@@ -134,5 +134,6 @@ def host_from_output(
         proxy_command=proxy_command,
         private_address=private_address,
         trust_on_first_use=True,
+        machine_id=output.get("machine_id", ""),
         uses_gpuyard_key=True,
     )

@@ -41,6 +41,7 @@ class PrivateNetworkProvisioner(Provisioner):
                 user,
                 private_address=host["private_address"],
                 trust_on_first_use=True,
+                machine_id=host["machine_id"],
                 through_head=index > 0,
                 uses_gpuyard_key=True,
             )

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 
+from gpuyard.deploy.access.host_keys import host_key_error
 from gpuyard.deploy.access.remote import last_line
 from gpuyard.deploy.ports import SSH, get_ports
 from gpuyard.deploy.state import Host
@@ -13,9 +14,13 @@ _LOOPBACK = ("127.", "[::1]", "::1")
 
 
 def check_reachable(context: VerificationContext) -> list[CheckResult]:
+    """Log in to every machine. Raises if a host key has changed, because another machine may answer."""
+
     def check(host: Host) -> CheckResult:
         done = context.run(host, "hostname")
         ok = done.returncode == 0
+        if not ok and (error := host_key_error(context.loaded.state, done.stderr)):
+            raise error
         detail = done.stdout.strip() if ok else last_line(done.stderr)
         return CheckResult("reachable", host.name, ok, detail)
 

@@ -237,6 +237,7 @@ resource "aws_eip" "node" {
 output "hosts" {
   value = [for index, machine in aws_instance.node : {
     name            = "node${index}"
+    machine_id      = machine.id
     address         = index == 0 ? aws_eip.node[0].public_ip : machine.private_ip
     private_address = machine.private_ip
   }]

@@ -179,6 +179,7 @@ resource "google_compute_instance" "node" {
 output "hosts" {
   value = [for index, machine in google_compute_instance.node : {
     name            = "node${index}"
+    machine_id      = machine.instance_id
     address         = index == 0 ? machine.network_interface[0].access_config[0].nat_ip : machine.network_interface[0].network_ip
     private_address = machine.network_interface[0].network_ip
   }]

@@ -25,6 +25,7 @@ resource "gpuyard_gpulab_job" "node" {
 output "hosts" {
   value = [for index, job in gpuyard_gpulab_job.node : {
     name          = "node${index}"
+    machine_id    = job.job_id
     address       = job.address
     port          = job.port
     user          = job.user

@@ -40,6 +40,7 @@ resource "gpuyard_lambda_instance" "node" {
 output "hosts" {
   value = [for index, machine in gpuyard_lambda_instance.node : {
     name            = "node${index}"
+    machine_id      = machine.instance_id
     address         = machine.address
     private_address = machine.private_address
   }]

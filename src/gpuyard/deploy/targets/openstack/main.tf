@@ -159,6 +159,7 @@ resource "openstack_networking_floatingip_v2" "head" {
 output "hosts" {
   value = [for index, machine in openstack_compute_instance_v2.node : {
     name            = "node${index}"
+    machine_id      = machine.id
     address         = index == 0 ? openstack_networking_floatingip_v2.head.address : openstack_networking_port_v2.node[index].all_fixed_ips[0]
     private_address = openstack_networking_port_v2.node[index].all_fixed_ips[0]
   }]
