@@ -123,8 +123,8 @@ def test_the_five_steps_of_the_page_train_on_a_pair_that_is_repaired_where_it_is
     os.kill(_first_process(StateDirectory("pair").path / "disks" / "node0") or 0, signal.SIGTERM)
     repaired = _up(cli, file)
     assert repaired["changes"] == {"added": 1, "changed": 0, "removed": 0}
-    # node1 is let in on the new head and mounts what is shared; nothing else is done a second time
-    assert repaired["changed_tasks"] == {"node0": 0, "node1": 2}
+    # node0 mounts the shared path, node1 is let in on the new head and mounts it; nothing else is done a second time
+    assert repaired["changed_tasks"] == {"node0": 1, "node1": 2}
 
     checks = _verify(cli, file)
     assert {("shared directory", "node1"), ("open ports", "node0")} <= set(checks)

@@ -129,6 +129,16 @@ def test_nfs_has_the_directories_of_its_settings() -> None:
     assert written == created
 
 
+def test_the_kernels_nfs_module_is_loaded_before_the_role_decides() -> None:
+    """`/proc/filesystems` lists only what is loaded, so NFS was never chosen on a machine that had not used it yet."""
+    tasks = YAML(typ="safe").load((PLAYBOOK / "roles/shared_storage/tasks/main.yaml").read_text())
+    commands = [str(task.get("ansible.builtin.command", "")) for task in tasks]
+    assert commands[:2] == ["modprobe nfs", "grep -qw nfs /proc/filesystems"]
+    assert (
+        tasks[0]["failed_when"] is False
+    )  # it may be built in, and a lab's machines have no modprobe
+
+
 def test_tasks_that_download_or_build_packages_have_longer_timeouts() -> None:
     """Other tasks have the run's timeout, so none waits forever."""
     tasks = [task for file in _task_files() for task in flatten_tasks(YAML(typ="safe").load(file))]
