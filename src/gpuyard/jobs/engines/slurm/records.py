@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import json
 import os
+import pwd
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,8 @@ from gpuyard.jobs.engines.slurm.script.nodes import COMMENT, COMPANION_COMMENT
 from gpuyard.jobs.engines.slurm.sizing import SpeedEstimate
 from gpuyard.jobs.job import Handle, Job, JobState
 
+SITE_FILE = Path("/etc/gpuyard/job_directory")
+"""Names the directory for all users' jobs on a cluster without shared homes; `gpuyard deploy` writes it."""
 _NAME = "submission.json"
 _ENDED = "ended"
 _FOLDER = re.compile(r"[0-9a-f-]{36}")
@@ -128,7 +131,24 @@ _RECORD = TypeAdapter(SlurmRecord)
 
 
 def _root() -> Path:
-    return files.home() / "jobs" / "slurm"
+    """Return the user's directory of jobs: in gpuyard's data directory, or on the disk that the cluster's nodes share."""
+    if os.environ.get("GPUYARD_HOME") or not SITE_FILE.exists():
+        return files.home() / "jobs" / "slurm"
+    site = Path(files.read_text(SITE_FILE).strip())
+    root = site / pwd.getpwuid(os.geteuid()).pw_name
+    with contextlib.suppress(FileExistsError, FileNotFoundError):
+        root.mkdir(mode=0o700)
+    try:
+        owner = root.lstat().st_uid
+    except OSError as error:
+        raise GpuyardError(
+            f"{root}, which {SITE_FILE} names, cannot be used ({error.strerror}); mount it, or set GPUYARD_HOME"
+        ) from error
+    if owner != os.geteuid() or root.is_symlink():  # anyone may create directories there
+        raise GpuyardError(
+            f"{root} must belong to you; ask your administrator to remove it, or set GPUYARD_HOME"
+        )
+    return root
 
 
 def job_directory(uuid: str) -> Path:
