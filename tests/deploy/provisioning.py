@@ -1,9 +1,11 @@
 """Create machines like `gpuyard deploy up`, without progress output, and replace a testbed's client by a stand-in."""
 
+import contextlib
 import os
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gpuyard.deploy.deployment import LoadedDeployment, provision
@@ -20,6 +22,30 @@ def quiet(message: str) -> None:
 def run_provision(loaded: LoadedDeployment) -> Changes:
     with loaded.state.hold():
         return provision(loaded, quiet)[0]
+
+
+def find_reapers(home: Path) -> list[int]:
+    """Return the processes that wait until a deployment of this home expires: they have its lock open."""
+    locks = {str(path) for path in (home / "deployments").glob("*/expiry.lock")}
+    pids = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if str(link.readlink()) in locks and int(link.parts[2]) != os.getpid():
+                pids.add(int(link.parts[2]))
+        except OSError:
+            continue
+    return sorted(pids)
+
+
+def end_reapers(home: Path) -> None:
+    """End these processes and wait until they are gone, so that a test leaves none behind."""
+    processes = []
+    for pid in find_reapers(home):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            processes.append(psutil.Process(pid))
+            processes[-1].kill()
+    psutil.wait_procs(processes, timeout=30)
+    assert find_reapers(home) == []
 
 
 def install_standin(

@@ -120,8 +120,11 @@ def test_a_missing_client_or_certificate_is_reported_with_a_fix(
     lab: Path, loaded: LoadedDeployment, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = str(tmp_path / "borrowed.deployment.yaml")
+    monkeypatch.setenv("GPULAB_CERT", str(tmp_path / "lost.pem"))
+    assert "not a file" in " ".join(cli("deploy", "plan", file, status=1).stderr.split())
     monkeypatch.delenv("GPULAB_CERT")
-    assert "set GPULAB_CERT" in " ".join(cli("deploy", "up", file, status=1).stderr.split())
+    for verb in ("plan", "up"):
+        assert "set GPULAB_CERT" in " ".join(cli("deploy", verb, file, status=1).stderr.split())
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     with pytest.raises(MissingRequirement, match="imecilabt-gpulab-cli"):
         Gpulab.from_environment()

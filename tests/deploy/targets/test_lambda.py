@@ -18,7 +18,7 @@ from gpuyard.deploy.state import StateDirectory
 from gpuyard.deploy.terraform.run import Changes
 from gpuyard.errors import GpuyardError
 from tests.conftest import Cli
-from tests.deploy.provisioning import quiet, run_provision
+from tests.deploy.provisioning import end_reapers, find_reapers, quiet, run_provision
 from tests.deploy.targets.lambda_server import KEY, Account, serving
 
 FILE = """
@@ -37,8 +37,7 @@ def account(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
         monkeypatch.setenv("GPUYARD_LAMBDA_WAIT_SCALE", "0.005")
         monkeypatch.setenv("LAMBDA_API_KEY", KEY)
         yield account
-        for expiry in (home / "deployments").glob("*/expiry.json"):
-            expiry.unlink()  # its watcher ends
+        end_reapers(home)
 
 
 @pytest.fixture
@@ -305,28 +304,15 @@ def test_a_watcher_that_was_killed_is_started_by_the_next_command(
 ) -> None:
     run_provision(loaded)
     state = StateDirectory("rented")
-    (reaper,) = _find_reapers(state)
+    (reaper,) = find_reapers(home)
     cli("deploy", "status")
-    assert _find_reapers(state) == [reaper]  # one at a time
+    assert find_reapers(home) == [reaper]  # one at a time
     os.kill(reaper, signal.SIGKILL)
-    eventually(lambda: _find_reapers(state) == [])
+    eventually(lambda: find_reapers(home) == [])
     document = json.loads((state.path / "expiry.json").read_text())
     (state.path / "expiry.json").write_text(json.dumps({**document, "unix_seconds": 0}))
     cli("deploy", "status")
     eventually(lambda: not account.live() and not (home / "deployments" / "rented").exists())
-
-
-def _find_reapers(state: StateDirectory) -> list[int]:
-    """Processes that have its lock open."""
-    lock_path = str(state.path / "expiry.lock")
-    pids = set()
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if str(link.readlink()) == lock_path and int(link.parts[2]) != os.getpid():
-                pids.add(int(link.parts[2]))
-        except OSError:
-            continue
-    return sorted(pids)
 
 
 @pytest.mark.timeout(300)

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gpuyard.deploy.clouds.proxy import ssh_proxy_command
@@ -73,9 +74,14 @@ class Gpulab:
             raise MissingRequirement(
                 "gpulab-cli not found; install it with: pipx install imecilabt-gpulab-cli"
             )
-        if not os.environ.get(CERTIFICATE_VARIABLE):
+        certificate = os.environ.get(CERTIFICATE_VARIABLE)
+        if not certificate:
             raise MissingRequirement(
                 f"no GPULab certificate: set {CERTIFICATE_VARIABLE} to the path of your PEM file"
+            )
+        if not Path(certificate).is_file():
+            raise MissingRequirement(
+                f"{CERTIFICATE_VARIABLE} is set to {certificate!r}, which is not a file"
             )
         return cls(program, float(os.environ.get(WAIT_SCALE_VARIABLE, "1")))
 
