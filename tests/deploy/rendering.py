@@ -59,6 +59,7 @@ def render_files(directory: Path) -> Path:
         "gpuyard_shared": "/shared",
         "gpuyard_users": [{"name": "ada"}, {"name": "bob"}],
         "gpuyard_ports": [2049, 6817, 9100],
+        "gpuyard_poweroff_time": 1_800_000_000,
         "ansible_connection": "local",
         "ansible_python_interpreter": sys.executable,
         **_defaults(),

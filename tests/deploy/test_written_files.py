@@ -18,6 +18,7 @@ STARTED = (
     "opt/gpuyard/venv/bin/python",
     "opt/gpuyard/venv/bin/jupyterhub",
     "usr/sbin/nft",
+    "usr/sbin/shutdown",
 )
 EXPORTER = """[Unit]
 Description=As NVIDIA's package brings it
@@ -42,6 +43,8 @@ def test_systemd_finds_nothing_wrong_with_our_units(root: Path) -> None:
     units = root / "etc/systemd/system"
     written = sorted(path.name for path in units.iterdir())
     assert written == [
+        "gpuyard-expiry.service",
+        "gpuyard-expiry.timer",
         "gpuyard-firewall.service",
         "gpuyard-jupyter.service",
         "gpuyard-jupyterhub.service",
@@ -56,6 +59,10 @@ def test_systemd_finds_nothing_wrong_with_our_units(root: Path) -> None:
     (units / "nvidia-dcgm-exporter.service").write_text(EXPORTER)
     ours = [units / name for name in written if name.endswith(".service")]
     ours.append(units / "nvidia-dcgm-exporter.service")
+    timer = units / "gpuyard-expiry.timer"
+    assert "OnCalendar=2027-01-15 08:00:00 UTC\n" in timer.read_text()
+    done = _run(("systemd-analyze", "verify", "--man=no", f"--root={root}", timer.name))
+    assert (done.returncode, done.stderr) == (0, "")
     for unit in ours:
         done = _run(("systemd-analyze", "verify", "--man=no", f"--root={root}", unit.name))
         assert (done.returncode, done.stderr) == (0, ""), unit.read_text()

@@ -1,6 +1,6 @@
 """Plan a deployment, bring it up, and take it down. Each operation can be repeated after it was interrupted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from gpuyard.deploy.ansible.run import (
     reject_templates,
     require_ansible,
 )
-from gpuyard.deploy.expiry import set_expiry
+from gpuyard.deploy.expiry import find_poweroff_time, set_expiry
 from gpuyard.deploy.stack.environments import describe_environments, pack_gpuyard
 from gpuyard.deploy.stack.install import gpu_variables
 from gpuyard.deploy.stack.lock import read_lock
@@ -102,7 +102,11 @@ def plan(loaded: LoadedDeployment) -> DeploymentPlan:
         changes,
         loaded.state.hosts() or loaded.target.hosts(loaded.deployment, {"hosts": ()}),
         usd_per_hour,
-        (*loaded.target.availability(loaded.deployment), *loaded.target.notes()),
+        (
+            *loaded.target.availability(loaded.deployment),
+            *_find_missing_drivers(loaded),
+            *loaded.target.notes(),
+        ),
         _ttl(loaded.deployment),
     )
 
@@ -125,11 +129,16 @@ def up(
         packed = (
             {} if loaded.target.environment(loaded.deployment) else pack_gpuyard(loaded.state.path)
         )
+        poweroff = (
+            {"gpuyard_poweroff_time": find_poweroff_time(loaded.state)}
+            if loaded.target.ends_when_powered_off
+            else {}
+        )
         recap = apply_roles(
             loaded.deployment,
             hosts,
             loaded.state,
-            {**_role_variables(loaded), **packed},
+            {**_role_variables(loaded), **packed, **poweroff},
             report,
             sudo_password=sudo_password,
         )
@@ -160,6 +169,7 @@ def _role_variables(loaded: LoadedDeployment) -> dict[str, Any]:
     return {
         "slurm_gpu_type": gpu.id,
         **gpu_variables(lock, () if has_training else (deployment.framework,)),
+        "gpu_stack_may_restart": loaded.target.module() is not None,  # gpuyard created it
         "containers_users": list(deployment.docker_users),
         **loaded.target.ansible_variables(),
         **training,
@@ -250,6 +260,22 @@ def _describe_existing(target: Provisioner, state: StateDirectory) -> str:
         return ""
     cost = " and cost money" if target.rented else ""
     return f". These exist{cost} until `gpuyard deploy down`: {', '.join(existing)}"
+
+
+def _find_missing_drivers(loaded: LoadedDeployment) -> Iterator[str]:
+    """Yield a sentence if machines with GPUs get no driver, so that their image must have one."""
+    gpu, _ = resolve_machine(loaded.cluster)
+    deployment, shared = loaded.deployment, loaded.target.ansible_variables()
+    if gpu.vendor != "NVIDIA" or shared.get("gpu_stack_driver") == "":
+        return
+    lists = {"head": deployment.head}
+    if loaded.cluster.nodes > 1:
+        lists["workers"] = deployment.workers
+    if missing := [name for name, roles in lists.items() if "gpu-stack" not in roles]:
+        yield (
+            f"The roles of {' and '.join(missing)} do not include gpu-stack: the machines must already have NVIDIA's "
+            "driver. `verify` checks it."
+        )
 
 
 def _ttl(deployment: Deployment) -> float | None:

@@ -1,5 +1,8 @@
 """The time at which a rented deployment is removed automatically, and the background process that does it.
 
+Where a machine that powers itself off stops costing money (AWS, Google Cloud), each machine has a timer as well, which
+works while this one is off.
+
 Lambda Cloud has no such timer and bills until an instance is terminated, so an instance that only shuts itself down still
 costs money. An instance that terminates itself would need the account's key, which does not belong on machines that others
 log in to. So a process of the user runs on this machine, detached from any terminal (`gpuyard.deploy.reaper`). A file lock
@@ -9,6 +12,7 @@ shows whether it is running, and every `gpuyard deploy` command restarts it if i
 import contextlib
 import fcntl
 import json
+import math
 import os
 import time
 from dataclasses import asdict, dataclass
@@ -20,6 +24,7 @@ from gpuyard.interpreter import import_path, module_argv
 from gpuyard.run.process import Command, start_detached
 
 _FILE = "expiry.json"
+_GRACE_SECONDS = 600.0  # `down` on this machine removes everything, so it goes first
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,17 @@ class Expiry:
 
     unix_seconds: float
     target: str
+
+
+def calculate_lifetime(ttl_seconds: float | None) -> int | None:
+    """Return the seconds after which a new machine ends itself, shortly after this machine would have removed it."""
+    return None if ttl_seconds is None else math.ceil(ttl_seconds + _GRACE_SECONDS)
+
+
+def find_poweroff_time(state: StateDirectory) -> int | None:
+    """Return the time at which the machines power themselves off, or None if they never do."""
+    expiry = read_expiry(state)
+    return None if expiry is None else math.ceil(expiry.unix_seconds + _GRACE_SECONDS)
 
 
 def read_expiry(state: StateDirectory) -> Expiry | None:

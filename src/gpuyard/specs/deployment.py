@@ -24,7 +24,7 @@ RoleName = Literal[
 ]
 """The roles, in the order in which they are applied."""
 FrameworkName = Literal["pytorch", "tensorflow", "mxnet"]
-ROLES: tuple[RoleName, ...] = ("base", "shared-storage", "training")
+ROLES: tuple[RoleName, ...] = ("base", "gpu-stack", "shared-storage", "training")
 """The default roles."""
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")

@@ -35,8 +35,10 @@ class InstallOptions:
 
 def gpu_variables(lock: Lock, frameworks: Sequence[str], *, toolkit: bool = True) -> dict[str, Any]:
     """Return the variables of the roles gpu-stack and containers for a lock."""
+    family = lock.family(lock.cuda.version)
     return {
         "gpu_stack_driver": lock.driver.version,
+        "gpu_stack_minimum_driver": family.minimum_driver if family else lock.driver.version,
         "gpu_stack_toolkit": lock.cuda.package if toolkit else "",
         "gpu_stack_frameworks": [describe_framework(lock, name) for name in frameworks],
         "containers_toolkit": lock.container_toolkit.version,

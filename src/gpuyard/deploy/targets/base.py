@@ -20,6 +20,8 @@ class Provisioner(ABC):
     kind: ClassVar[str]
     rented: ClassVar[bool] = False
     """Its machines cost money while they exist."""
+    ends_when_powered_off: ClassVar[bool] = False
+    """Its machines cost nothing, or only their disks, once they power themselves off."""
 
     @abstractmethod
     def check(self, deployment: Deployment, cluster: Cluster) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuyard.deploy.access.place import create_place
 from gpuyard.deploy.access.remote import ssh_argv
@@ -18,6 +18,7 @@ from gpuyard.specs.deployment import RoleName
 if TYPE_CHECKING:
     from gpuyard.measure.store import ResultsStore
 
+Result = TypeVar("Result")
 TIMEOUT_SECONDS = 60.0
 _MAX_THREADS = 16
 _TIMED_OUT = 124  # the exit status of timeout(1)
@@ -72,9 +73,7 @@ class VerificationContext:
     def hosts_with_role(self, role: RoleName) -> list[Host]:
         return [host for host in self.hosts if role in self.roles(host)]
 
-    def check_each(
-        self, hosts: Sequence[Host], check: Callable[[Host], CheckResult]
-    ) -> list[CheckResult]:
+    def check_each(self, hosts: Sequence[Host], check: Callable[[Host], Result]) -> list[Result]:
         """Run the same check on all of these machines in parallel."""
         if not hosts:
             return []

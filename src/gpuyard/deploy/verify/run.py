@@ -6,6 +6,7 @@ from gpuyard.deploy import StatusCallback
 from gpuyard.deploy.deployment import LoadedDeployment
 from gpuyard.deploy.verify.check import CheckGroup, Verification, VerificationContext
 from gpuyard.deploy.verify.firewall import check_firewall
+from gpuyard.deploy.verify.gpus import check_gpus
 from gpuyard.deploy.verify.jupyter import check_notebooks
 from gpuyard.deploy.verify.machines import (
     check_clocks,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 GROUPS: tuple[CheckGroup, ...] = (
     CheckGroup("Comparing clocks", check_clocks),
+    CheckGroup("Looking at the GPUs", check_gpus),
     CheckGroup("Checking time services", check_time_services, "base"),
     CheckGroup("Looking for open ports", check_ports),
     CheckGroup(

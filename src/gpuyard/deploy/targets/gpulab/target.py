@@ -59,6 +59,9 @@ class GpulabProvisioner(Provisioner):
             host_from_output(host, proxy_command=host["proxy_command"]) for host in outputs["hosts"]
         )
 
+    def ansible_variables(self) -> Mapping[str, Any]:
+        return {"gpu_stack_driver": ""}  # jobs are containers, and share their server's driver
+
     def check_before_create(self, deployment: Deployment) -> None:
         del deployment
         Gpulab.from_environment()

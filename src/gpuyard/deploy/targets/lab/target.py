@@ -117,6 +117,8 @@ class LabProvisioner(Provisioner):
             "containers_start": False,  # all share this host's cgroups
             "gpuyard_packages_are_there": True,
             "training_python_path": str(_PACKAGE),
+            "gpu_stack_driver": "",  # all share this host's driver
+            "gpu_stack_frameworks": [],
             "slurm_isolates": False,  # all share one kernel
         }
 
