@@ -16,6 +16,7 @@ from typing import Any
 
 from gpuyard import files
 from gpuyard.deploy import StatusCallback
+from gpuyard.deploy.terraform.failures import describe_errors, find_plain_error
 from gpuyard.deploy.terraform.state_file import StateFile
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.interpreter import import_path, module_argv
@@ -163,8 +164,8 @@ class Terraform:
             return
         done = self._run("init", "-input=false", "-no-color")
         if done.returncode != 0:
-            output = " ".join((done.stderr or done.stdout).split())
-            raise GpuyardError(f"Terraform could not download its providers: {output[:600]}")
+            error = find_plain_error(done.stderr or done.stdout)
+            raise GpuyardError(f"Terraform could not download its providers: {error}")
         fetched.parent.mkdir(exist_ok=True)  # a module without providers has none
         files.write_text(fetched, module, mode=0o600)
 
@@ -248,15 +249,12 @@ class Terraform:
         }
 
     def _describe_failure(self, verb: str, output: str, status: int) -> GpuyardError:
-        errors = []
-        for entry in _parse_entries(output):
-            if entry.get("@level") == "error":
-                diagnostic = entry.get("diagnostic", {})
-                summary = diagnostic.get("summary") or entry.get("@message", "")
-                detail = diagnostic.get("detail", "").strip()
-                address = diagnostic.get("address")
-                errors.append(" ".join(filter(None, (address and f"{address}:", summary, detail))))
-        if any(_DISK_FULL in error for error in errors):
+        errors = [
+            entry.get("diagnostic") or {"summary": entry.get("@message", "")}
+            for entry in _parse_entries(output)
+            if entry.get("@level") == "error"
+        ]
+        if any(_DISK_FULL in str(error) for error in errors):
             return GpuyardError(
                 f"terraform {verb} failed: the disk of this machine that holds {self.directory} is full; free some "
                 f"space, {_RETRY}"
@@ -266,7 +264,13 @@ class Terraform:
                 f"terraform {verb} was killed (signal {-status}); run it again: it continues where it stopped"
             )
         plain = [line for line in output.splitlines() if line.strip() and not _parse_entries(line)]
-        reason = "; ".join(errors) or (plain[-1] if plain else f"no output (exit status {status})")
+        reason = (
+            describe_errors(errors)
+            if errors
+            else plain[-1]
+            if plain
+            else f"no output (exit status {status})"
+        )
         return GpuyardError(f"terraform {verb} failed: {reason}")
 
 
