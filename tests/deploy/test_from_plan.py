@@ -9,6 +9,7 @@ import pytest
 from gpuyard.catalog.specfiles import read_deployment
 from gpuyard.deploy.from_plan import to_deployment_name
 from gpuyard.specs.cluster import Cluster
+from gpuyard.specs.targets.clouds import AwsTarget
 from tests.conftest import Cli
 from tests.deploy.targets.lambda_server import KEY, serving
 
@@ -61,6 +62,19 @@ def test_instances_of_lambda_cloud_become_a_deployment_there(cli: Cli, tmp_path:
         2.84
     )  # 2 × $1.29 and a tenth
     assert read.name == "train-resnet-50-fast"
+    assert "workers: [base, gpu-stack, " in render_files
+    assert "gpu-stack" in read.head
+
+
+def test_spot_instances_stay_spot_with_a_limit_near_their_price(cli: Cli, tmp_path: Path) -> None:
+    spot = "search: {offers: [aws/g6.12xlarge], ways: [spot], nodes: [2]}\n"
+    file, text = write_deployment(cli, tmp_path, PLAN + spot)
+    target = read_deployment(file).target
+    assert isinstance(target, AwsTarget)
+    assert target.market == "spot"
+    assert target.max_usd_per_hour == pytest.approx(2 * 2.2119 * 1.1, abs=0.01)
+    assert "on demand" not in text
+    assert "# fill in" not in text
 
 
 def test_own_machines_become_a_deployment_whose_addresses_are_to_be_filled_in(

@@ -179,7 +179,7 @@ def test_a_mistake_in_a_list_describes_its_items(tmp_path: Path) -> None:
     path = tmp_path / "t.deployment.yaml"
     path.write_text(
         "name: t\ncluster: 1x1xt4\ntarget:\n  kind: openstack\n  flavor: g\n  image: i\n  external_network: e\n"
-        "  ssh_from: 192.0.2.0/24\n"
+        "  ssh_from: 10.0.0.0/8\n"
         "  name_servers:\n    - 192.0.2.1\n    - dns.example\n"
     )
     with pytest.raises(SpecError) as mistake:

@@ -9,11 +9,12 @@ from typing import get_args
 from gpuyard.catalog import Price, prices
 from gpuyard.errors import GpuyardError
 from gpuyard.planner.result import ACQUISITION_LABELS, Choice, PlanResult
-from gpuyard.specs.deployment import Deployment
+from gpuyard.specs.deployment import ROLES, Deployment
 
 _FILL_IN = "# fill in"
 _MAX_NAME = 32
 _MAX_MACHINES = 250
+_SPOT_CLOUDS = ("aws", "gcp")
 _RENTED = ("on-demand", "spot", "reserved-1-year", "reserved-3-years")
 
 
@@ -41,6 +42,7 @@ def render_deployment(result: PlanResult) -> str:
     if choice.nodes > 1 and choice.network_keys is not None:
         lines.append(f"  network: {json.dumps(dict(choice.network_keys))}")
     lines += _target(choice)
+    lines += [f"{machines}: [{', '.join(ROLES)}]" for machines in ("head", "workers")]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -64,7 +66,7 @@ def _notes(choice: Choice) -> Iterator[str]:
     price = _price(choice)
     if price is not None and not _deployable(price):
         yield f"gpuyard cannot rent from {price.cloud}: create the machines there, and list them below."
-    elif price is not None and choice.way != "on-demand":
+    elif price is not None and choice.way != "on-demand" and not _is_spot(price, choice):
         yield f"The plan assumes machines {ACQUISITION_LABELS[choice.way]}; this file rents them on demand."
     if choice.network_is_assumed:
         yield "The network between these machines is unknown; the one below is an assumption."
@@ -76,8 +78,8 @@ def _target(choice: Choice) -> list[str]:
         return [
             "target:",
             f"  kind: {price.cloud}",
-            *(f"  {line}" for line in _CLOUDS[price.cloud](price)),
-            f"  max_usd_per_hour: ${math.ceil(110 * price.usd_per_hour * choice.nodes) / 100:.2f}/h",
+            *(f"  {line}" for line in _CLOUDS[price.cloud](price, choice.way)),
+            f"  max_usd_per_hour: ${_limit(price, choice):.2f}/h",
             "  ttl: 8 h",
         ]
     where = "rented elsewhere" if choice.way in _RENTED else "yours"
@@ -91,6 +93,16 @@ def _target(choice: Choice) -> list[str]:
         for node in range(choice.nodes)
     ]
     return lines
+
+
+def _is_spot(price: Price, choice: Choice) -> bool:
+    return choice.way == "spot" and price.cloud in _SPOT_CLOUDS
+
+
+def _limit(price: Price, choice: Choice) -> float:
+    """Return a tenth more than the plan's price per hour."""
+    spot = price.spot_usd_per_hour if _is_spot(price, choice) else None
+    return math.ceil(110 * (spot or price.usd_per_hour) * choice.nodes) / 100
 
 
 def _price(choice: Choice) -> Price | None:
@@ -108,26 +120,29 @@ def _deployable(price: Price) -> bool:
     return price.cloud in kinds and price.cloud in _CLOUDS and has_instance
 
 
-def _lambda(price: Price) -> Iterator[str]:
+def _lambda(price: Price, way: str) -> Iterator[str]:
+    del way
     yield f"instance_type: {price.instance}"
     yield f"region: {price.region or 'us-east-1'}  {_FILL_IN}: a region with capacity; `gpuyard deploy plan` lists them"
     yield f"ssh_key: laptop  {_FILL_IN}: the name of a public key in your account"
 
 
-def _aws(price: Price) -> Iterator[str]:
+def _aws(price: Price, way: str) -> Iterator[str]:
     yield f"instance_type: {price.instance}"
     yield f"region: {price.region or 'us-east-1'}"
-    yield f"ssh_from: 192.0.2.1/32  {_FILL_IN}: the address that you connect from"
+    if way == "spot":
+        yield "market: spot"
 
 
-def _gcp(price: Price) -> Iterator[str]:
+def _gcp(price: Price, way: str) -> Iterator[str]:
     yield f"machine_type: {price.instance}"
     yield f"project: your-project  {_FILL_IN}"
     yield f"zone: {price.region or 'us-central1'}-a  {_FILL_IN}: a zone with capacity"
-    yield f"ssh_from: 192.0.2.1/32  {_FILL_IN}: the address that you connect from"
+    if way == "spot":
+        yield "spot: true"
 
 
-_CLOUDS: dict[str, Callable[[Price], Iterator[str]]] = {
+_CLOUDS: dict[str, Callable[[Price, str], Iterator[str]]] = {
     "lambda": _lambda,
     "aws": _aws,
     "gcp": _gcp,

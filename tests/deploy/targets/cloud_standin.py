@@ -2,7 +2,7 @@
 
 Run it as `python -m tests.deploy.targets.cloud_standin aws`. Terraform then really checks a module's names, types, and
 references, and creates, detects, and removes resources: each is a file in GPUYARD_STANDIN. The file `refuse` lists resources
-that are rejected; `slow` sets the seconds that each instance takes.
+that are rejected, each with the error after it; `KIND.json` has attributes of a data source; `slow` sets the seconds that each instance takes.
 """
 
 import json
@@ -123,9 +123,11 @@ def create_base(kind: str, schema: State, prefix: str) -> Any:
 def resource(kind: str, schema: State, prefix: str) -> type[iface.Resource]:
     class Thing(create_base(kind, schema, prefix), iface.Resource):  # type: ignore[misc]
         def create(self, ctx: Any, planned: State) -> State | None:
-            if kind in _lines("refuse"):
-                ctx.diagnostics.add_error("InsufficientInstanceCapacity: none left")
-                return None
+            for line in _lines("refuse"):
+                refused, _, error = line.partition(" ")
+                if refused == kind:
+                    ctx.diagnostics.add_error(error or "InsufficientInstanceCapacity: none left")
+                    return None
             number = int(time.monotonic_ns() % 200) + 1
             for seconds in _lines("slow") if "instance" in kind else ():
                 (cloud() / "creating").touch()
@@ -159,7 +161,9 @@ def resource(kind: str, schema: State, prefix: str) -> type[iface.Resource]:
 def data_source(kind: str, schema: State, prefix: str) -> type[iface.DataSource]:
     class Known(create_base(kind, schema, prefix), iface.DataSource):  # type: ignore[misc]
         def read(self, ctx: Any, config: State) -> State:
-            return fill_computed(schema, config, 1, f"{kind}-known")
+            known = cloud() / f"{kind}.json"
+            written = json.loads(known.read_text()) if known.exists() else {}
+            return fill_computed(schema, {**config, **written}, 1, f"{kind}-known")
 
     return Known
 

@@ -1,14 +1,17 @@
 """Deployments on AWS, Google Cloud, and OpenStack: real Terraform checks and applies their modules, with providers that
 have the official schemas and a directory in place of a cloud."""
 
+import base64
+import http.server
 import json
 import os
 import platform
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ from gpuyard.deploy.terraform.run import Changes
 from gpuyard.errors import GpuyardError
 from tests.command_line import ROOT
 from tests.conftest import Cli
-from tests.deploy.provisioning import quiet, run_provision
+from tests.deploy.provisioning import end_reapers, quiet, run_provision
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/gpuyard-test-key"  # noqa: S105
 CLOUDS = ("aws", "gcp", "openstack")
@@ -28,17 +31,17 @@ _HEAD = """
 name: rented
 cluster: {name: rented, nodes: 2, machine: {gpu: %s, gpus: %d}, network: {rate: 10 Gbit/s}}
 target:
-  ssh_from: 198.51.100.0/24
+  ssh_from: 93.184.216.0/24
 """
 FILES = {
     "aws": _HEAD % ("a100-sxm4-40gb", 8)
-    + "  {kind: aws, instance_type: p4d.24xlarge, region: us-east-1, efa_interfaces: 4, max_usd_per_hour: $50/h}",
+    + "  {kind: aws, instance_type: p4d.24xlarge, region: us-east-1, max_usd_per_hour: $50/h}",
     "gcp": _HEAD % ("t4", 2)
     + "  {kind: gcp, project: team-training, zone: us-central1-a, machine_type: n1-standard-16, accelerator: nvidia-tesla-t4}",
     "openstack": _HEAD % ("t4", 1)
     + "  {kind: openstack, flavor: gpu.large, image: Ubuntu 24.04, external_network: public, usd_per_hour: $1/h}",
 }
-THINGS = {"aws": 19, "gcp": 7, "openstack": 15}
+THINGS = {"aws": 25, "gcp": 7, "openstack": 15}
 INSTANCES = {
     "aws": "aws_instance",
     "gcp": "google_compute_instance",
@@ -56,8 +59,7 @@ def render_file(kind: str) -> str:
 
 
 @pytest.fixture
-def cloud(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    del home
+def cloud(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     pytest.importorskip("tf")
     there = tmp_path / "cloud"
     there.mkdir()
@@ -84,8 +86,12 @@ def cloud(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     monkeypatch.setenv("TF_CLI_CONFIG_FILE", str(configuration))
     monkeypatch.setenv("GPUYARD_STANDIN", str(there))
+    (there / "aws_ec2_instance_type_offerings.json").write_text(
+        json.dumps({"locations": ["us-east-1d", "us-east-1b", "us-east-1d"]})
+    )
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    return there
+    yield there
+    end_reapers(home)
 
 
 @pytest.fixture
@@ -149,7 +155,7 @@ def test_machines_are_planned_made_unchanged_missed_and_removed(
     assert len(list_resources(cloud, INSTANCES[kind])) == 2
 
     existing = loaded.target.list_existing(loaded.state)
-    assert len(existing) == THINGS[kind]
+    assert len(existing) == THINGS[kind] - (kind == "aws")  # one is only in Terraform's state
     assert any(
         item.startswith(f"{INSTANCES[kind]}.node[0] ({INSTANCES[kind]}-") for item in existing
     )
@@ -187,18 +193,73 @@ def test_on_aws_only_the_head_has_a_door_and_every_card_its_fabric(
         if item["cidr_ipv4"]
     ]
     assert [(item["cidr_ipv4"], item["from_port"], item["to_port"]) for item in rules] == [
-        ("198.51.100.0/24", 22, 22)
+        ("93.184.216.0/24", 22, 22)
     ]
     templates = {item["name"][-1]: item for item in read_resources(cloud, "aws_launch_template")}
-    for node, counts in (("0", [2, 1, 1, 1]), ("1", [1, 1, 1, 1])):
+    subnets = {
+        item["tags"]["Name"][-4:]: item["id"] for item in read_resources(cloud, "aws_subnet")
+    }
+    for node, counts in (("0", [2, 1, 1, 1, 1]), ("1", [1, 1, 1, 1, 1])):
         cards = templates[node]["network_interfaces"]
         assert [len(card["security_groups"]) for card in cards] == counts
-        assert [card["interface_type"] for card in cards] == ["efa", *["efa-only"] * 3]
-        assert [card["network_card_index"] for card in cards] == [0, 1, 2, 3]
+        # as in AWS's guide: the second device of the first card, and the first of every other
+        assert [card["interface_type"] for card in cards] == [None, *["efa-only"] * 4]
+        assert [card["network_card_index"] for card in cards] == [0, 0, 1, 2, 3]
+        assert [card["device_index"] for card in cards] == [0, 1, 0, 0, 0]
+        outside, *fabric = [card["subnet_id"] for card in cards]
+        assert outside == subnets["head" if node == "0" else "vate"]
+        assert fabric == [subnets["vate"]] * 4
         assert templates[node]["placement"][0]["group_name"].startswith("gpuyard-rented-")
+        assert templates[node]["instance_initiated_shutdown_behavior"] == "terminate"
+        script = base64.b64decode(templates[node]["user_data"]).decode()
+        assert script.startswith("#!/bin/sh\n")
+        assert f"--on-active={8 * 3600 + 600} shutdown -P now" in script
+    # the head's, and the gateway's through which the others download
+    assert len(read_resources(cloud, "aws_eip")) == 2
     assert (
         rules[0]["security_group_id"] in templates["0"]["network_interfaces"][0]["security_groups"]
     )
+
+
+def read_template(cloud: Path) -> dict[str, Any]:
+    return read_resources(cloud, "aws_launch_template")[0]
+
+
+@pytest.mark.timeout(300)
+def test_on_aws_the_zone_offers_the_type_and_stays(
+    cloud: Path, load: Callable[..., LoadedDeployment]
+) -> None:
+    offers = cloud / "aws_ec2_instance_type_offerings.json"
+    bad = load("aws", ("region:", "zone: us-east-1a, region:"))
+    with pytest.raises(
+        GpuyardError, match=r"us-east-1a does not offer p4d\.24xlarge.*us-east-1b or us-east-1d"
+    ):
+        plan(bad)
+    reservation = "capacity_reservation: cr-0123456789abcdef0, zone: us-east-1b, region:"
+    loaded = load("aws", ("region:", "market: spot, zone: us-east-1b, region:"))
+    run_provision(loaded)
+    assert {item["availability_zone"] for item in read_resources(cloud, "aws_subnet")} == {
+        "us-east-1b"
+    }
+    (market,) = read_template(cloud)["instance_market_options"]
+    assert market["market_type"] == "spot"
+    assert market["spot_options"][0]["spot_instance_type"] == "one-time"
+    assert down(loaded, quiet) == []
+    loaded = load("aws", ("region:", f"market: capacity-block, {reservation}"))
+    run_provision(loaded)
+    template = read_template(cloud)
+    assert template["instance_market_options"][0]["market_type"] == "capacity-block"
+    (target,) = template["capacity_reservation_specification"][0]["capacity_reservation_target"]
+    assert target["capacity_reservation_id"] == "cr-0123456789abcdef0"
+    assert down(loaded, quiet) == []
+    loaded = load("aws")
+    run_provision(loaded)
+    offers.write_text(json.dumps({"locations": ["us-east-1a", "us-east-1b"]}))
+    assert plan(loaded).changes == Changes()
+    offers.write_text(json.dumps({"locations": []}))
+    with pytest.raises(GpuyardError, match=r"us-east-1 does not offer p4d\.24xlarge"):
+        plan(loaded)
+    assert down(loaded, quiet) == []
 
 
 @pytest.mark.timeout(300)
@@ -313,8 +374,15 @@ def test_prices_come_from_the_catalog_and_unknown_ones_are_reported(
 @pytest.mark.parametrize(
     ("kind", "change", "expected"),
     [
-        ("aws", ("198.51.100.0/24", "everywhere"), "ssh_from"),
-        ("aws", ("198.51.100.0/24", "198.51.100.7/24"), "ssh_from"),
+        ("aws", ("93.184.216.0/24", "everywhere"), "ssh_from"),
+        ("aws", ("93.184.216.0/24", "93.184.216.7/24"), "ssh_from"),
+        ("aws", ("93.184.216.0/24", "198.51.100.7/32"), "documentation"),
+        ("gcp", ("93.184.216.0/24", "'2001:db8::/48'"), "documentation"),
+        ("aws", ("93.184.216.0/24", "'2a00:1450::/32'"), "IPv4"),
+        ("gcp", ("93.184.216.0/24", "192.168.1.0/24"), "private network"),
+        ("aws", ("region:", "market: capacity-block, region:"), "capacity_reservation"),
+        ("aws", ("region:", "capacity_reservation: cr-0123456789abcdef0, region:"), "zone"),
+        ("aws", ("p4d.24xlarge", "g5g.metal"), "ARM"),
         ("aws", ("gpus: 8", "gpus: 4"), "machines have 4 GPUs, and p4d.24xlarge has 8"),
         ("aws", ("us-east-1,", "us-east-1, zone: eu-west-1a,"), "is not in the region"),
         ("gcp", ("us-central1-a", "us-central1"), "zone"),
@@ -328,6 +396,74 @@ def test_mistakes_are_reported(
     assert change[0] in render_file(kind)
     path.write_text(render_file(kind).replace(*change))
     assert expected in " ".join(cli("deploy", "plan", str(path), status=2).stderr.split())
+
+
+@pytest.mark.timeout(300)
+def test_google_gets_large_packets_a_driver_and_a_time_limit(
+    cloud: Path, load: Callable[..., LoadedDeployment]
+) -> None:
+    loaded = load("gcp", ("kind: gcp", "kind: gcp, spot: true"))
+    run_provision(loaded)
+    (network,) = read_resources(cloud, "google_compute_network")
+    assert network["mtu"] == 8896
+    (policy,) = read_resources(cloud, "google_compute_resource_policy")
+    assert policy["group_placement_policy"][0]["collocation"] == "COLLOCATED"
+    for machine in read_resources(cloud, "google_compute_instance"):
+        assert "with-nvidia" in machine["boot_disk"][0]["initialize_params"][0]["image"]
+        assert f"--on-active={8 * 3600 + 600} " in machine["metadata"]["user-data"]
+        assert machine["network_interface"][0]["nic_type"] == "GVNIC"
+        (scheduling,) = machine["scheduling"]
+        assert scheduling["provisioning_model"] == "SPOT"
+        assert scheduling["automatic_restart"] is False
+    later = load("gcp", ("kind: gcp", "kind: gcp, spot: true, ttl: 9 h"))
+    assert plan(later).changes == Changes()  # the role sets another time, not Terraform
+    assert down(loaded, quiet) == []
+    fast = load(
+        "gcp",
+        ("n1-standard-16, accelerator: nvidia-tesla-t4", "a3-highgpu-8g"),
+        ("gpu: t4, gpus: 2", "gpu: h100-sxm5-80gb, gpus: 8"),
+    )
+    assert any("GPUDirect" in note for note in fast.target.availability(fast.deployment))
+
+
+@pytest.fixture
+def checkip(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A service on this machine that answers with the first item of a list, or fails without one."""
+    answers = ["93.184.216.34\n"]
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if answers else 503)
+            self.end_headers()
+            self.wfile.write("".join(answers).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("GPUYARD_ADDRESS_URL", f"http://127.0.0.1:{server.server_port}")
+        yield answers
+        server.shutdown()
+
+
+@pytest.mark.timeout(300)
+def test_ssh_is_open_for_this_machine_and_down_works_without_its_address(
+    cloud: Path, load: Callable[..., LoadedDeployment], checkip: list[str]
+) -> None:
+    loaded = load("openstack", ("ssh_from: 93.184.216.0/24", "ssh_from: here"))
+    for wrong in ("10.0.0.7", "<html>"):
+        checkip[0] = wrong
+        with pytest.raises(GpuyardError, match="`ssh_from`"):
+            plan(loaded)
+    checkip[0] = "93.184.216.34\n"
+    run_provision(loaded)
+    rules = read_resources(cloud, "openstack_networking_secgroup_rule_v2")
+    assert "93.184.216.34/32" in {rule["remote_ip_prefix"] for rule in rules}
+    checkip.clear()
+    assert plan(loaded).changes == Changes()  # the last address stays
+    assert down(loaded, quiet) == []
+    assert list_resources(cloud) == []
 
 
 def test_unavailable_providers_are_reported(

@@ -1,9 +1,11 @@
 """Shared code of clouds with an official Terraform provider: a private network that only ssh to the head enters."""
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from gpuyard.catalog.prices import Price, prices
+from gpuyard.deploy.clouds.public_address import find_public_address
 from gpuyard.deploy.state import Host, StateDirectory, public_key
 from gpuyard.deploy.targets.base import Provisioner
 from gpuyard.deploy.terraform.run import Terraform
@@ -11,6 +13,9 @@ from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
+from gpuyard.specs.targets.clouds import HERE
+
+_OWN_RESOURCE = "terraform_data."  # exists only in Terraform's state
 
 
 class PrivateNetworkProvisioner(Provisioner):
@@ -27,7 +32,7 @@ class PrivateNetworkProvisioner(Provisioner):
         return {
             "prefix": state.ensure_prefix(),
             "nodes": cluster.nodes,
-            "ssh_from": getattr(target, "ssh_from", ""),
+            "ssh_from": _resolve_ssh_from(getattr(target, "ssh_from", HERE), state),
             "near": bool(getattr(target, "near", False)) and cluster.nodes > 1,
             "public_key": public_key(),
         }
@@ -65,11 +70,37 @@ class PrivateNetworkProvisioner(Provisioner):
         ]
 
     def list_existing(self, state: StateDirectory) -> list[str]:
-        return Terraform(state.terraform).list_resources()
+        resources = Terraform(state.terraform).list_resources()
+        return [resource for resource in resources if not resource.startswith(_OWN_RESOURCE)]
 
     def notes(self) -> Sequence[str]:
         return (
             "The price covers machines only; the cloud also bills disks, addresses, and traffic.",
+        )
+
+
+def _resolve_ssh_from(ssh_from: str, state: StateDirectory) -> str:
+    """Return the addresses, with this machine's for `here`. If they cannot be found, those of the last `up` stay."""
+    if ssh_from != HERE:
+        return ssh_from
+    try:
+        return f"{find_public_address()}/32"
+    except GpuyardError:
+        previous = Terraform(state.terraform).variables().get("ssh_from")
+        if isinstance(previous, str):
+            return previous
+        raise
+
+
+def check_ssh_from(ssh_from: str) -> None:
+    """Raise if only private addresses may reach a head whose address is public."""
+    if ssh_from == HERE:
+        return
+    network = ipaddress.IPv4Network(ssh_from)
+    if network.is_private and not network.is_global:
+        raise UserMistake(
+            f"ssh_from is {ssh_from}, a private network, and the head has a public address, which it would never reach: "
+            f"write the public address of your connection, or `{HERE}`"
         )
 
 

@@ -3,19 +3,41 @@
 import ipaddress
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from gpuyard.specs.base import Duration, Spec, UsdPerHour
+
+HERE = "here"
+# No machine has these; examples use them (RFC 5737 and RFC 3849).
+_DOCUMENTATION = tuple(
+    map(
+        ipaddress.ip_network,
+        ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32"),
+    )
+)
 
 
 def _normalize_network(text: str) -> str:
     """Return the addresses as clouds accept them; `0.0.0.0/0` is everywhere."""
+    if text == HERE:
+        return text
     try:
-        return str(ipaddress.IPv4Network(text))
+        network = ipaddress.ip_network(text)
     except ValueError:
         raise ValueError(
-            "expected IPv4 addresses like 198.51.100.0/24 or 198.51.100.7/32"
+            f"expected `{HERE}` or IPv4 addresses, one of them with /32 after it"
         ) from None
+    if any(
+        network.network_address in other and network.prefixlen >= other.prefixlen
+        for other in _DOCUMENTATION
+    ):
+        raise ValueError(
+            f"{text} is reserved for documentation, so you would pay for machines that you cannot reach: "
+            f"write your own addresses, or `{HERE}`"
+        )
+    if network.version != 4:
+        raise ValueError("expected IPv4 addresses; the machines have no IPv6 addresses")
+    return str(network)
 
 
 Cidr = Annotated[str, AfterValidator(_normalize_network)]
@@ -60,8 +82,12 @@ class NetworkedCloudTarget(CloudTarget):
     """A cloud in which the machines get their own network, with one entrance."""
 
     ssh_from: Annotated[
-        Cidr, Field(description="addresses that can reach the head over ssh; nothing else is open")
-    ]
+        Cidr,
+        Field(
+            description="IPv4 addresses that can reach the head over ssh, and nothing else can; `here`: this machine's "
+            "public address at each `up`"
+        ),
+    ] = HERE
     near: Annotated[bool, Field(description="request machines that are close to each other")] = True
 
 
@@ -73,18 +99,47 @@ class AwsTarget(NetworkedCloudTarget):
         str, Field(pattern=r"^[a-z0-9-]{1,32}\.[a-z0-9-]{1,32}$", description="like p4d.24xlarge")
     ]
     region: Zone
-    zone: Annotated[Zone | None, Field(description="like us-east-1a; null: AWS chooses")] = None
+    zone: Annotated[
+        Zone | None,
+        Field(description="like us-east-1a; null: the first that offers the instance type"),
+    ] = None
     image: Annotated[
         str | None,
         Field(
             pattern=r"^ami-[0-9a-f]{8,32}$",
-            description="an Ubuntu image; null: the newest Ubuntu 24.04 at the first `up`",
+            description="an Ubuntu image; null: Amazon's newest image with a driver at the first `up`",
         ),
     ] = None
     disk_gb: Annotated[int, Field(ge=8, le=16_384)] = 200
     efa_interfaces: Annotated[
-        int, Field(ge=0, le=64, description="Elastic Fabric Adapters per machine")
-    ] = 0
+        int | None,
+        Field(
+            ge=0,
+            le=64,
+            description="Elastic Fabric Adapters per machine; null: as many as the instance type has",
+        ),
+    ] = None
+    market: Annotated[
+        Literal["on-demand", "spot", "capacity-block"],
+        Field(description="how the machines are paid; AWS may end spot machines at any time"),
+    ] = "on-demand"
+    capacity_reservation: Annotated[
+        str | None,
+        Field(
+            pattern=r"^cr-[0-9a-f]{8,32}$",
+            description="a capacity reservation or capacity block, like cr-0123456789abcdef0, in `zone`",
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _check_reservation(self) -> "AwsTarget":
+        if self.capacity_reservation is not None and self.zone is None:
+            raise ValueError("capacity_reservation needs `zone`, the zone of the reservation")
+        if self.capacity_reservation is not None and self.market == "spot":
+            raise ValueError("spot machines cannot use a capacity_reservation")
+        if self.market == "capacity-block" and self.capacity_reservation is None:
+            raise ValueError("market capacity-block needs its id as capacity_reservation")
+        return self
 
 
 class GcpTarget(NetworkedCloudTarget):
@@ -108,8 +163,15 @@ class GcpTarget(NetworkedCloudTarget):
         ),
     ] = None
     image: Annotated[
-        str, Field(pattern=r"^[a-z0-9][a-z0-9/._-]{0,200}$", description="an Ubuntu image")
-    ] = "ubuntu-os-cloud/ubuntu-2404-lts-amd64"
+        str | None,
+        Field(
+            pattern=r"^[a-z0-9][a-z0-9/._-]{0,200}$",
+            description="an Ubuntu image; null: Canonical's newest with a driver at the first `up`",
+        ),
+    ] = None
+    spot: Annotated[
+        bool, Field(description="use spot machines, which Google may stop at any time")
+    ] = False
     disk_gb: Annotated[int, Field(ge=10, le=65_536)] = 200
 
 

@@ -24,7 +24,7 @@ variable "region" {
 variable "zone" {
   type        = string
   nullable    = true
-  description = "Availability zone; AWS chooses one if it is null."
+  description = "Availability zone; if it is null, the first that offers the instance type."
 }
 
 variable "instance_type" {
@@ -34,16 +34,39 @@ variable "instance_type" {
 variable "image" {
   type        = string
   nullable    = true
-  description = "AMI; the newest Ubuntu 24.04 if it is null."
+  description = "AMI; if it is null, the one that image_parameter names at the first apply."
+}
+
+variable "image_parameter" {
+  type        = string
+  description = "Public parameter of AWS Systems Manager that holds the newest AMI."
 }
 
 variable "disk_gb" {
   type = number
 }
 
-variable "efa_interfaces" {
+variable "efa_cards" {
+  type        = list(number)
+  description = "Network cards that get an Elastic Fabric Adapter."
+}
+
+variable "market" {
+  type        = string
+  nullable    = true
+  description = "spot, capacity-block, or null for on demand."
+}
+
+variable "capacity_reservation" {
+  type        = string
+  nullable    = true
+  description = "Capacity reservation or capacity block to use."
+}
+
+variable "lifetime_seconds" {
   type        = number
-  description = "Number of Elastic Fabric Adapters per machine."
+  nullable    = true
+  description = "Seconds after which a new machine terminates itself, unless gpuyard sets another time on it."
 }
 
 variable "ssh_from" {
@@ -65,33 +88,73 @@ provider "aws" {
 }
 
 locals {
-  network = "10.83.0.0/16"
-  image   = var.image == null ? data.aws_ami.ubuntu[0].id : var.image
-  # The first card also carries IP traffic; any others carry only the fabric.
-  cards = range(max(var.efa_interfaces, 1))
+  image = var.image == null ? data.aws_ssm_parameter.image[0].value : var.image
+  zones = sort(distinct(data.aws_ec2_instance_type_offerings.zones.locations))
+  zone  = var.zone == null ? try(local.zones[0], null) : var.zone
+  # AWS's guide for several network cards: an ordinary primary interface, and on every card one that carries only the
+  # fabric. It is the second device of the first card.
+  interfaces = concat(
+    [{ card = 0, device = 0, type = null }],
+    [for card in var.efa_cards : { card = card, device = card == 0 ? 1 : 0, type = "efa-only" }],
+  )
+  first_timer = <<-EOT
+    #!/bin/sh
+    systemd-run --unit=gpuyard-first-expiry --on-active=${coalesce(var.lifetime_seconds, 0)} shutdown -P now
+  EOT
 }
 
-data "aws_ami" "ubuntu" {
-  count       = var.image == null ? 1 : 0
-  most_recent = true
-  owners      = ["099720109477"] # Canonical
+data "aws_ssm_parameter" "image" {
+  count = var.image == null ? 1 : 0
+  name  = var.image_parameter
+}
+
+data "aws_ec2_instance_type_offerings" "zones" {
+  location_type = "availability-zone"
 
   filter {
-    name   = "name"
-    values = ["ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-*"]
+    name   = "instance-type"
+    values = [var.instance_type]
   }
 }
 
 resource "aws_vpc" "cluster" {
-  cidr_block = local.network
+  cidr_block = "10.83.0.0/16"
   tags       = { Name = var.prefix }
 }
 
-resource "aws_subnet" "cluster" {
+resource "terraform_data" "zone" {
+  input = var.zone
+}
+
+resource "aws_subnet" "head" {
   vpc_id            = aws_vpc.cluster.id
-  cidr_block        = local.network
-  availability_zone = var.zone
-  tags              = { Name = var.prefix }
+  cidr_block        = "10.83.0.0/24"
+  availability_zone = local.zone
+  tags              = { Name = "${var.prefix}-head" }
+
+  # A zone that offers the type later must not replace the cluster; another zone in the file does.
+  lifecycle {
+    ignore_changes       = [availability_zone]
+    replace_triggered_by = [terraform_data.zone]
+
+    precondition {
+      condition     = length(local.zones) > 0
+      error_message = "${var.region} does not offer ${var.instance_type}: choose another region or instance_type."
+    }
+
+    precondition {
+      condition     = length(local.zones) == 0 || contains(local.zones, coalesce(local.zone, "none"))
+      error_message = "${coalesce(var.zone, "none")} does not offer ${var.instance_type}: set zone to ${join(" or ", local.zones)}, or omit it."
+    }
+  }
+}
+
+# The other machines, and all fabric interfaces: traffic of the fabric stays in one subnet.
+resource "aws_subnet" "private" {
+  vpc_id            = aws_vpc.cluster.id
+  cidr_block        = "10.83.128.0/17"
+  availability_zone = aws_subnet.head.availability_zone
+  tags              = { Name = "${var.prefix}-private" }
 }
 
 resource "aws_internet_gateway" "cluster" {
@@ -99,9 +162,9 @@ resource "aws_internet_gateway" "cluster" {
   tags   = { Name = var.prefix }
 }
 
-resource "aws_route_table" "cluster" {
+resource "aws_route_table" "head" {
   vpc_id = aws_vpc.cluster.id
-  tags   = { Name = var.prefix }
+  tags   = { Name = "${var.prefix}-head" }
 
   route {
     cidr_block = "0.0.0.0/0"
@@ -109,9 +172,51 @@ resource "aws_route_table" "cluster" {
   }
 }
 
-resource "aws_route_table_association" "cluster" {
-  subnet_id      = aws_subnet.cluster.id
-  route_table_id = aws_route_table.cluster.id
+resource "aws_route_table_association" "head" {
+  subnet_id      = aws_subnet.head.id
+  route_table_id = aws_route_table.head.id
+}
+
+# Machines without a public address download packages through this gateway.
+resource "aws_eip" "nat" {
+  count      = var.nodes > 1 ? 1 : 0
+  tags       = { Name = "${var.prefix}-nat" }
+  depends_on = [aws_internet_gateway.cluster]
+}
+
+resource "aws_nat_gateway" "private" {
+  count         = var.nodes > 1 ? 1 : 0
+  allocation_id = aws_eip.nat[0].id
+  subnet_id     = aws_subnet.head.id
+  tags          = { Name = var.prefix }
+  depends_on    = [aws_internet_gateway.cluster]
+}
+
+resource "aws_route_table" "private" {
+  vpc_id = aws_vpc.cluster.id
+  tags   = { Name = "${var.prefix}-private" }
+
+  dynamic "route" {
+    for_each = aws_nat_gateway.private
+
+    content {
+      cidr_block     = "0.0.0.0/0"
+      nat_gateway_id = route.value.id
+    }
+  }
+}
+
+resource "aws_route_table_association" "private" {
+  subnet_id      = aws_subnet.private.id
+  route_table_id = aws_route_table.private.id
+}
+
+# Datasets in S3 would otherwise pay for every gigabyte through the gateway.
+resource "aws_vpc_endpoint" "s3" {
+  vpc_id          = aws_vpc.cluster.id
+  service_name    = "com.amazonaws.${var.region}.s3"
+  route_table_ids = [aws_route_table.head.id, aws_route_table.private.id]
+  tags            = { Name = var.prefix }
 }
 
 resource "aws_security_group" "internal" {
@@ -172,6 +277,10 @@ resource "aws_launch_template" "node" {
   image_id      = local.image
   instance_type = var.instance_type
   key_name      = aws_key_pair.cluster.key_name
+  user_data     = var.lifetime_seconds == null ? null : base64encode(local.first_timer)
+
+  # A machine that powers itself off when its time is over costs nothing afterwards.
+  instance_initiated_shutdown_behavior = "terminate"
 
   block_device_mappings {
     device_name = "/dev/sda1"
@@ -185,15 +294,42 @@ resource "aws_launch_template" "node" {
   }
 
   dynamic "network_interfaces" {
-    for_each = local.cards
+    for_each = local.interfaces
 
     content {
-      device_index          = 0
-      network_card_index    = network_interfaces.value
-      interface_type        = var.efa_interfaces == 0 ? null : network_interfaces.value == 0 ? "efa" : "efa-only"
-      subnet_id             = aws_subnet.cluster.id
+      network_card_index    = network_interfaces.value.card
+      device_index          = network_interfaces.value.device
+      interface_type        = network_interfaces.value.type
+      subnet_id             = count.index == 0 && network_interfaces.value.type == null ? aws_subnet.head.id : aws_subnet.private.id
       delete_on_termination = true
-      security_groups       = count.index == 0 && network_interfaces.value == 0 ? [aws_security_group.internal.id, aws_security_group.ssh.id] : [aws_security_group.internal.id]
+      security_groups       = count.index == 0 && network_interfaces.value.type == null ? [aws_security_group.internal.id, aws_security_group.ssh.id] : [aws_security_group.internal.id]
+    }
+  }
+
+  dynamic "instance_market_options" {
+    for_each = var.market == null ? [] : [var.market]
+
+    content {
+      market_type = instance_market_options.value
+
+      dynamic "spot_options" {
+        for_each = instance_market_options.value == "spot" ? ["one-time"] : []
+
+        content {
+          spot_instance_type             = spot_options.value
+          instance_interruption_behavior = "terminate"
+        }
+      }
+    }
+  }
+
+  dynamic "capacity_reservation_specification" {
+    for_each = var.capacity_reservation == null ? [] : [var.capacity_reservation]
+
+    content {
+      capacity_reservation_target {
+        capacity_reservation_id = capacity_reservation_specification.value
+      }
     }
   }
 
@@ -210,15 +346,16 @@ resource "aws_launch_template" "node" {
     http_tokens = "required"
   }
 
-  # A newer image must not replace existing machines.
+  # A newer image or another lifetime must not replace existing machines.
   lifecycle {
-    ignore_changes = [image_id]
+    ignore_changes = [image_id, user_data]
   }
 }
 
 resource "aws_instance" "node" {
-  count = var.nodes
-  tags  = { Name = "${var.prefix}-${count.index}" }
+  count      = var.nodes
+  tags       = { Name = "${var.prefix}-${count.index}" }
+  depends_on = [aws_route_table_association.private, aws_nat_gateway.private]
 
   launch_template {
     id      = aws_launch_template.node[count.index].id
@@ -226,11 +363,9 @@ resource "aws_instance" "node" {
   }
 }
 
-# Machines with several network cards get no public address otherwise, and could not download packages.
-resource "aws_eip" "node" {
-  count             = var.nodes
-  network_interface = aws_instance.node[count.index].primary_network_interface_id
-  tags              = { Name = "${var.prefix}-${count.index}" }
+resource "aws_eip" "head" {
+  network_interface = aws_instance.node[0].primary_network_interface_id
+  tags              = { Name = "${var.prefix}-head" }
   depends_on        = [aws_internet_gateway.cluster]
 }
 
@@ -238,7 +373,7 @@ output "hosts" {
   value = [for index, machine in aws_instance.node : {
     name            = "node${index}"
     machine_id      = machine.id
-    address         = index == 0 ? aws_eip.node[0].public_ip : machine.private_ip
+    address         = index == 0 ? aws_eip.head.public_ip : machine.private_ip
     private_address = machine.private_ip
   }]
 }

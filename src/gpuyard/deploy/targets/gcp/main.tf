@@ -48,6 +48,17 @@ variable "disk_gb" {
   type = number
 }
 
+variable "spot" {
+  type        = bool
+  description = "Use spot machines, which Google may stop at any time."
+}
+
+variable "lifetime_seconds" {
+  type        = number
+  nullable    = true
+  description = "Seconds after which a new machine powers itself off, unless gpuyard sets another time on it."
+}
+
 variable "user" {
   type = string
 }
@@ -67,10 +78,14 @@ variable "public_key" {
 }
 
 locals {
-  network  = "10.83.0.0/16"
-  region   = join("-", slice(split("-", var.zone), 0, 2))
-  internal = "${var.prefix}-internal"
-  ssh      = "${var.prefix}-ssh"
+  network     = "10.83.0.0/16"
+  region      = join("-", slice(split("-", var.zone), 0, 2))
+  internal    = "${var.prefix}-internal"
+  ssh         = "${var.prefix}-ssh"
+  first_timer = <<-EOT
+    #!/bin/sh
+    systemd-run --unit=gpuyard-first-expiry --on-active=${coalesce(var.lifetime_seconds, 0)} shutdown -P now
+  EOT
 }
 
 provider "google" {
@@ -82,6 +97,7 @@ provider "google" {
 resource "google_compute_network" "cluster" {
   name                    = var.prefix
   auto_create_subnetworks = false
+  mtu                     = 8896 # the largest; collectives on TCP are faster with large packets
 }
 
 resource "google_compute_subnetwork" "cluster" {
@@ -132,11 +148,16 @@ resource "google_compute_instance" "node" {
   zone              = var.zone
   tags              = count.index == 0 ? [local.internal, local.ssh] : [local.internal]
   resource_policies = google_compute_resource_policy.near[*].self_link
+  desired_status    = "RUNNING"
 
-  metadata = {
-    ssh-keys               = "${var.user}:${var.public_key}"
-    block-project-ssh-keys = "true"
-  }
+  # cloud-init runs the script at the first start.
+  metadata = merge(
+    {
+      ssh-keys               = "${var.user}:${var.public_key}"
+      block-project-ssh-keys = "true"
+    },
+    var.lifetime_seconds == null ? {} : { user-data = local.first_timer },
+  )
 
   boot_disk {
     initialize_params {
@@ -167,12 +188,16 @@ resource "google_compute_instance" "node" {
   # Machines with GPUs cannot be migrated while they run.
   scheduling {
     on_host_maintenance = "TERMINATE"
-    automatic_restart   = true
+    automatic_restart   = !var.spot
+    preemptible         = var.spot
+    provisioning_model  = var.spot ? "SPOT" : "STANDARD"
+
+    instance_termination_action = var.spot ? "STOP" : null
   }
 
   # A newer image of the family must not replace existing machines.
   lifecycle {
-    ignore_changes = [boot_disk[0].initialize_params[0].image]
+    ignore_changes = [boot_disk[0].initialize_params[0].image, metadata["user-data"]]
   }
 }
 
