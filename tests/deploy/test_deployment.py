@@ -174,7 +174,7 @@ def test_a_plan_that_fails_leaves_nothing_either(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here Terraform is missing; on a full disk the same holds."""
-    loaded = load_deployment(ROOT / "examples" / "aws.deployment.yaml")
+    loaded = load_deployment(ROOT / "examples" / "openstack.deployment.yaml")
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
@@ -218,7 +218,7 @@ def test_terraform_says_which_resource_failed(tmp_path: Path) -> None:
     )
     message = str(terraform._describe_failure("apply", output, 1))
     assert "terraform apply" in message
-    assert "gpuyard_lab.network: no room disk full" in message
+    assert "gpuyard_lab.network: no room: disk full" in message
     assert str(Changes(1, 0, 2)) == "1 to add, 0 to change, 2 to remove"
 
 
