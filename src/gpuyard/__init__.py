@@ -10,14 +10,32 @@ from gpuyard.version import __version__ as __version__
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from gpuyard import catalog as catalog
+    from gpuyard.api import results as results
+    from gpuyard.api.cost import cost as cost
+    from gpuyard.api.facility import facility as facility
+    from gpuyard.api.lease import lease as lease
+    from gpuyard.api.plan import plan as plan
     from gpuyard.api.predict import predict as predict
+    from gpuyard.api.simulate import simulate as simulate
+    from gpuyard.api.submit import submit as submit
+    from gpuyard.api.topology import topology as topology
     from gpuyard.reporting import step as step
 
 _FUNCTIONS = {
+    "cost": "gpuyard.api.cost",
+    "facility": "gpuyard.api.facility",
+    "lease": "gpuyard.api.lease",
+    "plan": "gpuyard.api.plan",
     "predict": "gpuyard.api.predict",
+    "simulate": "gpuyard.api.simulate",
     "step": "gpuyard.reporting",
+    "submit": "gpuyard.api.submit",
+    "topology": "gpuyard.api.topology",
 }
 """The functions, and the modules that they are in."""
+_MODULES = {"catalog": "gpuyard.catalog", "results": "gpuyard.api.results"}
+"""The modules with several functions, like `gy.catalog.gpus()`."""
 
 
 if not TYPE_CHECKING:  # with it, type checkers would accept any name
@@ -26,12 +44,15 @@ if not TYPE_CHECKING:  # with it, type checkers would accept any name
         """Import a name of the API when it is first used (PEP 562)."""
         from importlib import import_module
 
-        if name not in _FUNCTIONS:
+        if name in _MODULES:
+            value: object = import_module(_MODULES[name])
+        elif name in _FUNCTIONS:
+            value = getattr(import_module(_FUNCTIONS[name]), name)
+        else:
             raise AttributeError(f"module 'gpuyard' has no attribute {name!r}")
-        value: object = getattr(import_module(_FUNCTIONS[name]), name)
         globals()[name] = value  # later lookups skip this function
         return value
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_FUNCTIONS]
+    return [*globals(), *_FUNCTIONS, *_MODULES]

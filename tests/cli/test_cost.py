@@ -163,7 +163,7 @@ def test_invoice(cli: Cli) -> None:
             "'resell'",
         ),
         (["--rent", "$9/year", "--buy", "$1", "--term", "5 years"], "'resell'"),
-        (["--rent", "$9/year", "--buy", "$1", "--rest", "sell"], "did you mean 'resell'"),
+        (["--rent", "$9/year", "--buy", "$1", "--rest", "sell"], "'resell'"),
         (["--rent", "$1/h", "--buy", "$1", "--vary", "rent=1..2"], "no input is called 'rent'"),
         (["--rent", "$1/h", "--buy", "$1", "--json", "--vary", "pue=2"], "pue=1.0..1.8"),
         (["--rent", "aws/p4d.24xl", "--buy", "$1"], "did you mean 'aws/p4d.24xlarge'"),

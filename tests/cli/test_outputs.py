@@ -32,7 +32,7 @@ COMMANDS = (
     "predict resnet50 --on t4 --why --svg {file}",
     "results export --output {file}",
     "share export slurm --output {file}",
-    "simulate examples/traces/team.csv --cluster 2x4 --html {file}",
+    "simulate examples/traces/team.csv --on 2x4 --html {file}",
     "stack lock --write {file}",
     "study examples/spoken-digits.study.yaml --output {file}",
     "topo --preset dual-root --svg {file}",

@@ -39,7 +39,7 @@ def test_plan_json_has_choice_front_and_reasons(cli: Cli, small: Path) -> None:
 
 def test_plan_prints_tables_and_writes_a_page(cli: Cli, small: Path, tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
-    done = cli("plan", str(small), "--html", str(page))
+    done = cli("plan", str(small), "--why", "--html", str(page))
     assert "per finished run" in done.stdout
     assert "Why the others lost" in done.stdout
     assert "Prices date from 20" in done.stdout
@@ -71,7 +71,7 @@ def test_playbook_from_a_plan(cli: Cli, small: Path) -> None:
 
 def test_playbook_refuses_an_unknown_load(cli: Cli) -> None:
     done = cli("playbook", "--load", "spikey", status=2)
-    assert "did you mean 'spiky'?" in done.stderr
+    assert "'spiky'?" in done.stderr
 
 
 def test_a_plan_warns_of_gpus_without_software_support(cli: Cli, tmp_path: Path) -> None:

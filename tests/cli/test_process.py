@@ -41,7 +41,7 @@ predict
 prices
 results list
 schema study
-simulate examples/traces/team.csv --cluster 2x4 --policy fifo,min-time
+simulate examples/traces/team.csv --on 2x4 --policy fifo,min-time
 stack lock --requirements pytorch --cpu
 topo --preset dual-root
 validate --table horovod

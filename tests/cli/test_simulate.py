@@ -34,7 +34,7 @@ def test_the_fixed_interface(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_the_best_policy_is_named_and_comes_first(cli: Cli) -> None:
-    done = cli("simulate", TEAM, "--cluster", "2x4", "--policy", "fifo,min-time")
+    done = cli("simulate", TEAM, "--on", "2x4", "--policy", "fifo,min-time")
     assert all(words in done.stdout for words in ("10 jobs", "8 GPUs", "2 machines"))
     assert "min-time has the lowest" in done.stdout
     rows = [line.split("│")[1].strip() for line in done.stdout.splitlines() if line.startswith("│")]
@@ -46,9 +46,7 @@ def test_equal_policies_are_named_together(cli: Cli, tmp_path: Path) -> None:
     trace = tmp_path / "one.csv"
     trace.write_text("name,submit_s,gpus,duration_s\na,0,1,60\n")
     output = " ".join(
-        cli(
-            "simulate", str(trace), "--cluster", "1x4", "--policy", "fifo,shortest-first"
-        ).stdout.split()
+        cli("simulate", str(trace), "--on", "1x4", "--policy", "fifo,shortest-first").stdout.split()
     )
     assert "fifo and shortest-first" in output
     assert "1.00 min" in output
@@ -56,7 +54,7 @@ def test_equal_policies_are_named_together(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_page_has_charts_and_a_gantt_of_each_policy(cli: Cli, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    cli("simulate", TEAM, "--cluster", "2x4", "--html", str(page))
+    cli("simulate", TEAM, "--on", "2x4", "--html", str(page))
     text = page.read_text()
     assert "chart-completion" in text
     assert "chart-use" in text
@@ -90,7 +88,7 @@ def test_a_job_that_leaves_its_rack_is_slower_where_racks_are_oversubscribed(
 
     def completion(racks: str) -> float:
         cluster.write_text(racks)
-        options = ("--cluster", str(cluster), "--policy", "fifo", "--json")
+        options = ("--on", str(cluster), "--policy", "fifo", "--json")
         done = cli("simulate", str(tmp_path / "jobs.csv"), *options)
         return float(json.loads(done.stdout)["policies"][0]["makespan_seconds"])
 
@@ -102,7 +100,7 @@ def test_a_job_that_leaves_its_rack_is_slower_where_racks_are_oversubscribed(
 
 def test_a_larger_cluster_is_faster(cli: Cli) -> None:
     def mean(cluster: str) -> float:
-        done = cli("simulate", TEAM, "--cluster", cluster, "--policy", "fifo", "--json")
+        done = cli("simulate", TEAM, "--on", cluster, "--policy", "fifo", "--json")
         return float(json.loads(done.stdout)["policies"][0]["mean_completion_seconds"])
 
     assert mean("4x4") < mean("2x4")
@@ -110,7 +108,7 @@ def test_a_larger_cluster_is_faster(cli: Cli) -> None:
 
 
 def test_the_batch_may_be_chosen(cli: Cli) -> None:
-    done = cli("simulate", POLLUX, "--batch", "adaptive", "--policy", "min-time", "--json")
+    done = cli("simulate", POLLUX, "--batch-choice", "adaptive", "--policy", "min-time", "--json")
     (row,) = json.loads(done.stdout)["policies"]
     assert row["mean_completion_seconds"] < 2446  # what Pollux takes
 
@@ -134,19 +132,19 @@ def test_leases_are_a_trace_too(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mo
     ("line", "words"),
     [
         ("simulate", "TRACE is missing"),
-        (f"simulate {TEAM}", "--cluster 16x4"),
-        (f"simulate {TEAM} --cluster 1x4", "'gnmt' needs 8 GPUs"),
-        (f"simulate {TEAM} --cluster 2x4 --policy min-tim", "did you mean 'min-time'"),
-        (f"simulate {TEAM} --cluster 2x4 --policy ,", "like min-time,fifo"),
-        (f"simulate {TEAM} --cluster 2x4 --format xml", "'xml'"),
-        (f"simulate {TEAM} --cluster 2x4 --batch user --traces .", "--format pollux"),
-        (f"simulate {POLLUX} --batch adaptiv", "did you mean 'adaptive'"),
+        (f"simulate {TEAM}", "--on 16x4"),
+        (f"simulate {TEAM} --on 1x4", "'gnmt' needs 8 GPUs"),
+        (f"simulate {TEAM} --on 2x4 --policy min-tim", "did you mean 'min-time'"),
+        (f"simulate {TEAM} --on 2x4 --policy ,", "like min-time,fifo"),
+        (f"simulate {TEAM} --on 2x4 --format xml", "'xml'"),
+        (f"simulate {TEAM} --on 2x4 --batch-choice user --traces .", "--format pollux"),
+        (f"simulate {POLLUX} --batch-choice adaptiv", "'adaptive'"),
         (f"simulate {TEAM} --format leases", "leave out TRACE"),
         (
-            "simulate README.md --cluster 2x4",
+            "simulate README.md --on 2x4",
             "README.md:1: expected the column names",
         ),
-        ("simulate nowhere.csv --cluster 2x4", "nowhere.csv"),
+        ("simulate nowhere.csv --on 2x4", "nowhere.csv"),
     ],
 )
 def test_a_mistake_is_explained(cli: Cli, line: str, words: str) -> None:
@@ -156,7 +154,7 @@ def test_a_mistake_is_explained(cli: Cli, line: str, words: str) -> None:
 
 def test_changes_are_compared_with_the_trace_as_it_is(cli: Cli) -> None:
     done = cli(
-        "simulate", TEAM, "--cluster", "2x4", "--what-if", "add 8 gpus",
+        "simulate", TEAM, "--on", "2x4", "--what-if", "add 8 gpus",
         "--what-if", "policy=min-time", "--what-if", "add 4 gpus, policy=max-jobs", "--json",
     )  # fmt: skip
     document = json.loads(done.stdout)
@@ -175,7 +173,7 @@ def test_changes_are_compared_with_the_trace_as_it_is(cli: Cli) -> None:
 
 def test_another_network_is_predicted_for_a_workload(cli: Cli) -> None:
     done = cli(
-        "simulate", TEAM, "--cluster", "4x2xv100-sxm2-16gb@1G", "--what-if", "network 25 Gbit/s",
+        "simulate", TEAM, "--on", "4x2xv100-sxm2-16gb@1G", "--what-if", "network 25 Gbit/s",
         "--workload", "bert-large",
     )  # fmt: skip
     assert "network 25 Gbit/s: " in " ".join(done.stdout.split())
@@ -188,7 +186,7 @@ def test_a_trace_with_workloads_needs_no_workload_option(cli: Cli, tmp_path: Pat
         "submit_s,gpus,min_gpus,max_gpus,duration_s,curve\n"
         "0,8,1,8,3600,vgg16\n0,8,1,8,3600,resnet50\n"
     )
-    cluster = ("--cluster", "4x2xv100-sxm2-16gb@1G", "--what-if", "network 25 Gbit/s")
+    cluster = ("--on", "4x2xv100-sxm2-16gb@1G", "--what-if", "network 25 Gbit/s")
     document = json.loads(cli("simulate", str(jobs), *cluster, "--json").stdout)
     now, then = document["what_if"]
     assert then["makespan_seconds"] < 0.8 * now["makespan_seconds"]
@@ -200,12 +198,12 @@ def test_a_history_is_compared_with_reality(cli: Cli, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     history = str(ROOT / "tests/jobs/simulate/recorded/sacct-22.05.txt")
     done = cli(
-        "simulate", history, "--cluster", "2x4", "--what-if", "remove 1 gpu", "--html", str(page)
+        "simulate", history, "--on", "2x4", "--what-if", "remove 1 gpu", "--html", str(page)
     , status=2)  # fmt: skip
     assert "8 GPUs" in done.stderr
     assert "has 7" in done.stderr
     done = cli(
-        "simulate", history, "--cluster", "2x4", "--what-if", "add 1 machine", "--html", str(page)
+        "simulate", history, "--on", "2x4", "--what-if", "add 1 machine", "--html", str(page)
     )
     output = " ".join(done.stdout.split())
     assert "jobs waited 1.45 min on average" in output
@@ -227,7 +225,7 @@ def test_a_history_is_compared_with_reality(cli: Cli, tmp_path: Path) -> None:
 def test_a_mistake_in_what_if_is_explained(
     cli: Cli, arguments: tuple[str, ...], words: str
 ) -> None:
-    done = cli("simulate", TEAM, "--cluster", "2x4", *arguments, status=2)
+    done = cli("simulate", TEAM, "--on", "2x4", *arguments, status=2)
     assert words in " ".join(done.stderr.split())
 
 
@@ -242,13 +240,13 @@ def test_invented_deadlines_and_the_policy_that_meets_the_most(cli: Cli) -> None
     done = cli("simulate", POLLUX, "--deadlines", "3..1", status=2)
     assert "--deadlines: " in done.stderr
     assert "like 1..3, got '3..1'" in done.stderr
-    team = cli("simulate", TEAM, "--cluster", "2x4", "--policy", "max-jobs,fifo")
+    team = cli("simulate", TEAM, "--on", "2x4", "--policy", "max-jobs,fifo")
     assert "max-jobs meets the most" in team.stdout
     assert "7 of 7" in team.stdout
 
 
 def test_a_horizon_is_the_deadline_of_all_earlier_jobs(cli: Cli) -> None:
-    arguments = ("simulate", TEAM, "--cluster", "2x4", "--policy", "max-jobs,fifo", "--json")
+    arguments = ("simulate", TEAM, "--on", "2x4", "--policy", "max-jobs,fifo", "--json")
     most, fifo = json.loads(cli(*arguments, "--deadlines", "1 h").stdout)["policies"]
     assert most["deadlines"] == 7, "gnmt is submitted at that time"
     assert most["deadlines_met"] > fifo["deadlines_met"]
@@ -258,6 +256,6 @@ def test_a_horizon_is_the_deadline_of_all_earlier_jobs(cli: Cli) -> None:
 
 def test_a_job_that_requests_too_much_gets_all_gpus(cli: Cli) -> None:
     document = json.loads(
-        cli("simulate", POLLUX, "--cluster", "2x4", "--policy", "fifo", "--json").stdout
+        cli("simulate", POLLUX, "--on", "2x4", "--policy", "fifo", "--json").stdout
     )
     assert document["policies"][0]["mean_completion_seconds"] > 0

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -98,6 +98,13 @@ class Gpu(Fact):
         others = {4: "up to three other cards"}.get(self.mesh_gpus or 2, "one other card")
         bridge = f" over a bridge to {others}" if self.nvlink_bridge else ""
         return f"{self.peer_links} × {links().get(self.peer_link).name}{bridge}"
+
+    def document(self) -> dict[str, Any]:
+        end = find_end_of_life(self)
+        return super().document() | {
+            "links_to_others": self.links_description,
+            "end_of_life": end.sentence if end else None,
+        }
 
     def peak_flops(self, precision: str) -> float | None:
         """Return the peak in FLOP/s, or None if the GPU does not offer the precision.

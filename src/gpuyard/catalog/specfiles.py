@@ -11,7 +11,7 @@ from gpuyard.catalog.hardware import gpus, links, machines
 from gpuyard.catalog.models import models
 from gpuyard.catalog.prices import past_prices, prices
 from gpuyard.catalog.transformers import transformers
-from gpuyard.errors import UnknownName
+from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.specs import Dataset, KnownNames, Workload, read_spec
 from gpuyard.specs.base import find_kind
 
@@ -95,6 +95,11 @@ def read_workload(name_or_path: str, directory: Path = Path()) -> Workload:
     """Read a workload file, or build a workload with synthetic data from a catalog model or a `config.json`."""
     if name_or_path.endswith(".json"):
         return Workload(name=_name_of_config(name_or_path), model=name_or_path)
+    if name_or_path.endswith(".py"):
+        raise UserMistake(
+            f"{name_or_path} is code: write a workload that names the function in it that returns your model, with "
+            f"gpuyard init workload --set model={Path(name_or_path).stem}:FUNCTION, and pass that file"
+        )
     if is_file(name_or_path, directory):
         file = directory / name_or_path
         return read_spec(file, Workload, known_names()).copy_with_file(file)

@@ -4,12 +4,13 @@ import csv
 import datetime
 import tomllib
 from collections.abc import Iterable, Iterator
+from html import escape
 from importlib import resources
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpuyard.errors import UnknownName
+from gpuyard.errors import MissingRequirement, UnknownName
 
 
 class Fact(BaseModel):
@@ -20,6 +21,10 @@ class Fact(BaseModel):
     id: str = Field(min_length=1)
     source: str = Field(min_length=1)
     date: datetime.date
+
+    def document(self) -> dict[str, Any]:
+        """Return the row as `gpuyard catalog … --json` prints it."""
+        return self.model_dump(mode="json")
 
 
 F = TypeVar("F", bound=Fact)
@@ -54,6 +59,38 @@ class FactTable(Generic[F]):
 
     def __len__(self) -> int:
         return len(self._facts)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Return the rows as `gpuyard catalog … --json` prints them."""
+        return [fact.document() for fact in self]
+
+    def to_pandas(self) -> Any:
+        """Return the table as a pandas DataFrame."""
+        try:
+            import pandas
+        except ImportError:
+            raise MissingRequirement(
+                "to_pandas() needs pandas, which is not installed: pip install pandas"
+            ) from None
+        return pandas.DataFrame(self.to_dict())
+
+    def _repr_html_(self) -> str:
+        """Draw the table in a notebook, without columns that no row has."""
+        rows = self.to_dict()
+        names = [key for key in (rows[0] if rows else {}) if any(row[key] for row in rows)]
+        head = "".join(f"<th>{escape(name)}</th>" for name in names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(_format(row[name]))}</td>" for name in names) + "</tr>"
+            for row in rows
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} {self.kind} rows: {', '.join(self.ids()[:5])}{', …' if len(self) > 5 else ''}>"
+
+
+def _format(value: object) -> str:
+    return "" if value is None else str(value)
 
 
 def read_toml(kind: str, fact: type[F], file_name: str) -> FactTable[F]:

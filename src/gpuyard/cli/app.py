@@ -7,6 +7,7 @@ commands and parameters."""
 import contextlib
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
@@ -18,8 +19,8 @@ from typer.core import TyperGroup
 
 from gpuyard.cli.exits import clean_message, run_and_exit
 from gpuyard.cli.options import add_allow_code_option
-from gpuyard.cli.output import add_wide_option
-from gpuyard.errors import GpuyardError, closest_names
+from gpuyard.cli.output import add_output_options
+from gpuyard.errors import GpuyardError, closest_names, did_you_mean
 from gpuyard.files import data_directories
 from gpuyard.temporary import remove_leftovers, shared_directory
 from gpuyard.version import __version__
@@ -37,7 +38,7 @@ _PANELS = {
         "data",
         "horovod",
     ),
-    "Look up": ("catalog", "prices", "topo", "schema"),
+    "Look up": ("init", "catalog", "prices", "topo", "schema", "help", "version"),
     "Build the cluster": ("stack", "deploy"),
     "Share a GPU server": (
         "lease",
@@ -61,6 +62,7 @@ _FOLDERS = {
 }
 """The subfolders of `cli/` and their commands; the other commands are directly in `cli/`."""
 
+_WRONG_CHOICE = re.compile(r"^'(.*)' is not one of ('.*')\.?$")
 _PLACEHOLDERS: dict[Any, str] = {int: "N", float: "NUMBER", Path: "FILE", str: "TEXT"}
 
 
@@ -115,7 +117,7 @@ def _import_command(name: str) -> Any:
         parent.command(name, rich_help_panel=panel)(getattr(module, name))
     command = typer.main.get_group(parent).commands[name]
     add_allow_code_option(command, name)
-    _simplify(add_wide_option(command))
+    _simplify(add_output_options(command))
     return command
 
 
@@ -146,7 +148,7 @@ def root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
+            "-V", "--version", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
 ) -> None:
@@ -184,6 +186,9 @@ def _explain_errors(parse: Callable[[Any, list[str]], list[str]]) -> Any:
                 from gpuyard.specs.spec_errors import explain_value
 
                 error.message = explain_value(invalid.errors()[0])
+            if match := _WRONG_CHOICE.match(getattr(error, "message", "") or ""):
+                hint = did_you_mean(match[1], match[2].strip("'").split("', '"))
+                error.message = error.message.removesuffix(".") + hint  # type: ignore[attr-defined]
             if hasattr(error, "possibilities") and hasattr(error, "option_name"):
                 error.possibilities = _find_similar_options(context.command, error.option_name)
             raise

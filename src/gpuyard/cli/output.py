@@ -3,12 +3,13 @@
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuyard.cli.show import choose_width
+from gpuyard.cli.show import choose_format, choose_width
 from gpuyard.cli.show import show as show  # noqa: PLC0414 - for all commands
 
 if TYPE_CHECKING:
@@ -88,15 +89,62 @@ def show_if_not_stored(
         raise
 
 
-def add_wide_option(command: Any) -> Any:
-    """Add `--wide` to every command that prints tables."""
+class OutputFormat(StrEnum):
+    """The formats of `-o`."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"
+
+
+def add_output_options(command: Any) -> Any:
+    """Add `-o` and `--wide` to every command that answers."""
     for subcommand in getattr(command, "commands", {}).values():
-        add_wide_option(subcommand)
+        add_output_options(subcommand)
     if any("--json" in parameter.opts for parameter in command.params):
-        command.params.append(
-            create_flag("--wide", "Show all columns, however narrow the terminal.", choose_width)
-        )
+        command.params += [
+            _create_format_option(),
+            create_flag("--wide", "Show all columns, however narrow the terminal.", choose_width),
+        ]
+        command.parse_args = _replace_format(command.parse_args)
     return command
+
+
+def _create_format_option() -> Any:
+    """Create the option for the help; `_replace_format` removes it from every command line that names a format."""
+    app = typer.Typer(add_completion=False)
+
+    @app.command()
+    def _(
+        *,
+        answer_format: Annotated[
+            OutputFormat | None, typer.Option("-o", help="Output: a table, or data.")
+        ] = None,
+    ) -> None:
+        del answer_format
+
+    (option,) = typer.main.get_command(app).params
+    option.expose_value = False
+    return option
+
+
+def _replace_format(parse: Callable[[Any, list[str]], list[str]]) -> Any:
+    """Let `-o json` stand for `--json`; YAML and CSV are that document in another format."""
+
+    def parse_args(context: Any, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        own = args[:end]
+        for index, word in enumerate(own):
+            name = own[index + 1] if word == "-o" and index + 1 < end else word.removeprefix("-o=")
+            if (word == "-o" or word.startswith("-o=")) and name in set(OutputFormat):
+                choose_format("json" if name == OutputFormat.TABLE else name)
+                flag = [] if name == OutputFormat.TABLE else ["--json"]
+                rest = own[index + (2 if word == "-o" else 1) :]
+                return parse(context, [*own[:index], *flag, *rest, *args[end:]])
+        return parse(context, args)
+
+    return parse_args
 
 
 def create_flag(name: str, help: str, callback: Callable[[bool], None]) -> Any:

@@ -5,15 +5,46 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.api.inputs import load_calibration, load_results, parse_precisions
 from gpuyard.cli.options import CalibrationOption, PrecisionsOption, ResultsOption
 from gpuyard.cli.output import JsonOption, check_output_file, show, show_status, write_verbatim
 from gpuyard.errors import UserMistake
 
 
 def plan(
-    file: Annotated[Path, typer.Argument(help="Plan file (*.plan.yaml).", metavar="FILE")],
+    file: Annotated[
+        Path | None, typer.Argument(help="Plan file (*.plan.yaml).", metavar="FILE")
+    ] = None,
     *,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="PRICE", help="Without FILE: total over three years, e.g. '$60000'."),
+    ] = None,
+    researchers: Annotated[
+        int | None, typer.Option(min=1, help="Without FILE: people who train models.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORKLOAD", help="Without FILE: workload file or catalog model to train."
+        ),
+    ] = None,
+    runs_per_month: Annotated[
+        float | None, typer.Option(help="Without FILE: training runs per month.")
+    ] = None,
+    time_per_run: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Without FILE: longest time of a run, e.g. 12h."),
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Without FILE: samples of an epoch.")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Without FILE: epochs of a run.")
+    ] = None,
+    why: Annotated[
+        bool,
+        typer.Option("--why", help="Add the reasons, all good options, and the assumptions."),
+    ] = False,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -51,37 +82,32 @@ def plan(
 
     Searches offers, GPUs, nodes, networks, batches, remedies, and precisions.
 
-    Example: gpuyard plan examples/resnet50.plan.yaml
+    Example: gpuyard plan --budget '$60000' --researchers 6 --model resnet50
     """
-    from gpuyard.catalog.specfiles import read_plan, read_site
-    from gpuyard.planner import make_plan
-    from gpuyard.report.answers.plan import plan_answer
+    from gpuyard.api.plan import plan as make_plan
 
-    precisions = parse_precisions(precision) if precision is not None else None
-    spec, constants = read_plan(file), load_calibration(calibration)
-    if precisions is not None:
-        search = spec.search.model_copy(update={"precision": precisions})
-        spec = spec.model_copy(update={"search": search})
     if deploy and (json_output or html is not None):
         raise UserMistake("--deploy prints only a deployment; leave out --json and --html")
-    if project is not None and usage is None:
-        raise UserMistake("--project needs --usage")
-    if usage is not None:
-        from gpuyard.economics.usage import read_usage, runs_per_month
-        from gpuyard.files import read_text
-
-        leases = read_usage(read_text(usage), str(usage))
-        runs = runs_per_month(leases, str(usage), project)
-        spec = spec.model_copy(update={"runs_per_month": runs})
-    site_spec = None if site is None else read_site(site)
-    stored = load_results(results)
     with show_status("searching"):
         result = make_plan(
-            spec, file.parent, constants, site_spec, figures=stored.add_figures if stored else None
+            file,
+            budget=budget,
+            researchers=researchers,
+            model=model,
+            runs_per_month=runs_per_month,
+            time_per_run=time_per_run,
+            samples=samples,
+            epochs=epochs,
+            site=site,
+            usage=usage,
+            project=project,
+            precision=precision,
+            calibration=calibration,
+            results=results,
+            why=why,
+            chart=html is not None,
         )
     if deploy:
-        from gpuyard.deploy.from_plan import render_deployment
-
-        write_verbatim(render_deployment(result))
+        write_verbatim(result.deployment())
         return
-    show(plan_answer(result, with_chart=html is not None), json_output=json_output, html=html)
+    show(result.answer, json_output=json_output, html=html)

@@ -2,21 +2,23 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from gpuyard.api.inputs import load_calibration
 from gpuyard.cli.output import JsonOption, show, show_status
-from gpuyard.errors import UnknownName
-
-if TYPE_CHECKING:
-    from gpuyard.planner.playbook import PlanAnswer
-    from gpuyard.specs.offers import Load
 
 _MAX_COUNT = 1_000_000
+
+
+class LoadShape(StrEnum):
+    """The shapes of a load."""
+
+    STEADY = "steady"
+    WORKING_HOURS = "working-hours"
+    SPIKY = "spiky"
 
 
 def _parse_count(text: str | int, minimum: int = 0) -> int:
@@ -52,6 +54,16 @@ def playbook(
         typer.Argument(help="Plan file (*.plan.yaml) with the answers.", metavar="FILE"),
     ] = None,
     *,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="PRICE", help="Without FILE: total over three years, e.g. '$60000'."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORKLOAD", help="With --budget: model to train.", show_default="resnet50"
+        ),
+    ] = None,
     researchers: Annotated[
         int | None, typer.Option(parser=_parse_people, metavar="N", help="People who train models.")
     ] = None,
@@ -63,10 +75,7 @@ def playbook(
         int | None,
         typer.Option(parser=_parse_count, metavar="N", help="GPUs needed at once today."),
     ] = None,
-    load: Annotated[
-        str | None,
-        typer.Option(metavar="LOAD", help="Shape of the load: steady, working-hours, or spiky."),
-    ] = None,
+    load: Annotated[LoadShape | None, typer.Option(help="Shape of the load.")] = None,
     data: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Size of all data, e.g. '2 TB'.")
     ] = None,
@@ -92,74 +101,27 @@ def playbook(
 
     Example: gpuyard playbook --researchers 12 --gpus 16 --load steady
     """
-    from gpuyard import units
-    from gpuyard.planner.playbook import Team, advise
-    from gpuyard.report.answers.playbook import playbook_answer
+    from gpuyard.api.playbook import playbook as advise
 
-    answer = None
-    if file is not None:
-        own = {"gpus": gpus, "researchers": researchers, "hires_per_year": hires_per_year}
-        answer = _read_plan_answer(file, own, data_stays)
-        team, gpus_from = answer.team, "your answer" if gpus is not None else answer.gpus_from
-    else:
-        team, gpus_from = Team(), "your answer" if gpus is not None else "assumed to be one"
-    options: dict[str, Any] = {
+    answers: dict[str, Any] = {
         "researchers": researchers,
         "hires_per_year": hires_per_year,
         "gpus": gpus,
-        "load": None if load is None else _parse_load(load),
-        "data_bytes": None if data is None else units.parse_bytes(data),
-        "memory_bytes": None if memory is None else units.parse_bytes(memory),
+        "load": load,
+        "data": data,
+        "memory": memory,
         "data_stays": data_stays,
         "inference": inference,
     }
-    answers = {name: value for name, value in options.items() if value is not None}
-    if file is None and sys.stdin.isatty() and not json_output:
-        answers |= _ask({name for name, value in options.items() if value is None})
-        gpus_from = "your answer"
-    plan_file = str(file) if file else None
-    advice = advise(replace(team, **answers), gpus_from, plan_file, answer)
-    show(playbook_answer(advice), json_output=json_output)
-
-
-def _read_plan_answer(
-    file: Path, own: dict[str, int | float | None], data_stays: bool | None
-) -> "PlanAnswer":
-    """Search the plan, after the options of the command line have replaced its values."""
-    from gpuyard.catalog.specfiles import read_plan
-    from gpuyard.planner.playbook import read_team
-
-    plan = read_plan(file)
-    people = {name: value for name, value in own.items() if value is not None}
-    gpus = {"gpus_now": people.pop("gpus")} if "gpus" in people else {}
-    policy = {} if data_stays is None else {"data_stays": data_stays}
-    plan = plan.model_copy(
-        update={
-            "playbook": plan.playbook.model_copy(update=gpus),
-            "people": plan.people.model_copy(update=people),
-            "policy": plan.policy.model_copy(update=policy),
-        }
-    )
-    constants = load_calibration(None)  # like `gpuyard plan`
+    if file is None and budget is None and sys.stdin.isatty() and not json_output:
+        answers |= _ask({name for name, value in answers.items() if value is None})
     with show_status("searching"):
-        return read_team(plan, file.parent, constants)
-
-
-def _parse_load(text: str) -> "Load":
-    from typing import get_args
-
-    from gpuyard.specs.offers import Load
-
-    for word in get_args(Load):
-        if word == text:
-            return word  # type: ignore[no-any-return]
-    raise UnknownName("load", text, get_args(Load))
+        advice = advise(file, budget=budget, model=model, **answers)
+    show(advice.answer, json_output=json_output)
 
 
 def _ask(missing: set[str]) -> dict[str, Any]:
     """Ask for the missing answers, one per line."""
-    from gpuyard import units
-
     answers: dict[str, Any] = {}
     if "researchers" in missing:
         answers["researchers"] = _prompt("How many people train models?", 1, _parse_people)
@@ -168,14 +130,12 @@ def _ask(missing: set[str]) -> dict[str, Any]:
     if "gpus" in missing:
         answers["gpus"] = _prompt("How many GPUs are needed at once today?", 1, _parse_count)
     if "load" in missing:
-        text = typer.prompt("Is the load steady, working-hours, or spiky?", "steady", err=True)
-        answers["load"] = _parse_load(text.strip())
-    if "data_bytes" in missing:
-        text = typer.prompt("How much training data is there?", "1 TB", err=True)
-        answers["data_bytes"] = units.parse_bytes(text)
-    if "memory_bytes" in missing:
-        text = typer.prompt("How much GPU memory does a run need?", "16 GB", err=True)
-        answers["memory_bytes"] = units.parse_bytes(text)
+        question = "Is the load steady, working-hours, or spiky?"
+        answers["load"] = typer.prompt(question, "steady", value_proc=_parse_load, err=True)
+    if "data" in missing:
+        answers["data"] = typer.prompt("How much training data is there?", "1 TB", err=True)
+    if "memory" in missing:
+        answers["memory"] = typer.prompt("How much GPU memory does a run need?", "16 GB", err=True)
     if "data_stays" in missing:
         answers["data_stays"] = typer.confirm("Must data stay in the building?", False, err=True)
     if "inference" in missing:
@@ -183,6 +143,12 @@ def _ask(missing: set[str]) -> dict[str, Any]:
             "Do models serve users around the clock?", False, err=True
         )
     return answers
+
+
+def _parse_load(text: str) -> str:
+    if text.strip() not in set(LoadShape):
+        raise typer.BadParameter(f"choose from: {', '.join(LoadShape)}")
+    return text.strip()
 
 
 def _prompt(question: str, default: int, parse: Callable[[str], float]) -> float:

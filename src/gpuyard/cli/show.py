@@ -2,24 +2,23 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpuyard.report.answer import Answer
 
 _wide = False
+_format = "json"
 
 
 def show(answer: "Answer", *, json_output: bool = False, html: Path | None = None) -> None:
     """Print the answer as tables or JSON, and write its HTML page if requested."""
-    from gpuyard.report.answer import format_json
-
     if html is not None:
         from gpuyard.report.html import write_page
 
         write_page(answer, html)
     if json_output:
-        sys.stdout.write(format_json(answer.document))
+        write_document(answer.document)
     else:
         from gpuyard.report.terminal import print_answer
 
@@ -28,6 +27,23 @@ def show(answer: "Answer", *, json_output: bool = False, html: Path | None = Non
         from gpuyard.report.terminal import print_line
 
         print_line(f"Wrote {html}.")
+
+
+def write_document(document: Any) -> None:
+    """Print a document as JSON, or in the format of `-o`."""
+    if _format == "json":
+        from gpuyard.report.answer import format_json as format_document
+    elif _format == "yaml":
+        from gpuyard.report.export import format_yaml as format_document
+    else:
+        from gpuyard.report.export import format_csv as format_document
+    sys.stdout.write(format_document(document))
+
+
+def choose_format(name: str) -> None:
+    """Let `write_document` print YAML or CSV instead of JSON."""
+    global _format  # noqa: PLW0603 - a process runs one command line
+    _format = name
 
 
 def choose_width(wide: bool) -> None:

@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.api.inputs import apply_precision, parse_counts, parse_precision
 from gpuyard.cli.options import PrecisionOption
 from gpuyard.cli.output import JsonOption, check_output_file, show
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.hardware import MachineGraph
+    pass
 
 app = typer.Typer(help="Show how the GPUs of a machine are connected.", invoke_without_command=True)
 
@@ -57,20 +56,14 @@ def topo(
     """
     if context.invoked_subcommand is not None:
         return
-    if sum(source is not None for source in (preset, from_file, on)) > 1:
-        raise UserMistake("use only one of --preset, --from, and --on")
-    if gpus is not None and preset is None:
-        raise UserMistake("--gpus needs --preset: other sources have a number of GPUs")
-    from gpuyard.predictor.topology import summarize_topology
-    from gpuyard.report.answers.topology import topology_answer
+    from gpuyard.api.topology import topology
 
-    graph = _build_graph(preset, from_file, on, gpu=gpu, gpus=gpus)
+    machine = topology(preset, gpu=gpu, gpus=gpus, on=on, file=from_file)
     if svg is not None:
-        from gpuyard.draw.topology import draw_topology_svg
         from gpuyard.files import write_text
 
-        write_text(svg, draw_topology_svg(graph))
-    show(topology_answer(graph, summarize_topology(graph)), json_output=json_output)
+        write_text(svg, machine.svg())
+    show(machine.answer, json_output=json_output)
     if svg is not None:
         from gpuyard.report.terminal import print_line
 
@@ -94,24 +87,12 @@ def compare(
 
     Example: gpuyard topo compare dual-root single-root cascaded --workload resnet50 --gpu gtx-1080-ti
     """
-    from gpuyard.catalog import gpus as catalog_gpus
-    from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.predictor.compute import describe_precision
-    from gpuyard.predictor.topology import compare_layouts
-    from gpuyard.report.answers.topology import comparison_answer
-    from gpuyard.workloads import profile_model
+    from gpuyard.api.topology import compare_topologies
 
-    if precision is not None:
-        parse_precision(precision)
-    spec = read_workload(workload)
-    profile = profile_model(spec)
-    spec = apply_precision(spec, profile, precision)
-    samples = batch or spec.batch_per_gpu
-    counts = parse_counts(gpus, "number of GPUs")
-    model = catalog_gpus().get(gpu)
-    compared = compare_layouts(spec, profile, layouts, model, counts, batch=samples)
-    note = describe_precision(model, spec, profile)
-    show(comparison_answer(spec.name, gpu, samples, compared, note), json_output=json_output)
+    result = compare_topologies(
+        layouts, workload=workload, gpu=gpu, gpus=gpus, batch=batch, precision=precision
+    )
+    show(result.answer, json_output=json_output)
 
 
 @app.command()
@@ -152,35 +133,3 @@ def lanes(
     ]
     answer = all_lanes_answer(budgets) if cpu is None else cpu_lanes_answer(budgets[0])
     show(answer, json_output=json_output)
-
-
-def _build_graph(
-    preset: str | None,
-    from_file: Path | None,
-    cluster: str | None,
-    *,
-    gpu: str | None,
-    gpus: int | None,
-) -> "MachineGraph":
-    from gpuyard.catalog import gpus as catalog_gpus
-    from gpuyard.hardware import PRESETS, build_preset
-
-    if gpu is not None:
-        catalog_gpus().get(gpu)
-    if preset is not None:
-        defaults = PRESETS.get(preset)
-        gpu_id = gpu or (defaults.default_gpu if defaults else "gtx-1080-ti")
-        count = gpus or (defaults.default_gpus if defaults else 1)
-        return build_preset(preset, catalog_gpus().get(gpu_id), count)
-    if cluster is not None:
-        from gpuyard.hardware.clusters import read_cluster, resolve_machine
-
-        cluster_gpu, machine = resolve_machine(read_cluster(cluster))
-        return build_preset(machine.topology, cluster_gpu, machine.gpus, machine.socket_link)
-    if from_file is not None:
-        from gpuyard.hardware.readers.topology_file import read_topology
-
-        return read_topology(from_file, gpu)
-    from gpuyard.hardware.discover import discover_machine
-
-    return discover_machine()

@@ -30,7 +30,12 @@ _STANDARD = "tag:yaml.org,2002:"
 
 def read_spec(path: Path, kind: type[S], names: KnownNames | None = None) -> S:
     """Read and check one spec file. Raise a SpecError that lists every mistake."""
-    document = read_yaml(read_text(path, SpecError, max_bytes=_MAX_BYTES), str(path))
+    return parse_spec(read_text(path, SpecError, max_bytes=_MAX_BYTES), path, kind, names)
+
+
+def parse_spec(text: str, path: Path, kind: type[S], names: KnownNames | None = None) -> S:
+    """Check the text of a spec; errors name the file that it is, or will be, in."""
+    document = read_yaml(text, str(path))
     if not isinstance(document, dict):
         raise SpecError(
             f"{path}: expected keys with values, like name: mine, got {format_value(document)}"

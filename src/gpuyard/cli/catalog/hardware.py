@@ -35,10 +35,6 @@ def gpus() -> View:
             "date": lambda g: g.date,
         },
         drop_first=("date", "P2P", "fp8", "links", "PCIe", "bf16", "tf32", "GB/s"),
-        more=lambda g: {
-            "links_to_others": g.links_description,
-            "end_of_life": end.sentence if (end := find_end_of_life(g)) else None,
-        },
         gpu=lambda g: g.id,
     )
 

@@ -179,7 +179,7 @@ class View:
         return Answer([table], [self._build_document(fact) for fact in facts])
 
     def _build_document(self, fact: Any) -> dict[str, Any]:
-        document: dict[str, Any] = fact.model_dump(mode="json")
+        document: dict[str, Any] = fact.document()
         return document | self.more(fact)
 
 

@@ -1,9 +1,11 @@
 """`gpuyard cost`: compare renting with buying."""
 
-from typing import TYPE_CHECKING, Annotated
+from enum import StrEnum
+from typing import Annotated
 
 import typer
 
+from gpuyard.api.cost import parse_months
 from gpuyard.cli.cost.compare import compare
 from gpuyard.cli.cost.growth import growth
 from gpuyard.cli.cost.hybrid import hybrid
@@ -12,24 +14,20 @@ from gpuyard.cli.cost.options import (
     DiscountRateOption,
     OwningOptions,
     PriceDateOption,
-    choose_price_date,
-    create_owned,
-    describe_electricity,
     expand_option_groups,
-    parse_months,
     quantity_option,
     share_option,
 )
 from gpuyard.cli.output import JsonOption, PageOption, show
-from gpuyard.errors import UserMistake, describe_unknown
+from gpuyard.errors import UserMistake
 
-if TYPE_CHECKING:
-    from gpuyard.economics.billing import RentPrice
-    from gpuyard.economics.purchase import Purchase
-    from gpuyard.economics.rent_or_own import RentOrOwn
 
-_HORIZON_MONTHS = 36
-_HOURS_PER_YEAR = 2000.0
+class UnusedTerm(StrEnum):
+    """What happens to the rest of a term after the horizon."""
+
+    PAY = "pay"
+    RESELL = "resell"
+
 
 app = typer.Typer(invoke_without_command=True)
 app.command()(compare)
@@ -70,8 +68,8 @@ def cost(
         int, quantity_option(parse_months, "TIME", "Term of a yearly price (default: 1 year).")
     ] = 12,
     rest: Annotated[
-        str | None,
-        typer.Option(metavar="pay|resell", help="Treatment of a term that ends past the horizon."),
+        UnusedTerm | None,
+        typer.Option(help="Treatment of a term that ends past the horizon."),
     ] = None,
     resale: Annotated[
         float, share_option("Share of its price that a resold rest of a term brings.")
@@ -110,80 +108,26 @@ def cost(
             "give --rent and --buy, e.g. gpuyard cost --rent '$1.50/h' --buy '$8000'; "
             "or use a command: compare, hybrid, growth, invoice"
         )
-    if hours_per_year is not None and utilization is not None:
-        raise UserMistake("give --hours-per-year or --utilization, not both")
-    if rest not in (None, "pay", "resell"):
-        raise UserMistake(describe_unknown("value of --rest", rest, ["pay", "resell"]))
-    from gpuyard.economics.billing import parse_rent_price
-    from gpuyard.economics.purchase import parse_purchase
-    from gpuyard.economics.rent_or_own import RentOrOwn
-    from gpuyard.report.answers.cost.rent_or_own import RentOrOwnQuestion, rent_or_own_answer
+    from gpuyard.api.cost import cost as compare_costs
 
-    hours = hours_per_year if hours_per_year is not None else _HOURS_PER_YEAR
-    if utilization is not None:
-        hours = utilization * 8766
-    price, purchase = parse_rent_price(rent), parse_purchase(buy)
-    detailed = (
-        owning != OwningOptions()
-        or any((horizon, rest, tornado, vary, monte_carlo is not None))
-        or (term, discount_rate) != (12, 0.0)
-    )
-    whole_months = horizon if horizon is not None else _HORIZON_MONTHS
-    case = RentOrOwn(
-        create_owned(purchase.usd, owning),
-        rent_usd_per_hour=price.usd_per_hour,
-        hours_per_year=hours,
-        reserved_usd_per_year=price.usd_per_year,
-        rest_years=_unused_term_years(price, whole_months, term, rest) if detailed else 0.0,
-        rest_resold=resale if rest == "resell" else 0.0,
+    result = compare_costs(
+        rent,
+        buy,
+        hours_per_year=hours_per_year,
+        utilization=utilization,
         speed_lead=speed_lead,
-        discount_per_year=discount_rate,
-        months=whole_months,
-    )
-    question = RentOrOwnQuestion(
-        rent=price,
-        purchase=purchase,
-        case=case,
-        ranges=_parse_ranges(case, purchase, swing, vary or []),
-        given_on=choose_price_date(price_date),
-        detailed=detailed,
-        tornado=tornado or bool(vary),
-        draws=monte_carlo,
+        horizon=horizon,
+        term=term,
+        rest=rest,
+        resale=resale,
+        discount_rate=discount_rate,
+        tornado=tornado,
+        monte_carlo=monte_carlo,
         seed=seed,
-        electricity=describe_electricity(owning),
+        swing=swing,
+        vary=vary or (),
+        price_date=price_date,
+        page=html is not None,
+        **vars(owning),
     )
-    answer = rent_or_own_answer(question, page=html is not None)
-    show(answer, json_output=json_output, html=html)
-
-
-def _unused_term_years(price: "RentPrice", horizon: int, term: int, rest: str | None) -> float:
-    """Return the years of the last term after the horizon."""
-    from gpuyard.economics.billing import unused_years
-
-    if not price.usd_per_year:
-        return 0.0
-    return float(unused_years(horizon / 12, term / 12, rest))  # type: ignore[arg-type]
-
-
-def _parse_ranges(
-    case: "RentOrOwn", purchase: "Purchase", swing: float, vary: list[str]
-) -> dict[str, tuple[float, float]]:
-    """Return the range of each input, with those of --buy and --vary in place of the default ones."""
-    from gpuyard.economics.sensitivity import ranges_around
-
-    ranges = ranges_around(case, swing)
-    if purchase.is_range:
-        ranges["hardware_usd"] = (purchase.usd_low, purchase.usd_high)
-    inputs = case.inputs()
-    for text in vary:
-        name, _, span = text.partition("=")
-        low, dots, high = span.partition("..")
-        if name not in inputs:
-            raise UserMistake(describe_unknown("input", name, inputs))
-        try:
-            ranges[name] = (float(low), float(high))
-        except ValueError:
-            dots = ""
-        if not dots:
-            raise UserMistake(f"{text!r} is not a range; write it like {name}=1.0..1.8")
-    return ranges
+    show(result.answer, json_output=json_output, html=html)

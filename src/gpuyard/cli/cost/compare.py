@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.cost.options import PriceDateOption, choose_price_date
+from gpuyard.api.cost import choose_price_date
+from gpuyard.cli.cost.options import PriceDateOption
 from gpuyard.cli.output import JsonOption, PageOption, show
 
 

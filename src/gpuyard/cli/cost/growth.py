@@ -5,12 +5,12 @@ from typing import Annotated
 import typer
 
 from gpuyard import units
+from gpuyard.api.cost import choose_price_date
 from gpuyard.cli.cost.options import (
     DiscountRateOption,
     GpusPerMachineOption,
     HorizonOption,
     PriceDateOption,
-    choose_price_date,
     quantity_option,
     share_option,
     usd_option,

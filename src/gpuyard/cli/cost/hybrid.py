@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard import units
+from gpuyard.api.cost import choose_price_date, create_owned, describe_electricity
 from gpuyard.cli.cost.options import (
     GpusPerMachineOption,
     HorizonOption,
     PriceDateOption,
     RunningOptions,
-    choose_price_date,
-    create_owned,
-    describe_electricity,
     expand_option_groups,
     quantity_option,
     share_option,

@@ -5,12 +5,8 @@ from typing import Annotated
 import typer
 
 from gpuyard import units
-from gpuyard.cli.cost.options import (
-    PriceDateOption,
-    choose_price_date,
-    quantity_option,
-    share_option,
-)
+from gpuyard.api.cost import choose_price_date
+from gpuyard.cli.cost.options import PriceDateOption, quantity_option, share_option
 from gpuyard.cli.output import JsonOption, show
 from gpuyard.errors import UnknownName, UserMistake, quote
 

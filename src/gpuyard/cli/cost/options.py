@@ -5,18 +5,25 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpuyard import units
+from gpuyard.api.cost import (
+    NO_COLOCATION,
+    Colocation,
+    OwningCosts,
+    RunningCosts,
+    parse_colocation,
+    parse_months,
+    parse_years,
+)
 from gpuyard.cli.options import CountryOption
-from gpuyard.errors import BadQuantity, UserMistake
+from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.economics.ownership import Owned
-
-_YEAR_SECONDS = units.parse_seconds("1 year")
+    pass
 
 
 def quantity_option(parse: Callable[[str], Any], metavar: str, help_text: str) -> Any:
@@ -36,41 +43,6 @@ def share_option(help_text: str) -> Any:
 def usd_option(help_text: str) -> Any:
     """Return an option for values like '$8000'."""
     return quantity_option(units.parse_usd, "PRICE", help_text)
-
-
-def parse_years(text: str) -> float:
-    """Parse a duration in years: "18 months" is 1.5."""
-    return units.parse_seconds(text, "3 years") / _YEAR_SECONDS
-
-
-def parse_months(text: str) -> int:
-    """Parse a duration in months: "3 years" is 36."""
-    return round(12 * parse_years(text))
-
-
-class Colocation(NamedTuple):
-    """The price of colocation, per rack or per kW."""
-
-    usd_per_year: float = 0.0
-    usd_per_kw_month: float = 0.0
-
-
-_NO_COLOCATION = Colocation()
-
-
-def parse_colocation(text: str) -> Colocation:
-    """Parse "$15000/year" or "$184/kW/month"."""
-    for parse, field in (
-        (units.parse_usd_per_year, "usd_per_year"),
-        (units.parse_usd_per_kw_month, "usd_per_kw_month"),
-    ):
-        try:
-            return Colocation(**{field: parse(text)})
-        except BadQuantity:
-            continue
-    raise UserMistake(
-        f"{text!r} is not a colocation price; write it like '$15000/year' or '$184/kW/month'"
-    )
 
 
 def parse_day(text: str) -> datetime.date:
@@ -94,13 +66,8 @@ PriceDateOption = Annotated[
 ]
 
 
-def choose_price_date(price_date: datetime.date | None) -> datetime.date:
-    """Return the date of prices given on the command line, today by default."""
-    return price_date or datetime.datetime.now(datetime.UTC).date()
-
-
 @dataclass(frozen=True)
-class RunningOptions:
+class RunningOptions(RunningCosts):
     """Options for the running costs of a machine."""
 
     power: Annotated[
@@ -122,7 +89,7 @@ class RunningOptions:
         quantity_option(
             parse_colocation, "PRICE", "Colocation rent: '$15000/year' or '$184/kW/month'."
         ),
-    ] = _NO_COLOCATION
+    ] = NO_COLOCATION
     support: Annotated[
         float, share_option("Support per year, as a share of the hardware price.")
     ] = 0.0
@@ -136,14 +103,14 @@ class RunningOptions:
 
 
 @dataclass(frozen=True)
-class OwningOptions(RunningOptions):
+class OwningOptions(RunningOptions, OwningCosts):
     """Options for all costs of owning except the hardware."""
 
     spares: Annotated[
         float, share_option("Spares, as a share of the hardware price, e.g. '5%'.")
     ] = 0.0
     installation: Annotated[float, usd_option("Installation, paid once, e.g. '$2000'.")] = 0.0
-    network: Annotated[float, usd_option("Switches and cables, paid once.")] = 0.0
+    network_cost: Annotated[float, usd_option("Switches and cables, paid once.")] = 0.0
     gpus: Annotated[
         int, typer.Option(min=0, show_default=False, help="Number of GPUs, for failures.")
     ] = 0
@@ -191,53 +158,3 @@ def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     ]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return run
-
-
-def _price_electricity(options: RunningOptions) -> tuple[float, str]:
-    """Return the electricity price from --tariff or --country, and a sentence about it."""
-    from gpuyard.catalog.electricity import price_electricity
-
-    if options.country is not None and options.tariff:
-        raise UserMistake("give --tariff or --country, not both")
-    option_names = ("--power", "--tariff or --country")
-    return price_electricity(options.power, options.tariff, options.country, option_names)
-
-
-def describe_electricity(options: RunningOptions) -> str:
-    """Describe the electricity price in use, or that electricity is not counted."""
-    return _price_electricity(options)[1]
-
-
-def create_owned(hardware_usd: float, options: RunningOptions) -> "Owned":
-    """Create the input of the ownership formulas from the options."""
-    from gpuyard.economics.ownership import Owned
-
-    owned = Owned(
-        hardware_usd=hardware_usd,
-        watts=options.power,
-        idle_watts=options.idle_power,
-        pue=options.pue,
-        usd_per_kwh=_price_electricity(options)[0],
-        colocation_usd_per_year=options.colocation.usd_per_year,
-        colocation_usd_per_kw_month=options.colocation.usd_per_kw_month,
-        support_share_per_year=options.support,
-        staff_hours_per_month=options.staff_hours,
-        staff_usd_per_hour=options.staff,
-        value_kept_per_year=options.value_kept,
-    )
-    if not isinstance(options, OwningOptions):
-        return owned
-    from dataclasses import replace
-
-    return replace(
-        owned,
-        spares_share=options.spares,
-        installation_usd=options.installation,
-        network_usd=options.network,
-        gpus=options.gpus,
-        usd_per_failure=options.failure,
-        financed_share=options.financed,
-        interest_per_year=options.interest,
-        loan_years=options.loan,
-        straight_line_years=options.depreciation,
-    )

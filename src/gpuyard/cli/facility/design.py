@@ -10,7 +10,7 @@ from gpuyard.cli.output import STDOUT, JsonOption, check_output_or_stdout, show,
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.facilities.design import FacilityDesign
+    pass
 
 
 def design(
@@ -53,39 +53,17 @@ def design(
         raise UserMistake(
             f"only one of {' and '.join(printed)} can be printed; name a file, like --html room.html"
         )
-    from gpuyard.catalog.specfiles import read_site
-    from gpuyard.facilities.refusal import design_or_advise
-    from gpuyard.hardware.clusters import read_cluster
+    from gpuyard.api.facility import facility
 
-    spec = read_cluster(cluster)
-    site_spec = read_site(site) if site is not None else None
     with show_status("designing the room"):
-        room = design_or_advise(spec, site_spec, country)
+        room = facility(cluster, site=site, country=country)
+    renderers = {
+        "--svg": room.svg,
+        "--csv": room.bill_csv,
+        "--html": room.page,
+        "--json": room.to_json,
+    }
     for option, path in outputs.items():
-        write_or_print(_render(room, option), path)
+        write_or_print(renderers[option](), path)
     if not printed:
-        from gpuyard.report.answers.facility.room import room_answer
-
-        show(room_answer(room))
-
-
-def _render(room: "FacilityDesign", option: str) -> str:
-    match option:
-        case "--svg":
-            from gpuyard.draw.racks import draw_racks_svg
-
-            return draw_racks_svg(room)
-        case "--csv":
-            from gpuyard.facilities.bill_of_materials import format_bill_csv, list_bill_items
-
-            return format_bill_csv(list_bill_items(room))
-        case "--html":
-            from gpuyard.report.answers.facility.room import room_page
-            from gpuyard.report.html import render_page
-
-            return render_page(room_page(room))
-        case _:
-            from gpuyard.report.answer import format_json
-            from gpuyard.report.answers.facility.room_document import design_document
-
-            return format_json(design_document(room))
+        show(room.answer)

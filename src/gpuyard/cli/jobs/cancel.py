@@ -15,10 +15,10 @@ def cancel(
     Example: gpuyard cancel local://17
     """
     from gpuyard.jobs.engines.base import load_engine
-    from gpuyard.jobs.job import Handle
+    from gpuyard.jobs.find_job import find_handle
     from gpuyard.report.terminal import print_line
 
-    for handle in [Handle.parse(text) for text in handles]:
+    for handle in [find_handle(text) for text in handles]:
         engine = load_engine(handle.engine)
         before = engine.status(handle)
         if before.final:

@@ -21,9 +21,9 @@ def logs(
     Example: gpuyard logs -f local://17
     """
     from gpuyard.jobs.engines.base import load_engine
-    from gpuyard.jobs.job import Handle
+    from gpuyard.jobs.find_job import find_handle
 
-    parsed = Handle.parse(handle)
+    parsed = find_handle(handle)
     for text in load_engine(parsed.engine).logs(parsed, follow):
         write_verbatim(text)
         sys.stdout.flush()

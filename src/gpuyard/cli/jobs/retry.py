@@ -15,9 +15,9 @@ def retry(handle: HandleArgument) -> None:
     import time
 
     from gpuyard.jobs.engines.base import choose_engine, load_engine
-    from gpuyard.jobs.job import Handle
+    from gpuyard.jobs.find_job import find_handle
 
-    old = Handle.parse(handle)
+    old = find_handle(handle)
     status = load_engine(old.engine).status(old)
     if not status.final:
         raise UserMistake(

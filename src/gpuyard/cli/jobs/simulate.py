@@ -1,25 +1,29 @@
 """`gpuyard simulate`: run a trace of jobs under other policies or on other machines."""
 
-import re
-from collections.abc import Callable
-from functools import cache
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from gpuyard.cli.output import JsonOption, PageOption, progress_bar, show
-from gpuyard.errors import UserMistake
 
-if TYPE_CHECKING:
-    from gpuyard.jobs.simulate.trace import Trace
-    from gpuyard.jobs.simulate.traces import BatchChoice
-    from gpuyard.jobs.simulate.what_if import Speedup, SpeedupLookup
-    from gpuyard.policies import Policy, Pool
-    from gpuyard.specs import Cluster
 
-_RANGE = re.compile(r"(\d{1,4}(?:\.\d{1,4})?)\.\.(\d{1,4}(?:\.\d{1,4})?)")
-_MACHINES = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,2})")
+class TraceFormat(StrEnum):
+    """The formats of a trace."""
+
+    GPUYARD = "gpuyard"
+    POLLUX = "pollux"
+    PHILLY = "philly"
+    SACCT = "sacct"
+    LEASES = "leases"
+
+
+class BatchChoice(StrEnum):
+    """Who chooses the batch of a Pollux job."""
+
+    USER = "user"
+    ADAPTIVE = "adaptive"
 
 
 def simulate(
@@ -50,7 +54,7 @@ def simulate(
             help="Workload of jobs for which the trace names none; only with another network.",
         ),
     ] = None,
-    cluster: Annotated[
+    on: Annotated[
         str | None,
         typer.Option(
             metavar="CLUSTER",
@@ -58,11 +62,7 @@ def simulate(
         ),
     ] = None,
     format: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Format of the trace: gpuyard, pollux, philly, sacct, or leases (default: by its columns).",
-        ),
+        TraceFormat | None, typer.Option(help="Format of the trace (default: by its columns).")
     ] = None,
     traces: Annotated[
         Path | None,
@@ -71,10 +71,9 @@ def simulate(
             help="Directory of the applications' measurements, for pollux (default: next to TRACE).",
         ),
     ] = None,
-    batch: Annotated[
-        str,
-        typer.Option(metavar="WHO", help="Choice of the batch, for pollux: user or adaptive."),
-    ] = "user",
+    batch_choice: Annotated[
+        BatchChoice, typer.Option(help="Who chooses the batch, for pollux.")
+    ] = BatchChoice.USER,
     deadlines: Annotated[
         str | None,
         typer.Option(
@@ -90,163 +89,24 @@ def simulate(
 
     With --format leases, the trace is the history of this machine's leases; leave out TRACE.
 
-    Example: gpuyard simulate jobs.csv --cluster 4x8 --policy min-time,fair-share,fifo
+    Example: gpuyard simulate jobs.csv --on 4x8 --policy min-time,fair-share,fifo
 
     Example: gpuyard simulate --format leases --what-if "add 2 gpus" --what-if policy=fair-share
     """
-    from gpuyard.jobs.simulate.loop import simulate as run
-    from gpuyard.jobs.simulate.what_if import AS_IT_IS, SimulationCase, parse_change
+    from gpuyard.api.simulate import simulate as run
     from gpuyard.measure.progress import ProgressUpdate
-    from gpuyard.report.answers.jobs.simulation import simulation_answer
-    from gpuyard.report.answers.jobs.what_if import what_if_answer
 
-    changes = [parse_change(text) for text in what_if or []]
-    policies = _parse_policies(policy or ("fifo" if changes else "fifo,min-time"))
-    if changes and len(policies) > 1:
-        raise UserMistake(
-            "with --what-if, --policy must be the one policy in use; compare others with --what-if policy=NAME"
-        )
-    if workload is not None and all(change.network is None for change in changes):
-        raise UserMistake("--workload is only for --what-if 'network RATE'")
-    machines = _parse_cluster(cluster)
-    jobs = _read_jobs(trace, format, traces, batch, machines)
-    pool = _choose_pool(machines, jobs)
-    if deadlines is not None:
-        jobs = _add_deadlines(jobs, deadlines, pool)
-    cases = [
-        SimulationCase(AS_IT_IS if changes else policy.name, jobs, pool, policy)
-        for policy in policies
-    ]
-    cases += [change.apply(cases[0], _create_lookup(machines, workload)) for change in changes]
     with progress_bar("simulating") as report:
-
-        def report_case(name: str) -> Callable[[int, int], None]:
-            return lambda done, total: report(ProgressUpdate(name, done, total))
-
-        outcomes = [
-            run(case.trace, case.policy, case.pool, report_case(case.name)) for case in cases
-        ]
-    answer = simulation_answer(outcomes)
-    if changes:
-        names = [case.name for case in cases]
-        assumed = f"Jobs for which the trace names no workload are assumed to train {workload}."
-        answer = what_if_answer(
-            list(zip(names, outcomes, strict=True)), assumed if workload else ""
+        result = run(
+            trace,
+            policy=policy,
+            what_if=what_if or (),
+            workload=workload,
+            on=on,
+            format=format,
+            traces=traces,
+            batch_choice=batch_choice,
+            deadlines=deadlines,
+            on_progress=lambda name, done, total: report(ProgressUpdate(name, done, total)),
         )
-    show(answer, json_output=json_output, html=html)
-
-
-def _create_lookup(machines: "Cluster | Pool | None", default: str | None) -> "SpeedupLookup":
-    """Return a function that predicts a network's speedup; jobs without a workload use the default."""
-
-    @cache
-    def find_speedup(network: str, workload: str) -> "Speedup":
-        from gpuyard.catalog.specfiles import read_workload
-        from gpuyard.jobs.simulate.what_if import compare_networks, parse_network
-        from gpuyard.specs import Cluster
-        from gpuyard.workloads import profile_model
-
-        name = workload or default
-        if name is None or not isinstance(machines, Cluster):
-            raise UserMistake(
-                "another network needs a prediction: name the machines with their network, like "
-                "--cluster 4x8xa100-sxm4-80gb@10G, and the workload, like --workload resnet50"
-            )
-        spec = read_workload(name)
-        other = parse_network(network, machines.network)
-        return compare_networks(spec, profile_model(spec), machines, other)
-
-    return find_speedup
-
-
-def _parse_policies(text: str) -> "list[Policy]":
-    from gpuyard.policies import POLICIES, get_policy
-
-    if text.strip() == "all":
-        return list(POLICIES.values())
-    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if not names:
-        raise UserMistake(f"--policy: expected names like min-time,fifo, got {text!r}")
-    return [get_policy(name) for name in names]
-
-
-def _read_jobs(
-    file: Path | None,
-    format: str | None,
-    traces: Path | None,
-    batch: str,
-    machines: "Cluster | Pool | None",
-) -> "Trace":
-    from gpuyard.jobs.simulate.traces import read_trace
-    from gpuyard.specs import Cluster
-
-    if format == "leases":
-        if file is not None:
-            raise UserMistake("--format leases reads the history of this machine; leave out TRACE")
-        return _read_leases()
-    if file is None:
-        raise UserMistake(
-            "TRACE is missing: name a CSV file with one line per job, or use --format leases"
-        )
-    cluster = machines if isinstance(machines, Cluster) else None
-    return read_trace(file, format, traces, _parse_batch_choice(batch), cluster)
-
-
-def _read_leases() -> "Trace":
-    from gpuyard.jobs.simulate.traces.history import trace_from_leases
-    from gpuyard.share.client import open_reader
-
-    client = open_reader()
-    return trace_from_leases(client.history(), len(client.config.gpus))
-
-
-def _add_deadlines(trace: "Trace", text: str, pool: "Pool") -> "Trace":
-    """Parse a range of multiples of each job's time alone, or one time for all."""
-    from gpuyard.units import parse_seconds
-
-    if ".." not in text:
-        return trace.set_deadline(parse_seconds(text))
-    match = _RANGE.fullmatch(text.strip())
-    if match is None or not 0 < float(match[1]) <= float(match[2]):
-        raise UserMistake(f"--deadlines: expected a range like 1..3, got {text!r}")
-    return trace.add_deadlines(float(match[1]), float(match[2]), pool)
-
-
-def _parse_batch_choice(text: str) -> "BatchChoice":
-    from typing import get_args
-
-    from gpuyard.errors import UnknownName
-    from gpuyard.jobs.simulate.traces import BatchChoice
-
-    for name in get_args(BatchChoice):
-        if name == text:
-            return name  # type: ignore[no-any-return]
-    raise UnknownName("batch choice", text, get_args(BatchChoice))
-
-
-def _parse_cluster(text: str | None) -> "Cluster | Pool | None":
-    """Parse a described cluster, or only numbers of machines and GPUs."""
-    from gpuyard.hardware.clusters import read_cluster
-    from gpuyard.policies import Pool
-
-    if text is None:
-        return None
-    if counts := _MACHINES.fullmatch(text):
-        return Pool.uniform(int(counts[1]), int(counts[2]))
-    return read_cluster(text)
-
-
-def _choose_pool(machines: "Cluster | Pool | None", trace: "Trace") -> "Pool":
-    from gpuyard.hardware.clusters import resolve_machine
-    from gpuyard.policies import Pool
-
-    if machines is None:
-        if trace.pool is None:
-            raise UserMistake(
-                "--cluster is missing: --cluster 16x4 means 16 machines with 4 GPUs each"
-            )
-        return trace.pool
-    if isinstance(machines, Pool):
-        return machines
-    gpus = resolve_machine(machines)[1].gpus
-    return Pool.uniform(machines.nodes, gpus, machines.nodes_per_rack)
+    show(result.answer, json_output=json_output, html=html)

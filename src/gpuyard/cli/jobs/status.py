@@ -9,15 +9,24 @@ from gpuyard.cli.output import JsonOption
 
 HandleArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="HANDLE", help="Handle of the job, like local://17, as `submit` printed it."
-    ),
+    typer.Argument(metavar="HANDLE", help="Handle of the job, like local://17, or its number."),
 ]
 
 
-def status(handle: HandleArgument, *, json_output: JsonOption = False) -> None:
-    """Show a job's state, restarts, exit status, and GPUs.
+def status(
+    handle: Annotated[
+        str | None, typer.Argument(metavar="HANDLE", help="Handle or number of the job.")
+    ] = None,
+    *,
+    json_output: JsonOption = False,
+) -> None:
+    """Show a job's state, restarts, exit status, and GPUs; without HANDLE, list your open jobs.
 
-    Example: gpuyard status local://17 --json
+    Example: gpuyard status 17 --json
     """
-    show_status(handle, json_output=json_output)
+    if handle is None:
+        from gpuyard.cli.jobs.queue_view import show_queue
+
+        show_queue(json_output=json_output)
+    else:
+        show_status(handle, json_output=json_output)

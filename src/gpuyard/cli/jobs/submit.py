@@ -2,18 +2,17 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuyard.cli.options import DryRunOption
 from gpuyard.cli.output import JsonOption, write_verbatim
+from gpuyard.cli.show import write_document
 from gpuyard.errors import UserMistake, quote
-from gpuyard.files import expand_home
 
 if TYPE_CHECKING:
-    from gpuyard.jobs.job import Job
+    pass
 
 EngineOption = Annotated[
     str | None,
@@ -82,8 +81,7 @@ def submit(
 
     Example: gpuyard submit --gpus 2..8 --deadline "Fri 18:00" -- torchrun train.py
     """
-    from gpuyard.jobs.engines.base import choose_engine
-    from gpuyard.report.answer import format_json
+    from gpuyard.api.submit import prepare
 
     options = {
         "name": name,
@@ -100,28 +98,30 @@ def submit(
         "project": project,
         "after": after,
     }
-    job = _create_job(
-        what or [], {key: value for key, value in options.items() if value is not None}
+    submission = prepare(
+        what or [],
+        {key: value for key, value in options.items() if value is not None},
+        engine=engine,
+        dry_run=dry_run,
     )
-    chosen = choose_engine(engine or job.spec.engine, dry_run=dry_run)
-    request = chosen.plan(job)
+    request, chosen = submission.request, submission.engine
     if dry_run:
         if json_output:
-            sys.stdout.write(format_json({"engine": chosen.name, **request.document()}))
+            write_document({"engine": chosen.name, **request.document()})
         else:
             write_verbatim(request.text())
         return
     if not json_output:
         print_caveats(request.caveats)
-    handle = chosen.submit(request)
+    handle = submission.submit()
     if json_output:
         document = {
             "handle": str(handle),
             "engine": chosen.name,
-            "uuid": job.uuid,
+            "uuid": submission.job.uuid,
             "caveats": list(request.caveats),
         }
-        sys.stdout.write(format_json(document))
+        write_document(document)
     else:
         sys.stdout.write(f"{handle}\n")
 
@@ -132,63 +132,6 @@ def print_caveats(caveats: Sequence[str]) -> None:
 
     for caveat in caveats:
         print_line(f"note: {caveat}", "caution")
-
-
-def _create_job(what: list[str], options: dict[str, Any]) -> "Job":
-    import time
-
-    from gpuyard.jobs.job import Job
-    from gpuyard.specs.job import JobSpec
-
-    document: dict[str, Any] = {}
-    if what and what[0].endswith((".yaml", ".yml")):
-        document = _read_file(Path(what.pop(0)))
-    if what:
-        options["command"] = what
-    if "command" not in {**document, **options}:
-        raise UserMistake(
-            "the command is missing; use gpuyard submit --gpus 2 -- python train.py, or "
-            "gpuyard submit train.job.yaml"
-        )
-    if "env" in options:
-        options["env"] = {**document.get("env", {}), **options["env"]}
-    spec: JobSpec = _validate({**document, **options})
-    return Job.create(spec, now=time.time(), directory=Path.cwd())
-
-
-def _read_file(path: Path) -> dict[str, Any]:
-    """Read a job file and make its paths, which are relative to the file, absolute."""
-    from gpuyard.catalog.specfiles import read_job
-
-    spec = read_job(path)
-    directory = path.absolute().parent
-    document = spec.model_dump(mode="json", exclude_defaults=True)
-    if spec.cwd is not None:
-        document["cwd"] = str(directory / expand_home(spec.cwd))
-    if spec.workload is not None and spec.workload.endswith((".yaml", ".yml")):
-        document["workload"] = str(directory / spec.workload)
-    cluster = spec.slurm.cluster if spec.slurm else None
-    if cluster is not None and cluster.endswith((".yaml", ".yml")):
-        document["slurm"]["cluster"] = str(directory / cluster)
-    return document
-
-
-def _validate(document: dict[str, Any]) -> Any:
-    from pydantic import ValidationError
-
-    from gpuyard.catalog.specfiles import known_names
-    from gpuyard.specs.job import JobSpec
-    from gpuyard.specs.spec_errors import explain_value
-
-    try:
-        return JobSpec.model_validate(document, context=known_names())
-    except ValidationError as invalid:
-        mistake = invalid.errors()[0]
-        sentence = explain_value(mistake)
-        if not mistake["loc"] or mistake["loc"][0] == "command":
-            raise UserMistake(sentence) from None
-        option = str(mistake["loc"][0]).replace("_", "-")
-        raise UserMistake(f"--{option}: {sentence}") from None
 
 
 def parse_variables(texts: list[str]) -> dict[str, str] | None:

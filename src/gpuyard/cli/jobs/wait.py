@@ -22,14 +22,14 @@ def wait(
 
     Example: gpuyard wait local://17 local://18 && python evaluate.py
     """
-    from gpuyard.jobs.job import Handle
+    from gpuyard.jobs.find_job import find_handle
     from gpuyard.jobs.job_wait import wait_for_jobs
     from gpuyard.report.answers.jobs.status import describe_end, jobs_answer
     from gpuyard.report.terminal import print_line
     from gpuyard.units import parse_seconds
 
     statuses = wait_for_jobs(
-        [Handle.parse(text) for text in handles],
+        [find_handle(text) for text in handles],
         wait_seconds=None if timeout is None else parse_seconds(timeout),
         on_end=lambda status: print_line(describe_end(status)),
     )

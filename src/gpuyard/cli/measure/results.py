@@ -67,16 +67,17 @@ def list_results(
 
     Example: gpuyard results list --workload spoken-digits-linear
     """
-    from gpuyard.report.answers.results import records_answer
+    from gpuyard.api import results
+    from gpuyard.measure.registry import get_result_kind
     from gpuyard.report.terminal import print_line
 
-    result_kind, records = _read_records(kind, workload)
-    show_answer(records_answer(result_kind, records), json_output=json_output)
-    if not records and not json_output:
+    records = results.list(kind, workload=workload)
+    show_answer(records.answer, json_output=json_output)
+    if not records.rows and not json_output:
         of_workload = f" of {workload!r}" if workload else ""
         print_line(
             f"No results of kind {kind!r}{of_workload} in {results_store().path}. "
-            f"Measure some with: {result_kind.command}"
+            f"Measure some with: {get_result_kind(kind).command}"
         )
 
 
@@ -92,9 +93,9 @@ def show(
 
     Example: gpuyard results show 3f2a
     """
-    from gpuyard.report.answers.results import record_answer
+    from gpuyard.api import results
 
-    show_answer(record_answer(results_store().get(measurement_id)), json_output=json_output)
+    show_answer(results.show(measurement_id).answer, json_output=json_output)
 
 
 @app.command()

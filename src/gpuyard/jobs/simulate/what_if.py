@@ -92,7 +92,7 @@ def change_network(trace: Trace, pool: Pool, find_speedup: Callable[[str], Speed
 
     def change_job(job: TraceJob) -> TraceJob:
         if not isinstance(job.work, SteadyWork):
-            raise UserMistake("--what-if network cannot be combined with --batch adaptive")
+            raise UserMistake("--what-if network cannot be combined with --batch-choice adaptive")
         key = id(job.work.speeds), job.workload
         if key not in curves:
             curves[key] = _speed_up(job.work.speeds, per_machine, find_speedup(job.workload))
@@ -146,7 +146,7 @@ def compare_networks(
     """Predict how much faster the workload trains with that network than with the cluster's own."""
     if cluster.network is None:
         raise UserMistake(
-            f"{cluster.name} has no network to change; name it in --cluster, like 4x8xa100-sxm4-80gb@10G"
+            f"{cluster.name} has no network to change; name it in --on, like 4x8xa100-sxm4-80gb@10G"
         )
     before = create_scenario(workload, profile, cluster)
     after = create_scenario(workload, profile, cluster.model_copy(update={"network": network}))

@@ -48,14 +48,20 @@ _CAPTION = (
 )
 
 
-def plan_answer(result: PlanResult, *, with_chart: bool = True) -> Answer:
-    """Show a plan; only pages need the chart."""
+def plan_answer(
+    result: PlanResult, *, with_chart: bool = True, why: bool = True, assumed: Sequence[str] = ()
+) -> Answer:
+    """Show a plan; only pages need the chart. Without `why`, a terminal shows one screen.
+
+    `assumed` lists what gpuyard assumed about a goal without a file.
+    """
     goal = result.goal
     now, at_end = (f"{runs:,.3g}" for runs in (goal.runs_per_month, goal.runs_per_month_at_end))
     return Answer(
         [
             RendererOnly("terminal", [Sentence(result.name, "strong")]),
-            *plan_parts(result, with_chart=with_chart),
+            *([Sentence(f"Assumed: {'; '.join(assumed)}.")] if assumed else []),
+            *_fold(plan_parts(result, with_chart=with_chart), why=why),
         ],
         result.as_json()
         | {"end_of_life": [end.model_dump(mode="json") for end in _find_ends_of_life(result)]},
@@ -63,6 +69,23 @@ def plan_answer(result: PlanResult, *, with_chart: bool = True) -> Answer:
         verb="plan",
         meta=f"{goal.workload} in {result.precision_label} · {now} runs per month now, {at_end} at the end",
     )
+
+
+def _fold(parts: Sequence[Part], *, why: bool) -> list[Part]:
+    """Leave only the decision in the terminal; a page shows everything."""
+    if why:
+        return list(parts)
+    first = [
+        index
+        for index, part in enumerate(parts)
+        if isinstance(part, Sentence) and part.text == _WHY
+    ]
+    end = first[0] if first else len(parts)
+    more = Sentence("Add --why for the reasons, all good options, and the assumptions.", "quiet")
+    return [*parts[:end], RendererOnly("terminal", [more]), RendererOnly("page", parts[end:])]
+
+
+_WHY = "Why:"
 
 
 def plan_parts(result: PlanResult, *, with_chart: bool = True) -> list[Part]:
@@ -84,7 +107,7 @@ def plan_parts(result: PlanResult, *, with_chart: bool = True) -> list[Part]:
             Bullets(result.would_change),
         ]
     if result.reasons:
-        parts += [Sentence("Why:", "strong"), Bullets(result.reasons)]
+        parts += [Sentence(_WHY, "strong"), Bullets(result.reasons)]
     if result.front:
         if with_chart:
             parts.append(_create_chart(result))

@@ -1,5 +1,7 @@
 """The answer of `gpuyard playbook`: a team's stage, where to run, software, and the next step."""
 
+from collections.abc import Sequence
+
 from gpuyard import units
 from gpuyard.planner.playbook import Advice, StageMachines
 from gpuyard.report.answer import Answer, Bullets, Column, Drawing, Part, Sentence, Table
@@ -7,13 +9,17 @@ from gpuyard.report.answer import Answer, Bullets, Column, Drawing, Part, Senten
 _UNDECIDED = ("None of your answers favors either side.",)
 
 
-def playbook_answer(advice: Advice) -> Answer:
-    """Show the stage, the location, the software, the next step, and commands to continue with."""
+def playbook_answer(advice: Advice, assumed: Sequence[str] = ()) -> Answer:
+    """Show the stage, the location, the software, the next step, and commands to continue with.
+
+    `assumed` lists what gpuyard assumed about a goal without a file.
+    """
     team, next_step = advice.team, advice.next
     people = f"{team.researchers} researcher{'s' if team.researchers > 1 else ''}"
     gpus = f"{team.gpus} GPU{'s' if team.gpus != 1 else ''} ({advice.gpus_from})"
     parts: list[Part] = [
         Sentence(f"{people}, {gpus}, {team.load} load"),
+        *([Sentence(f"Assumed: {'; '.join(assumed)}.")] if assumed else []),
         Sentence(f"Stage: {advice.stage_name}", "strong"),
         Bullets([advice.why]),
         Sentence(f"Where: {advice.where}", "strong"),

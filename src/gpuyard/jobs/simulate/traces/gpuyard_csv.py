@@ -108,7 +108,7 @@ class _CurveCache:
         if self.cluster is None:
             raise row.mistake(
                 "curve",
-                f"to predict {quote(name)}, name the cluster's GPUs too, like --cluster 2x4xt4@10G",
+                f"to predict {quote(name)}, name the cluster's GPUs too, like --on 2x4xt4@10G",
             )
         from gpuyard.catalog.specfiles import read_workload
         from gpuyard.jobs.curve_prediction import predict_curve

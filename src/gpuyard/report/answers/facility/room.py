@@ -15,6 +15,7 @@ from gpuyard.facilities.device import RackDevice
 from gpuyard.facilities.requirements import calculate_requirements, list_feed_losses
 from gpuyard.report.answer import Answer, Bullets, Drawing, Drawings, Part, Section, Sentence
 from gpuyard.report.answers.facility import room_tables as tables
+from gpuyard.report.answers.facility.room_document import design_document
 
 _COSTS = (
     "Dollars per month, without the hardware itself. Energy follows the typical draw; rent and construction follow"
@@ -22,8 +23,8 @@ _COSTS = (
 )
 
 
-def room_answer(design: FacilityDesign) -> Answer:
-    """Return the tables for the terminal."""
+def room_answer(design: FacilityDesign, note: str = "") -> Answer:
+    """Return the tables for the terminal; the note says what a short form of the cluster left open."""
     room_tables = [
         tables.rack_table(design),
         tables.pdu_table(design),
@@ -36,11 +37,15 @@ def room_answer(design: FacilityDesign) -> Answer:
     return Answer(
         [
             *(Sentence(line) for line in _describe(design)),
+            *([Sentence(note)] if note else []),
             *room_tables,
             *(Sentence(loss.sentence) for loss in list_feed_losses(design)),
             Sentence(design.rules.tariff.sentence),
             *(Sentence(f"Assumed: {assumption}.", "quiet") for assumption in design.assumptions),
-        ]
+        ],
+        design_document(design),
+        title=design.cluster.name,
+        verb="facility",
     )
 
 

@@ -1,0 +1,98 @@
+"""How the GPUs of a machine are connected, and the resulting bandwidth."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuyard.api.inputs import (
+    apply_precision,
+    parse_precision,
+    read_cluster,
+    read_counts,
+    read_workload,
+)
+from gpuyard.api.result import Result, Row
+from gpuyard.catalog.short_names import find_gpu
+from gpuyard.draw.topology import draw_topology_svg
+from gpuyard.errors import UserMistake
+from gpuyard.hardware import PRESETS, MachineGraph, build_preset
+from gpuyard.predictor.topology import summarize_topology
+from gpuyard.report.answers.topology import topology_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuyard.specs import Cluster, Workload
+
+
+def topology(
+    preset: str | None = None,
+    *,
+    gpu: str | None = None,
+    gpus: int | None = None,
+    on: "str | Path | Cluster | None" = None,
+    file: str | Path | None = None,
+) -> Result[Row]:
+    """Draw a machine: a preset like "dual-root", a cluster's machine, a topology file, or by default this one."""
+    if sum(source is not None for source in (preset, file, on)) > 1:
+        raise UserMistake("use only one of --preset, --from, and --on")
+    if gpus is not None and preset is None:
+        raise UserMistake("--gpus needs --preset: other sources have a number of GPUs")
+    graph = _build_graph(preset, file, on, gpu=gpu, gpus=gpus)
+    answer = topology_answer(graph, summarize_topology(graph))
+    return Result(answer, draw=lambda: draw_topology_svg(graph))
+
+
+def _build_graph(
+    preset: str | None,
+    file: str | Path | None,
+    cluster: "str | Path | Cluster | None",
+    *,
+    gpu: str | None,
+    gpus: int | None,
+) -> MachineGraph:
+    model = find_gpu(gpu) if gpu is not None else None
+    if preset is not None:
+        defaults = PRESETS.get(preset)
+        default = find_gpu(defaults.default_gpu if defaults else "gtx-1080-ti")
+        count = gpus or (defaults.default_gpus if defaults else 1)
+        return build_preset(preset, model or default, count)
+    if cluster is not None:
+        from gpuyard.hardware.clusters import resolve_machine
+
+        cluster_gpu, machine = resolve_machine(read_cluster(cluster))
+        return build_preset(machine.topology, cluster_gpu, machine.gpus, machine.socket_link)
+    if file is not None:
+        from gpuyard.hardware.readers.topology_file import read_topology
+
+        return read_topology(Path(file), model.id if model else None)
+    from gpuyard.hardware.discover import discover_machine
+
+    return discover_machine()
+
+
+def compare_topologies(
+    layouts: "Sequence[str]",
+    *,
+    workload: "str | Path | Workload" = "resnet50",
+    gpu: str = "gtx-1080-ti",
+    gpus: "str | int | Sequence[int]" = (2, 4, 8),
+    batch: int | None = None,
+    precision: str | None = None,
+) -> Result[Row]:
+    """Compare topologies by the throughput of a workload."""
+    from gpuyard.predictor.compute import describe_precision
+    from gpuyard.predictor.topology import compare_layouts
+    from gpuyard.report.answers.topology import comparison_answer
+    from gpuyard.workloads import profile_model
+
+    if precision is not None:
+        parse_precision(precision)
+    spec = read_workload(workload)
+    profile = profile_model(spec)
+    spec = apply_precision(spec, profile, precision)
+    samples = batch or spec.batch_per_gpu
+    counts = read_counts(gpus, "number of GPUs")
+    model = find_gpu(gpu)
+    compared = compare_layouts(spec, profile, layouts, model, counts, batch=samples)
+    note = describe_precision(model, spec, profile)
+    return Result(comparison_answer(spec.name, model.id, samples, compared, note))

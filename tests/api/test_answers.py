@@ -1,0 +1,93 @@
+"""The other verbs from Python: the same documents as the command line, and rows with attributes."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpuyard as gy
+from gpuyard.errors import MissingRequirement, UserMistake
+from tests.conftest import Cli
+
+EXAMPLES = Path("examples")
+
+
+def test_cost(cli: Cli) -> None:
+    result = gy.cost(rent="$1.50/h", buy="$8000", power="3.5 kW", country="DE", horizon="4 years")
+    options = ("--power", "3.5 kW", "--country", "DE", "--horizon", "4 years")
+    run = cli("cost", "--rent", "$1.50/h", "--buy", "$8000", *options, "--json")
+    assert result.to_dict() == json.loads(run.stdout)
+    alone = gy.cost(rent="$1.50/h", buy="$8000")
+    assert alone.break_even_hours == pytest.approx(8000 / 1.5)
+    assert alone.break_even_hours < result.break_even_hours
+    with pytest.raises(TypeError, match="power"):
+        gy.cost(rent="$1.50/h", buy="$8000", powr="3 kW")
+
+
+def test_plan_of_a_file(cli: Cli) -> None:
+    file = EXAMPLES / "resnet50.plan.yaml"
+    result = gy.plan(file)
+    assert result.to_dict() == json.loads(cli("plan", str(file), "--json").stdout)
+    assert result[0].run_seconds < result[-1].run_seconds
+    assert "Why:" not in str(result)
+    assert "Why:" in str(result.why())
+
+
+def test_plan_of_a_budget_lists_what_it_assumes(cli: Cli) -> None:
+    result = gy.plan(budget="$60000", researchers=6, model="resnet50")
+    options = ("--budget", "$60000", "--researchers", "6", "--model", "resnet50")
+    assert result.to_dict() == json.loads(cli("plan", *options, "--json").stdout)
+    assert "Assumed: ImageNet" in str(result)
+    assert result.goal.budget_usd == 60000
+    assert "--samples" in cli("plan", "--budget", "$9", "--model", "gpt2", status=2).stderr
+    file = str(EXAMPLES / "resnet50.plan.yaml")
+    assert "leave out --budget" in cli("plan", file, "--budget", "$9", status=2).stderr
+    assert "gpuyard plan --budget" in cli("plan", status=2).stderr
+
+
+def test_facility_and_topology(cli: Cli) -> None:
+    room = gy.facility("4xdgx-h100", country="DE")
+    site = ("--country", "DE")
+    assert room.to_dict() == json.loads(cli("facility", "4xdgx-h100", *site, "--json").stdout)
+    assert room[0].peak_watts > 0
+    assert room.svg().startswith("<svg")
+    machine = gy.topology("dual-root", gpu="RTX 4090")
+    run = cli("topo", "--preset", "dual-root", "--gpu", "rtx-4090", "--json")
+    assert machine.to_dict() == json.loads(run.stdout)
+
+
+def test_catalog(cli: Cli) -> None:
+    table = gy.catalog.gpus()
+    assert table.to_dict() == json.loads(cli("catalog", "gpus", "--json").stdout)
+    assert table.get("h100-sxm5-80gb").memory_gb == 80
+    assert "<td>h100-sxm5-80gb</td>" in table._repr_html_()
+
+
+def test_results(cli: Cli) -> None:
+    assert gy.results.list().to_dict() == json.loads(cli("results", "list", "--json").stdout)
+    with pytest.raises(UserMistake, match="nothing"):
+        gy.results.list("nothing")
+
+
+def test_simulate(cli: Cli) -> None:
+    result = gy.simulate(EXAMPLES / "traces" / "team.csv", on="2x4", policy="fifo,min-time")
+    assert [row.policy for row in result] == ["fifo", "min-time"]
+    run = cli(
+        "simulate", "examples/traces/team.csv", "--on", "2x4", "--policy", "fifo,min-time", "--json"
+    )
+    assert result.to_dict() == json.loads(run.stdout)
+
+
+def test_what_needs_a_missing_package_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = gy.predict("resnet50", on="h100")
+    for name in ("pandas", "matplotlib.pyplot", "plotly.graph_objects"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingRequirement, match="pip install pandas"):
+        result.to_pandas()
+    with pytest.raises(MissingRequirement, match="pip install pandas"):
+        gy.catalog.gpus().to_pandas()
+    with pytest.raises(MissingRequirement, match="pip install matplotlib"):
+        result.plot()
+    with pytest.raises(UserMistake, match="no plot"):
+        gy.topology("dual-root").plot()
