@@ -217,7 +217,7 @@ def _simplify_parameters(parameters: list[Any], callback: Callable[..., Any] | N
     for parameter in parameters:
         declared = signature.get(parameter.name)
         _add_default_to_help(parameter)
-        if parameter.name == "help":
+        if parameter.name in ("help", "output_format"):
             _hide_short_name(parameter)
         # only the help reads these two; the error for a value out of range names the limits
         parameter.min = parameter.max = None
@@ -255,17 +255,18 @@ def _add_default_to_help(parameter: Any) -> None:
 
 
 def _hide_short_name(parameter: Any) -> None:
-    """Accept `-h` without showing it: a column for it alone would make every help narrower."""
-    if "-h" not in parameter.opts:
-        return
+    """Accept `-h` and `-o` without showing them: a column for them alone would make every help narrower."""
     both, add = parameter.opts, parameter.add_to_parser
+    shown = [name for name in both if name.startswith("--")]
+    if shown == both:
+        return
 
     def add_both(parser: Any, context: Any) -> None:
         parameter.opts = both
         add(parser, context)
-        parameter.opts = ["--help"]
+        parameter.opts = shown
 
-    parameter.opts = ["--help"]
+    parameter.opts = shown
     parameter.add_to_parser = add_both
 
 

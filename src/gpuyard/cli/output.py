@@ -118,11 +118,17 @@ def _create_format_option() -> Any:
     @app.command()
     def _(
         *,
-        answer_format: Annotated[
-            OutputFormat | None, typer.Option("-o", help="Output: a table, or data.")
+        output_format: Annotated[
+            OutputFormat | None,
+            typer.Option(
+                "-o",
+                "--output-format",
+                metavar="FORMAT",
+                help="Format: table, json, yaml, or csv; short: -o.",
+            ),
         ] = None,
     ) -> None:
-        del answer_format
+        del output_format
 
     (option,) = typer.main.get_command(app).params
     option.expose_value = False
@@ -136,11 +142,12 @@ def _replace_format(parse: Callable[[Any, list[str]], list[str]]) -> Any:
         end = args.index("--") if "--" in args else len(args)
         own = args[:end]
         for index, word in enumerate(own):
-            name = own[index + 1] if word == "-o" and index + 1 < end else word.removeprefix("-o=")
-            if (word == "-o" or word.startswith("-o=")) and name in set(OutputFormat):
+            option, equals, value = word.partition("=")
+            name = value if equals else "".join(own[index + 1 : index + 2])
+            if option in ("-o", "--output-format") and name in set(OutputFormat):
                 choose_format("json" if name == OutputFormat.TABLE else name)
                 flag = [] if name == OutputFormat.TABLE else ["--json"]
-                rest = own[index + (2 if word == "-o" else 1) :]
+                rest = own[index + (1 if equals else 2) :]
                 return parse(context, [*own[:index], *flag, *rest, *args[end:]])
         return parse(context, args)
 
