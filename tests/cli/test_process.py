@@ -32,6 +32,8 @@ catalog gpus t4
 cost --rent $1.50/h --buy $8000 --hours-per-year 2000 --json
 doctor --jsn
 facility examples/rack.cluster.yaml --json
+help predict
+init --examples
 lab up --nodes 3 --link 10Gbit --dry-run
 plan examples/resnet50.plan.yaml
 playbook --researchers 12 --gpus 32 --load spiky
@@ -45,6 +47,7 @@ simulate examples/traces/team.csv --on 2x4 --policy fifo,min-time
 stack lock --requirements pytorch --cpu
 topo --preset dual-root
 validate --table horovod
+version
 """
 # sentences, lists and help texts that end in the same few lines of code as those above
 MORE_LINES = """
