@@ -133,3 +133,50 @@ def lanes(
     ]
     answer = all_lanes_answer(budgets) if cpu is None else cpu_lanes_answer(budgets[0])
     show(answer, json_output=json_output)
+
+
+@app.command()
+def rings(
+    *,
+    gpus: Annotated[int, typer.Option(min=2, max=12, help="Number of GPUs in the ring.")] = 4,
+    size: Annotated[str, typer.Option(help="Message size, e.g. 46MB.", metavar="BYTES")] = "100MB",
+    rate: Annotated[
+        str, typer.Option(help="Rate of every link, e.g. 12GB/s or 10Gbit/s.", metavar="RATE")
+    ] = "10Gbit/s",
+    pieces: Annotated[
+        int, typer.Option(min=2, max=16, help="Pieces of the pipelined broadcast.")
+    ] = 4,
+    svg: Annotated[
+        Path | None,
+        typer.Option(
+            help="SVG file for the drawing of the all-reduce.", callback=check_output_file
+        ),
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Show a broadcast and an all-reduce over a ring step by step.
+
+    Example: gpuyard topo rings --gpus 4 --size 46MB --rate 1Gbit/s --svg all-reduce.svg
+    """
+    from gpuyard import units
+    from gpuyard.predictor.explain.rings import schedule_all_reduce, schedule_broadcast
+    from gpuyard.report.answers.rings import rings_answer
+
+    size_bytes, bytes_per_second = units.parse_bytes(size), units.parse_rate(rate)
+    if size_bytes <= 0 or bytes_per_second <= 0:
+        raise UserMistake("--size and --rate must be greater than 0")
+    broadcasts = [
+        schedule_broadcast(gpus, size_bytes, bytes_per_second, count) for count in (1, pieces)
+    ]
+    all_reduce = schedule_all_reduce(gpus, size_bytes, bytes_per_second)
+    if svg is not None:
+        from gpuyard.draw.rings import draw_schedule_svg
+        from gpuyard.files import write_text
+
+        write_text(svg, draw_schedule_svg(all_reduce))
+    answer = rings_answer([*broadcasts, all_reduce], size_bytes, bytes_per_second)
+    show(answer, json_output=json_output)
+    if svg is not None:
+        from gpuyard.report.terminal import print_line
+
+        print_line(f"Wrote {svg}.")
