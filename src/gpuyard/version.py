@@ -1,3 +1,3 @@
 """The version of gpuyard, apart from the package so that any module can import it."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
