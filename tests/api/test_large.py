@@ -1,0 +1,72 @@
+"""Large models through the API and the command line."""
+
+import json
+from pathlib import Path
+
+import gpuyard as gy
+from tests.conftest import Cli
+
+FIXED_KEYS = {
+    "tokens_per_second", "tokens_per_second_per_gpu", "tflops_per_gpu", "mfu", "layout",
+    "micro_batch", "global_batch", "memory", "fits",
+}  # fmt: skip
+
+
+def test_a_model_too_large_for_one_gpu_is_offered_sharding(cli: Cli) -> None:
+    first = cli("predict", "gpt2-xl", "--on", "8xrtx-3090", "--batch", "64").stdout.splitlines()[0]
+    assert "--strategy auto" in first
+    assert (
+        "--strategy auto"
+        not in cli("predict", "vgg16", "--on", "8xrtx-3090", "--batch", "4096").stdout
+    )
+
+
+def test_python_and_the_command_line_agree(cli: Cli) -> None:
+    answer = gy.predict("llama-3-8b", on="4xdgx-h100", gpus=[8, 32], strategy="auto")
+    printed = json.loads(
+        cli(
+            "predict",
+            "llama-3-8b",
+            "--on",
+            "4xdgx-h100",
+            "--gpus",
+            "8,32",
+            "--strategy",
+            "auto",
+            "--json",
+        ).stdout
+    )
+    assert printed == answer.to_dict()
+    for row in printed["predictions"]:
+        assert set(row) >= FIXED_KEYS
+        memory = row["memory"]
+        assert memory["total"] == sum(size for part, size in memory.items() if part != "total")
+        layout = row["layout"]
+        sizes = [layout[name] for name in ("tensor", "pipeline", "context", "data")]
+        assert sizes[0] * sizes[1] * sizes[2] * sizes[3] == row["gpus"]
+
+
+def test_a_config_beside_a_workload_file_is_found(cli: Cli, tmp_path: Path) -> None:
+    config = {
+        "model_type": "llama", "num_hidden_layers": 16, "hidden_size": 2048,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 8192,
+        "vocab_size": 128256,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    spec = tmp_path / "mine.workload.yaml"
+    spec.write_text(
+        "name: mine\nmodel: config.json\nparallel: {strategy: fsdp, tp: 1}\n", encoding="utf-8"
+    )
+    (row,) = json.loads(
+        cli("predict", str(spec), "--on", "8xh100", "--gpus", "8", "--json").stdout
+    )["predictions"]
+    assert row["strategy"] == "fsdp"
+    assert row["fits"]
+
+
+def test_wrong_layouts_are_refused_in_a_sentence(cli: Cli) -> None:
+    model = ("predict", "llama-3-8b", "--on", "8xh100", "--gpus", "8")
+    assert "tp" in cli(*model, "--layout", "xy=2", status=2).stderr
+    assert "tp=2" in cli(*model, "--layout", "tp=two", status=2).stderr
+    assert "20B" in cli(*model, "--tokens", "many", status=2).stderr
+    assert "fp8" in cli(*model, "--precision", "nvfp4", status=2).stderr
