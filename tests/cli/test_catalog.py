@@ -45,7 +45,7 @@ def test_memory_may_have_its_unit(cli: Cli, memory: str) -> None:
 def test_the_sort_column_is_shown_on_a_narrow_terminal() -> None:
     for arguments, column in (
         (("--sort", "date"), "date"),
-        (("--for", "resnet50", "--sort", "speed-per-watt"), "per W"),
+        (("--model", "resnet50", "--sort", "speed-per-watt"), "per W"),
     ):
         assert any(column in line for line in on_80_columns("catalog", "gpus", *arguments)[:6]), (
             arguments
@@ -53,7 +53,7 @@ def test_the_sort_column_is_shown_on_a_narrow_terminal() -> None:
 
 
 def test_gpus_without_the_memory_come_last_and_old_ones_have_a_warning(cli: Cli) -> None:
-    arguments = ("gpus", "--for", "gpt2", "--precision", "bf16", "--sort", "speed-per-dollar")
+    arguments = ("gpus", "--model", "gpt2", "--precision", "bf16", "--sort", "speed-per-dollar")
     fits = [row["fits"] for row in rows(cli, *arguments)["gpus"]]
     assert True in fits and False in fits
     assert fits == sorted(fits, reverse=True)
@@ -70,10 +70,13 @@ def test_gpus_without_the_memory_come_last_and_old_ones_have_a_warning(cli: Cli)
         (["prices", "--gpu", "h1000"], "no GPU is called 'h1000'"),
         (["prices", "--cloud", "amazon"], "no cloud in the price table is called 'amazon'"),
         (["gpus", "--sort", "weight"], "no column of the GPU table is called 'weight'"),
-        (["gpus", "--precision", "fp16"], "add --for WORKLOAD"),
-        (["gpus", "h100-sxm5-80gb", "--for", "resnet50"], "choose some with --gpu"),
-        (["gpus", "--for", "resnet50", "--sort", "beauty"], "no order of GPUs is called 'beauty'"),
-        (["gpus", "--for", "resnet50", "--precision", "fp64"], "no precision is called 'fp64'"),
+        (["gpus", "--precision", "fp16"], "add --model WORKLOAD"),
+        (["gpus", "h100-sxm5-80gb", "--model", "resnet50"], "choose some with --gpu"),
+        (
+            ["gpus", "--model", "resnet50", "--sort", "beauty"],
+            "no order of GPUs is called 'beauty'",
+        ),
+        (["gpus", "--model", "resnet50", "--precision", "fp64"], "no precision is called 'fp64'"),
         (["published", "--model", "resnet51"], "did you mean 'resnet50'"),
     ],
 )
@@ -83,7 +86,7 @@ def test_mistakes_name_the_option_and_the_fix(cli: Cli, arguments: list[str], me
 
 def test_gpus_are_ranked_for_a_workload(cli: Cli, tmp_path: Path) -> None:
     page = tmp_path / "gpus.html"
-    arguments = ("gpus", "--for", "resnet50", "--precision", "fp16")
+    arguments = ("gpus", "--model", "resnet50", "--precision", "fp16")
     result = rows(cli, *arguments, "--sort", "speed-per-dollar", "--html", str(page))
     order = [row["samples_per_second_per_1000_usd"] for row in result["gpus"]]
     ranked = [figure for figure in order if figure is not None]
@@ -112,13 +115,13 @@ def test_a_users_own_figure_takes_precedence_over_a_published_one(cli: Cli, tmp_
         "  - {gpu: v100-sxm2-16gb, batch_per_gpu: 64, samples_per_second: 321}\n",
         encoding="utf-8",
     )
-    result = rows(cli, "gpus", "--for", str(file), "--gpu", "v100-sxm2-16gb")
+    result = rows(cli, "gpus", "--model", str(file), "--gpu", "v100-sxm2-16gb")
     (mine,) = result["gpus"]
     assert (mine["speed_basis"], mine["samples_per_second"]) == ("measured", pytest.approx(321))
 
 
 def test_rents_of_one_cloud(cli: Cli) -> None:
-    result = rows(cli, "gpus", "--for", "bert-base", "--precision", "fp16", "--cloud", "lambda")
+    result = rows(cli, "gpus", "--model", "bert-base", "--precision", "fp16", "--cloud", "lambda")
     assert result["gpus"]
     assert all(row["rented_as"].startswith("lambda/") for row in result["gpus"])
 

@@ -16,7 +16,7 @@ COMMANDS = (
     "bench sweep examples/choke.sweep.yaml --output {file}",
     "bench sweep examples/choke.sweep.yaml --svg {file}",
     "calibrate --output {file}",
-    "catalog gpus --for resnet50 --html {file}",
+    "catalog gpus --model resnet50 --html {file}",
     "cost --rent $1/h --buy $1 --html {file}",
     "cost compare examples/v100.offers.yaml --html {file}",
     "cost growth --rent $1/h --buy $1 --html {file}",

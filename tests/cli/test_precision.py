@@ -16,7 +16,7 @@ from tests.conftest import Cli
         (("predict", "gpt2", "--on", "rtx-3090", "--on", "a10"), "(bf16, ddp)"),
         (("topo", "compare", "dual-root", "--gpu", "rtx-3090"), "rtx-3090, bf16, batch"),
         (("facility", "storage", "resnet50", "--on", "dgx-h100"), "H100, bf16, 8 GPUs"),
-        (("catalog", "gpus", "--for", "gpt2", "--gpu", "rtx-3090"), "gpt2, bf16, batch"),
+        (("catalog", "gpus", "--model", "gpt2", "--gpu", "rtx-3090"), "gpt2, bf16, batch"),
     ],
 )
 def test_the_title_and_the_json_have_it(cli: Cli, command: tuple[str, ...], title: str) -> None:
@@ -70,7 +70,7 @@ def test_a_plan_searches_those_that_are_named(cli: Cli, tmp_path: Path) -> None:
     document = json.loads(cli("plan", str(path), "--precision", "fp32,bf16", "--json").stdout)
     assert sorted(document["precisions"]) == ["bf16", "fp32"]
     assert document["winner"]["precision"] == "bf16"
-    shown = cli("plan", str(path)).stdout
+    shown = cli("plan", str(path), "--why").stdout
     assert "trained in fp32." in shown and "Mixed precision was not tried" in shown
     assert (
         "no precision is called 'x'" in cli("plan", str(path), "--precision", "x", status=2).stderr

@@ -1,4 +1,4 @@
-"""`gpuyard catalog gpus`: list GPUs, or rank them for a workload with --for."""
+"""`gpuyard catalog gpus`: list GPUs, or rank them for a workload with --model."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,19 +34,21 @@ def add_gpus(app: typer.Typer) -> None:
         workload: Annotated[
             str | None,
             typer.Option(
-                "--for", metavar="WORKLOAD", help="Rank GPUs for a workload file or catalog model."
+                "--model",
+                metavar="WORKLOAD",
+                help="Rank GPUs for a workload file or catalog model.",
             ),
         ] = None,
         precision: Annotated[
             str | None,
             typer.Option(
                 metavar="NAME",
-                help=f"Precision with --for: {', '.join(PRECISIONS)}.",
+                help=f"Precision with --model: {', '.join(PRECISIONS)}.",
                 show_default=PYTORCHS_DEFAULT,
             ),
         ] = None,
         batch: Annotated[
-            int | None, typer.Option(min=1, help="Batch size per GPU with --for.")
+            int | None, typer.Option(min=1, help="Batch size per GPU with --model.")
         ] = None,
         gpu: GpuFilter = None,
         cloud: CloudFilter = None,
@@ -55,7 +57,7 @@ def add_gpus(app: typer.Typer) -> None:
             str | None,
             typer.Option(
                 metavar="COLUMN",
-                help="Column to sort by, smallest first; with --for, best first: speed, "
+                help="Column to sort by, smallest first; with --model, best first: speed, "
                 "speed-per-dollar, speed-per-rent, speed-per-watt, or memory.",
             ),
         ] = None,
@@ -69,9 +71,9 @@ def add_gpus(app: typer.Typer) -> None:
             show(gpus().answer(name, row_filter), json_output=json_output)
             return
         if name is not None:
-            raise UserMistake(f"--for ranks all GPUs: choose some with --gpu {name}")
+            raise UserMistake(f"--model ranks all GPUs: choose some with --gpu {name}")
         if descending:
-            raise UserMistake("--for ranks the best first: leave out --descending")
+            raise UserMistake("--model ranks the best first: leave out --descending")
         answer = _rank(workload, precision, batch, row_filter)
         show(answer, json_output=json_output, html=html)
 
@@ -80,7 +82,7 @@ def _check_ranking_options(*, precision: str | None, batch: int | None, html: Pa
     options = {"--precision": precision, "--batch": batch, "--html": html}
     for option, value in options.items():
         if value is not None:
-            raise UserMistake(f"{option} applies to a ranking only: add --for WORKLOAD")
+            raise UserMistake(f"{option} applies to a ranking only: add --model WORKLOAD")
 
 
 def _rank(
