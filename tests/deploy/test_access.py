@@ -58,6 +58,20 @@ def test_entries_reach_a_machine_behind_the_head_and_leave_all_others_alone(
     assert "no entries" in cli("deploy", "ssh-config", up.file, "--remove").stderr
 
 
+def test_every_person_has_entries_with_their_own_name_and_key(
+    cli: Cli, up: Up, tmp_path: Path
+) -> None:
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0xPYkTyiuYF6mGVxsgPq9Kh1OQZ0FQ3Yw4bLZ1cPpR x"
+    text = Path(up.file).read_text()
+    Path(up.file).write_text(f"{text}users: [{{name: ada, keys: ['{key}']}}]\n")
+    cli("deploy", "ssh-config", up.file, "--write")
+    config = tmp_path / "me" / ".ssh" / "config"
+    options = ssh(config, "-G", "ours-two-ada").splitlines()
+    assert {"user ada", "proxyjump ours-localhost-ada", "hostkeyalias two"} <= set(options)
+    assert not any(f"{up.state.path.parent.parent}/ssh" in line for line in options)
+    assert "user ada" not in ssh(config, "-G", "ours-two")
+
+
 def test_two_deployments_have_separate_entries_that_down_removes(
     cli: Cli, up: Up, tmp_path: Path
 ) -> None:

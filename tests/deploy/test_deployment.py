@@ -66,9 +66,15 @@ def test_mistakes_are_reported_with_their_location(
 
 
 def test_existing_machines_are_planned_without_terraform(cli: Cli, tmp_path: Path) -> None:
-    output = cli("deploy", "plan", str(write_file(tmp_path, SSH))).stdout
-    assert "192.0.2.2" in output
+    """Nothing answers at these addresses, and a script must see that."""
+    text = SSH.replace("192.0.2.1", "127.0.0.1, port: 1").replace("192.0.2.2", "127.0.0.2")
+    output = cli("deploy", "plan", str(write_file(tmp_path, text)), status=1).stdout
+    assert "127.0.0.2" in output
     assert "0 to add" in output
+    assert "one is unreachable" in output
+    assert "two is unreachable" in output
+    document = cli("deploy", "plan", str(write_file(tmp_path, text)), "--json", status=1).stdout
+    assert set(json.loads(document)["unreachable"]) == {"one", "two"}
 
 
 def test_a_machine_that_does_not_answer_is_named(cli: Cli, tmp_path: Path) -> None:
@@ -76,6 +82,7 @@ def test_a_machine_that_does_not_answer_is_named(cli: Cli, tmp_path: Path) -> No
     text = SSH.replace("192.0.2.1", "127.0.0.1, port: 1").replace("192.0.2.2", "127.0.0.1")
     output = cli("deploy", "up", str(write_file(tmp_path, text)), status=1).stderr
     assert "one is unreachable at 127.0.0.1" in output
+    assert "\nChecking host keys\n" in output  # in a pipe, each step is a line
 
 
 def test_down_leaves_existing_machines_alone(cli: Cli, tmp_path: Path, home: Path) -> None:

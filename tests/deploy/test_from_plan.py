@@ -82,7 +82,8 @@ def test_own_machines_become_a_deployment_whose_addresses_are_to_be_filled_in(
 ) -> None:
     file, render_files = write_deployment(cli, tmp_path, PLAN + OWNED)
     assert "# fill in" in render_files
-    planned = json.loads(cli("deploy", "plan", str(file), "--json").stdout)
+    planned = json.loads(cli("deploy", "plan", str(file), "--json", status=1).stdout)
+    assert set(planned["unreachable"]) == {"node0", "node1", "node2"}
     assert [machine["name"] for machine in planned["machines"]] == ["node0", "node1", "node2"]
     cluster = read_deployment(file).cluster
     assert isinstance(cluster, Cluster)

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,50 +14,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from gpuyard.deploy.state import StateDirectory
-from gpuyard.errors import GpuyardError
 from gpuyard.files import home as own_home
-from gpuyard.lab.machines import LabMachine, check_disk
 from tests.command_line import ROOT
-from tests.conftest import LAB_ROOTS, Cli
+from tests.conftest import Cli
+from tests.deploy.conftest import first_process
 from tests.deploy.hub_people import EXPECTED, probe_command
 from tests.docs.test_docs import fences
 from tests.lab.conftest import namespaces
 
 FILE = "examples/pair.deployment.yaml"
-
-
-@pytest.fixture
-def can_deploy(
-    can_make_labs: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[None]:
-    del can_make_labs
-    for program in ("debootstrap", "sshd", "ssh"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
-    pytest.importorskip("ansible_runner")
-    monkeypatch.setenv("GPUYARD_ROOTS", str(LAB_ROOTS))
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
-        try:
-            check_disk(tmp_path)
-        except GpuyardError:  # the tests run in a container
-            monkeypatch.setenv("GPUYARD_HOME", elsewhere)
-        yield from _deploying()
-
-
-def _deploying() -> Iterator[None]:
-    yield
-    state = StateDirectory("pair")
-    for disk in (state.path / "disks").glob("node?"):  # of a test that failed
-        if (pid := _first_process(disk)) is not None:
-            os.kill(pid, signal.SIGTERM)
-
-
-def _first_process(disk: Path) -> int | None:
-    up = LabMachine(disk.name, disk).up
-    return int((disk / "held.lock").read_text()) if up else None
 
 
 def _up(cli: Cli, file: str) -> Any:
@@ -73,7 +41,7 @@ def _verify(cli: Cli, file: str) -> dict[tuple[str, str], str]:
 
 
 def _down(cli: Cli, file: str) -> None:
-    assert json.loads(cli("deploy", "down", file, "--json").stdout)["remains"] == []
+    assert json.loads(cli("deploy", "down", file, "--yes", "--json").stdout)["remains"] == []
 
 
 @contextlib.contextmanager
@@ -120,7 +88,7 @@ def test_the_five_steps_of_the_page_train_on_a_pair_that_is_repaired_where_it_is
     assert all(result["changed_tasks"].values())
 
     _on(home, "node1", "umount", "/shared")
-    os.kill(_first_process(StateDirectory("pair").path / "disks" / "node0") or 0, signal.SIGTERM)
+    os.kill(first_process(StateDirectory("pair").path / "disks" / "node0") or 0, signal.SIGTERM)
     repaired = _up(cli, file)
     assert repaired["changes"] == {"added": 1, "changed": 0, "removed": 0}
     # node0 mounts the shared path, node1 is let in on the new head and mounts it; nothing else is done a second time
@@ -137,7 +105,7 @@ def test_the_five_steps_of_the_page_train_on_a_pair_that_is_repaired_where_it_is
     assert "node0: 4 ranks, loss" in cli(*run[1:], cwd=tmp_path).stdout
     assert (tmp_path / "model.pt").stat().st_size > 40_000
 
-    cli(*down[1:], cwd=tmp_path)
+    cli(*down[1:], "--yes", cwd=tmp_path)
     assert namespaces() <= before
     assert "There is no deployment" in cli("deploy", "status").stdout
 
@@ -300,7 +268,7 @@ def test_a_down_that_was_killed_is_finished_by_the_next(
     _up(cli, file)
     state = own_home() / "deployments/pair"
     assert (state / gone).is_dir()
-    with _kill_when(lambda: not (state / gone).is_dir(), "down", file):
+    with _kill_when(lambda: not (state / gone).is_dir(), "down", file, "--yes"):
         pass
     assert state.is_dir()
     _down(cli, file)
@@ -374,3 +342,91 @@ def test_a_bench_is_shown_beside_its_prediction_stored_and_not_run_twice(
     page_text = cli("deploy", "bench", FILE, *BENCH).stdout
     assert "No prediction starts from these runs" in page_text
     _down(cli, FILE)
+
+
+SMALL = """
+name: pair
+cluster: {name: pair, nodes: 3, machine: {gpu: t4, gpus: 1}, network: {rate: 1 Gbit/s}}
+target: {kind: lab}
+head: [base, shared-storage]
+workers: [base, shared-storage]
+users:
+  - {name: ada, keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0xPYkTyiuYF6mGVxsgPq9Kh1OQZ0FQ3Yw4bLZ1cPpR ada]}
+  - {name: bob, keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0xPYkTyiuYF6mGVxsgPq9Kh1OQZ0FQ3Yw4bLZ1cPpR bob]}
+"""
+BACKGROUND = "> /dev/null 2>&1 < /dev/null &"
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("can_deploy")
+def test_a_lab_is_resized_and_repaired_and_nobody_loses_what_they_did_not_give_up(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pexpect = pytest.importorskip("pexpect")
+    home, path = own_home(), tmp_path / "pair.deployment.yaml"
+    file = str(path)
+    path.write_text(SMALL)
+    _up(cli, file)
+    _on(home, "node1", f"runuser -u bob -- setsid sleep 9876 {BACKGROUND} touch /root/mine")
+
+    # node2 goes, and bob leaves
+    path.write_text(SMALL.replace("nodes: 3", "nodes: 2").rsplit("\n", 2)[0] + "\n")
+    planned = json.loads(cli("deploy", "plan", file, "--json").stdout)
+    assert (planned["removed"], planned["replaced"]) == (["node2"], [])
+    smaller = _up(cli, file)
+    assert smaller["changes"] == {"added": 0, "changed": 1, "removed": 1}
+    assert not (home / "deployments/pair/disks/node2").exists()
+    (note,) = smaller["notes"]
+    assert "bob" in note and "node1" in note and "sleep 9876" in note
+    for node in ("node0", "node1"):
+        assert _on(home, node, "passwd", "--status", "bob").split()[1] == "L"
+        assert _on(home, node, "chage --list bob | grep '^Account'").split()[-1] == "1970"
+        assert _on(home, node, "ls -A ~bob/.ssh ~ada/.ssh").count("authorized_keys") == 1
+
+    # node2 and bob come back, and node1's sshd has died meanwhile
+    _kill_sshd(home / "deployments/pair/disks/node1")
+    path.write_text(SMALL)
+    planned = json.loads(cli("deploy", "plan", file, "--json").stdout)
+    assert (planned["repaired"], planned["removed"]) == (["node1"], [])
+    assert _up(cli, file)["changes"] == {"added": 2, "changed": 1, "removed": 0}
+    assert "10.77.0.3" in _on(home, "node0", "getent", "hosts", "node2")
+    assert _on(home, "node1", "pgrep", "-x", "sleep")
+    assert "never" in _on(home, "node1", "chage --list bob | grep '^Account'")
+    assert _on(home, "node1", "ls ~bob/.ssh/authorized_keys")
+
+    assert "node7" in cli("deploy", "up", file, "--replace", "node7", status=2).stderr
+    refused = cli("deploy", "up", file, "--replace", "node1", status=1).stderr
+    assert "sleep 9876" in refused and "--force" in refused
+    both = ("--replace", "node1", "--restart", "node2", "--force")
+    done = json.loads(cli("deploy", "up", file, *both, "--json").stdout)
+    assert done["changes"] == {"added": 2, "changed": 0, "removed": 1}
+    assert _on(home, "node1", "ls", "/root") == ""
+
+    _on(home, "node0", "echo precious > /shared/results.txt")
+    assert "/shared" in cli("deploy", "up", file, "--replace", "node0", status=2).stderr
+    refused = " ".join(cli("deploy", "down", file, status=2).stderr.split())
+    assert "/shared (1 file, 9 B)" in refused and "--yes" in refused
+    _on(home, "node1", f"cd /shared; setsid sleep 9876 {BACKGROUND}")
+    refused = cli("deploy", "down", file, "--yes", status=1).stderr
+    assert "sleep 9876" in refused and "--force" in refused
+    assert _on(home, "node0", "cat", "/shared/results.txt") == "precious\n"
+
+    monkeypatch.chdir(tmp_path)
+    argv = ["-P", "-m", "gpuyard", "deploy", "down", file, "--force"]
+    child = pexpect.spawn(sys.executable, argv, encoding="utf-8", timeout=240)
+    child.expect("Copy /shared")
+    child.sendline("y")
+    child.expect("Delete them")
+    child.sendline("y")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0, child.before
+    assert (tmp_path / "pair-shared/results.txt").read_text() == "precious\n"
+    assert not (home / "deployments/pair").exists()
+
+
+def _kill_sshd(disk: Path) -> None:
+    init = psutil.Process(first_process(disk))
+    for process in init.children(recursive=True):
+        if process.name() == "sshd":
+            process.kill()

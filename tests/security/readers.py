@@ -541,6 +541,7 @@ READ_BY: dict[str, str] = {
     "deploy/stack/facts.py": "facts of a machine",
     "deploy/stack/install.py": KEPT,
     "deploy/stack/lock.py": "lock.toml",
+    "deploy/loss.py": "output of the machines of the user's own deployment",
     "deploy/state.py": "hosts.json",
     "deploy/clouds/gpulab.py": "output of the user's own gpulab-cli; tests/deploy/targets/test_gpulab.py has junk",
     "deploy/targets/base.py": OWN,

@@ -1,8 +1,9 @@
 """Plan a deployment, bring it up, and take it down. Each operation can be repeated after it was interrupted."""
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from gpuyard.deploy.ansible.run import (
     require_ansible,
 )
 from gpuyard.deploy.expiry import find_poweroff_time, set_expiry
+from gpuyard.deploy.reachability import find_unreachable
 from gpuyard.deploy.stack.environments import describe_environments, pack_gpuyard
 from gpuyard.deploy.stack.install import gpu_variables
 from gpuyard.deploy.stack.lock import read_lock
@@ -24,11 +26,14 @@ from gpuyard.deploy.state import Host, StateDirectory
 from gpuyard.deploy.targets import TARGETS
 from gpuyard.deploy.targets.base import Provisioner
 from gpuyard.deploy.terraform.run import Changes, Terraform
-from gpuyard.errors import GpuyardError
+from gpuyard.errors import GpuyardError, UnknownName, UserMistake
 from gpuyard.hardware.clusters import read_cluster, resolve_machine
 from gpuyard.specs.cluster import Cluster
 from gpuyard.specs.deployment import Deployment
 from gpuyard.units import format_usd
+
+_MACHINE_RESOURCE = re.compile(r'resource "(\w*(?:instance|machine|job)\w*)" "node"')
+_MACHINE = re.compile(r"(?:instance|machine|job)\w*\.node\[(\d+)\]")
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,21 @@ class DeploymentPlan:
     usd_per_hour: float | None
     notes: tuple[str, ...]
     ttl_seconds: float | None = None
+    ttl_is_default: bool = False
+    """The file has no `ttl`, so the removal waits for jobs and copies shared files to this machine first."""
+    unreachable: Mapping[str, str] = field(default_factory=dict)
+    """The reason by machine that exists, but that ssh does not reach."""
+
+    def changed_machines(self) -> dict[str, list[str]]:
+        """Return the names of existing machines that `up` would repair, replace, or remove, and of other such resources."""
+        created = find_hosts(self.hosts, self.changes.addresses("create"))
+        return {
+            "repaired": [host.name for host in created],
+            **{
+                verb: [_name_resource(self.hosts, a) for a in self.changes.addresses(action)]
+                for verb, action in (("replaced", "replace"), ("removed", "delete"))
+            },
+        }
 
     def machines(self) -> list[tuple[str, str, str]]:
         """Return the name, address, and roles of each machine; one that does not exist yet has no address."""
@@ -81,9 +101,13 @@ def load_deployment(path: Path) -> LoadedDeployment:
     return LoadedDeployment(deployment, cluster, target, StateDirectory(deployment.name))
 
 
-def plan(loaded: LoadedDeployment) -> DeploymentPlan:
-    """Compare the deployment with the machines that exist; changes nothing. Raises what `up` would refuse."""
+def plan(loaded: LoadedDeployment, replace: Sequence[str] = ()) -> DeploymentPlan:
+    """Compare the deployment with the machines that exist; changes nothing. Raises what `up` would refuse.
+
+    `replace` names machines that `up` would replace although they match.
+    """
     usd_per_hour = check_before_up(loaded)
+    addresses = _find_resources(loaded, replace)
     changes = Changes()
     if loaded.target.module() is not None:
         with loaded.state.hold():
@@ -92,22 +116,26 @@ def plan(loaded: LoadedDeployment) -> DeploymentPlan:
                 _write_module(loaded)
                 loaded.terraform.check_state()
                 loaded.target.check_unclaimed(loaded.state)
-                changes = loaded.terraform.plan()
+                changes = loaded.terraform.plan(replace=addresses)
             finally:
                 if new:
                     loaded.state.remove()
+    hosts = loaded.state.hosts() or loaded.target.hosts(loaded.deployment, {"hosts": ()})
+    target = loaded.deployment.target
     return DeploymentPlan(
         loaded.deployment,
         loaded.cluster,
         changes,
-        loaded.state.hosts() or loaded.target.hosts(loaded.deployment, {"hosts": ()}),
+        hosts,
         usd_per_hour,
         (
             *loaded.target.availability(loaded.deployment),
             *_find_missing_drivers(loaded),
             *loaded.target.notes(),
         ),
-        _ttl(loaded.deployment),
+        getattr(target, "ttl", None),
+        loaded.target.rented and "ttl" not in target.model_fields_set,
+        {} if loaded.target.repairs_ssh else find_unreachable(loaded.state, hosts),
     )
 
 
@@ -116,14 +144,24 @@ def up(
     report: StatusCallback,
     sudo_password: str | None = None,
     accept_key: Callable[[HostKey], bool] = lambda _key: False,
+    *,
+    replace: Sequence[str] = (),
+    restart: Sequence[str] = (),
+    approve: Callable[[tuple[Host, ...]], None] = lambda _: None,
 ) -> tuple[Changes, PlayRecap]:
     """Create the machines, then apply their roles. Anything that already matches stays unchanged.
 
-    `accept_key` decides about unknown host keys of machines that the user already had.
+    `accept_key` decides about unknown host keys of machines that the user already had. `replace` and `restart` name
+    machines to create anew and to restart with their disks. `approve` receives the machines whose disks would be deleted
+    before anything changes, and raises if that must not happen.
     """
     check_before_up(loaded)
+    addresses = _find_resources(loaded, replace)
     with loaded.state.hold():
-        changes, hosts = provision(loaded, report)
+        for index in (_find_machine(loaded, name) for name in restart):
+            report(f"Restarting {loaded.state.hosts()[index].name}")
+            loaded.target.restart(loaded.state, index)
+        changes, hosts = provision(loaded, report, replace=addresses, approve=approve)
         report("Checking host keys")
         record_host_keys(loaded.state, hosts, accept_key)
         packed = (
@@ -176,14 +214,27 @@ def _role_variables(loaded: LoadedDeployment) -> dict[str, Any]:
     }
 
 
-def provision(loaded: LoadedDeployment, report: StatusCallback) -> tuple[Changes, tuple[Host, ...]]:
+def provision(
+    loaded: LoadedDeployment,
+    report: StatusCallback,
+    *,
+    replace: Sequence[str] = (),
+    approve: Callable[[tuple[Host, ...]], None] = lambda _: None,
+) -> tuple[Changes, tuple[Host, ...]]:
     """Create the machines only. An error names the machines that already exist, because they may cost money."""
     changes, outputs = Changes(), {}
     if loaded.target.module() is not None:
         _write_module(loaded)
         loaded.terraform.check_state()
         loaded.target.check_unclaimed(loaded.state)
+        if existing_hosts := loaded.state.hosts():
+            report("Asking Terraform what would change")
+            planned = loaded.terraform.plan(replace=replace, save=True)
+            lost = find_hosts(existing_hosts, planned.addresses("delete", "replace"))
+            if lost:
+                approve(lost)
         loaded.target.claim(loaded.state)
+        loaded.target.prepare(loaded.deployment, report)
         _set_expiry(loaded)  # before the first machine costs anything
         try:
             changes = loaded.terraform.apply(report)
@@ -201,6 +252,35 @@ def provision(loaded: LoadedDeployment, report: StatusCallback) -> tuple[Changes
         # A bench that was killed may have left another rate.
         loaded.target.set_link_rate(loaded.state, rates[-1])
     return changes, hosts
+
+
+def find_hosts(hosts: tuple[Host, ...], addresses: Sequence[str]) -> tuple[Host, ...]:
+    """Return the machines that these Terraform resources stand for; others, like networks, are left out."""
+    indexes = [int(match[1]) for address in addresses if (match := _MACHINE.search(address))]
+    return tuple(hosts[index] for index in sorted(set(indexes)) if index < len(hosts))
+
+
+def _name_resource(hosts: tuple[Host, ...], address: str) -> str:
+    machines = find_hosts(hosts, (address,))
+    return machines[0].name if machines else address
+
+
+def _find_machine(loaded: LoadedDeployment, name: str) -> int:
+    """Return the number of a machine that exists."""
+    names = [host.name for host in loaded.state.hosts()]
+    if name not in names:
+        raise UnknownName("machine", name, names)
+    return names.index(name)
+
+
+def _find_resources(loaded: LoadedDeployment, names: Sequence[str]) -> list[str]:
+    """Return the Terraform addresses of these machines."""
+    resource = _MACHINE_RESOURCE.search(loaded.target.module() or "")
+    if names and resource is None:
+        raise UserMistake(
+            f"machines of the target {loaded.target.kind!r} cannot be replaced one by one"
+        )
+    return [f"{resource[1]}.node[{_find_machine(loaded, name)}]" for name in names if resource]
 
 
 def check_budget(loaded: LoadedDeployment) -> float | None:
@@ -278,13 +358,9 @@ def _find_missing_drivers(loaded: LoadedDeployment) -> Iterator[str]:
         )
 
 
-def _ttl(deployment: Deployment) -> float | None:
-    return getattr(deployment.target, "ttl", None)
-
-
 def _set_expiry(loaded: LoadedDeployment) -> None:
     if loaded.target.rented:
-        set_expiry(loaded.state, loaded.target.kind, _ttl(loaded.deployment))
+        set_expiry(loaded.state, loaded.deployment)
 
 
 def _write_module(loaded: LoadedDeployment) -> None:

@@ -22,8 +22,9 @@ from gpuyard.deploy.state import StateDirectory, list_deployments
 from gpuyard.errors import GpuyardError
 from gpuyard.interpreter import import_path, module_argv
 from gpuyard.run.process import Command, start_detached
+from gpuyard.specs.deployment import Deployment
 
-_FILE = "expiry.json"
+_FILE, _LOG = "expiry.json", "expiry.log"
 _GRACE_SECONDS = 600.0  # `down` on this machine removes everything, so it goes first
 
 
@@ -33,6 +34,10 @@ class Expiry:
 
     unix_seconds: float
     target: str
+    asked: bool = True
+    """The user wrote `ttl`. Otherwise jobs may end, and shared files are copied to this machine, before the removal."""
+    shared: str | None = None
+    people: tuple[str, ...] = ()
 
 
 def calculate_lifetime(ttl_seconds: float | None) -> int | None:
@@ -41,9 +46,14 @@ def calculate_lifetime(ttl_seconds: float | None) -> int | None:
 
 
 def find_poweroff_time(state: StateDirectory) -> int | None:
-    """Return the time at which the machines power themselves off, or None if they never do."""
+    """Return the time at which the machines power themselves off, or None if they never do.
+
+    Only a `ttl` in the file has such a time: it stops jobs, and some clouds then delete the disks.
+    """
     expiry = read_expiry(state)
-    return None if expiry is None else math.ceil(expiry.unix_seconds + _GRACE_SECONDS)
+    if expiry is None or not expiry.asked:
+        return None
+    return math.ceil(expiry.unix_seconds + _GRACE_SECONDS)
 
 
 def read_expiry(state: StateDirectory) -> Expiry | None:
@@ -57,13 +67,32 @@ def read_expiry(state: StateDirectory) -> Expiry | None:
         raise GpuyardError(f"cannot read {path}: {error}") from None
 
 
-def set_expiry(state: StateDirectory, target: str, ttl_seconds: float | None) -> None:
-    """Let the deployment expire this long after now; None means that it never expires."""
-    path = state.path / _FILE
+def read_delay(state: StateDirectory, expiry: Expiry) -> str | None:
+    """Return why an expired deployment still exists, as its process last logged it; None if it has not expired."""
+    if time.time() < expiry.unix_seconds:
+        return None
+    try:
+        lines = (state.path / _LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "its removal has begun"
+
+
+def set_expiry(state: StateDirectory, deployment: Deployment) -> None:
+    """Let the deployment expire this long after now; without a `ttl` it never expires."""
+    path, target = state.path / _FILE, deployment.target
+    ttl_seconds = getattr(target, "ttl", None)
     if ttl_seconds is None:
         path.unlink(missing_ok=True)
         return
-    document = asdict(Expiry(time.time() + ttl_seconds, target))
+    expiry = Expiry(
+        time.time() + ttl_seconds,
+        target.kind,
+        asked="ttl" in target.model_fields_set,
+        shared=deployment.shared if "shared-storage" in deployment.head else None,
+        people=tuple(user.name for user in deployment.users),
+    )
+    document = asdict(expiry)
     files.write_text(path, json.dumps(document), mode=0o600)
     _start_reaper(state)
 
@@ -86,7 +115,7 @@ def _start_reaper(state: StateDirectory) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return
-        log = os.open(state.path / "expiry.log", os.O_WRONLY | os.O_APPEND | flags, 0o600)
+        log = os.open(state.path / _LOG, os.O_WRONLY | os.O_APPEND | flags, 0o600)
         try:
             # The process inherits the lock, so there is no moment in which it is free.
             argv = (*module_argv("gpuyard.deploy.reaper"), state.name, str(lock))

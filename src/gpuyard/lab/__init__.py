@@ -21,6 +21,7 @@ from gpuyard.lab.plan import (
     plan_from_text,
     plan_lab,
 )
+from gpuyard.lab.resize import resize
 from gpuyard.lab.state import Health, LabState
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "plan_lab",
     "processes_in",
     "remove_orphans",
+    "resize",
     "set_rates",
     "temporary",
     "unreadable",

@@ -3,6 +3,9 @@
 import contextlib
 import os
 import secrets
+import signal
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -90,7 +93,7 @@ class Lab:
             # `state.is_held` takes the lock for a moment, but only under `changing`
             with state.changing():
                 if state.read(self.name) is None:
-                    raise _unknown(self.name)
+                    raise unknown_lab(self.name)
                 descriptor = state.lock_shared(self.name)
         except BlockingIOError:  # this process owns the lab and holds its lock
             yield
@@ -110,19 +113,45 @@ def up(plan: LabPlan) -> Lab:
 
 @contextlib.contextmanager
 def temporary(plan: LabPlan) -> Iterator[Lab]:
-    """Create a lab for this process and remove it at the end.
+    """Create a lab for this process and remove it at the end, also when SIGTERM ends the process.
 
     After a kill, the next lab command removes it.
     """
-    lab, descriptor = _create(plan, owned=True)
-    try:
-        yield lab
-    finally:
+    with _exit_on_sigterm():
+        lab, descriptor = _create(plan, owned=True)
         try:
-            with state.changing():
-                _remove(plan.name)
+            yield lab
         finally:
-            os.close(descriptor)
+            try:
+                with state.changing():
+                    _remove(plan.name)
+            finally:
+                os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _exit_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM leave the block like an exit, unless the program handles the signal itself."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    owner, leaving = os.getpid(), threading.Event()
+
+    def leave(number: int, frame: object) -> None:
+        del frame
+        if os.getpid() != owner:  # pyroute2 ends its children like this; the cleanup is not theirs
+            os._exit(128 + number)
+        if not leaving.is_set():  # a second signal must not interrupt the cleanup
+            leaving.set()
+            sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def find(name: str) -> Lab:
@@ -132,7 +161,7 @@ def find(name: str) -> Lab:
     with state.changing():
         lab_state = state.read(name)
         if lab_state is None:
-            raise _unknown(name)
+            raise unknown_lab(name)
         health = state.health(lab_state)
     if health != "up":
         raise GpuyardError(
@@ -147,7 +176,7 @@ def set_rates(name: str, rate_bytes_per_second: float) -> None:
     with state.changing():
         lab_state = state.read(name)
         if lab_state is None:
-            raise _unknown(name)
+            raise unknown_lab(name)
         network.set_rates(lab_state.plan, lab_state.namespaces, rate_bytes_per_second)
 
 
@@ -158,11 +187,11 @@ def down(name: str) -> None:
         try:
             lab_state = state.read(name)
         except state.UnreadableState:
-            _check_free(name)
+            check_free(name)
             raise _set_aside(name) from None
         if lab_state is None:
-            raise _unknown(name)
-        _check_free(name)
+            raise unknown_lab(name)
+        check_free(name)
         _remove(name)
 
 
@@ -258,7 +287,8 @@ def _remove(name: str) -> None:
         return
     # an interrupted removal is an orphan like any other
     state.write(lab_state.with_stage("removing"))
-    network.remove_network(lab_state.namespaces)
+    rest = network.namespaces_with_token(lab_state.namespaces)  # of a resize that was killed
+    network.remove_network(tuple(dict.fromkeys((*lab_state.namespaces, *rest))))
     state.forget(name)
 
 
@@ -267,12 +297,12 @@ def _lab_from_state(lab_state: LabState) -> Lab:
     return Lab(lab_state.plan, tuple(Node(plan, namespace) for plan, namespace in nodes))
 
 
-def _check_free(name: str) -> None:
+def check_free(name: str) -> None:
     if state.is_held(name):
         raise GpuyardError(f"lab {name!r} is in use by a running gpuyard; stop that process first")
 
 
-def _unknown(name: str) -> GpuyardError:
+def unknown_lab(name: str) -> GpuyardError:
     names = state.names()
     if names:
         return UnknownName("lab", name, names)

@@ -6,8 +6,11 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import IO, cast
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError, MissingRequirement
@@ -31,6 +34,8 @@ PACKAGES = (
 _OVERRIDE = "GPUYARD_ROOTS"
 _COMPLETE = ".gpuyard-root"
 _TIMEOUT_MINUTES = 30
+_PHASES = ("Retrieving", "Extracting", "Unpacking", "Configuring")
+_REPORT_SECONDS = 5.0
 
 
 def root_directory(packages: Sequence[str] = (), release: str | None = None) -> Path:
@@ -40,7 +45,11 @@ def root_directory(packages: Sequence[str] = (), release: str | None = None) -> 
     return _cache() / f"{release or _release()}-{key}"
 
 
-def make_root(packages: Sequence[str] = (), release: str | None = None) -> Path:
+def make_root(
+    packages: Sequence[str] = (),
+    release: str | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> Path:
     """Return the existing root or create it, which takes a few minutes and about 300 MB."""
     target = root_directory(packages, release)
     if (target / _COMPLETE).exists():
@@ -50,36 +59,80 @@ def make_root(packages: Sequence[str] = (), release: str | None = None) -> Path:
             "lab machines need debootstrap, which is not installed: apt-get install debootstrap"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
+    report("Creating the Debian of lab machines, once; this takes a few minutes")
     with _one_at_a_time(target), temporary_directory(target.parent, "root") as fresh:
         if (target / _COMPLETE).exists():  # another process created it meanwhile
             return target
         root = fresh / "root"
         include = ",".join(sorted({*PACKAGES, *packages}))
-        # its mounts end with its process, so the cleanup after a kill never reaches the host's files
-        argv = ["unshare", "--mount", "--propagation=private", "debootstrap", "--variant=minbase"]
-        argv += [f"--include={include}", release or _release(), str(root), _mirror()]
-        try:
-            process = subprocess.run(
-                argv,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=_TIMEOUT_MINUTES * 60,
-                env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            )
-        except subprocess.TimeoutExpired:
-            raise GpuyardError(
-                f"debootstrap timed out after {_TIMEOUT_MINUTES} min; check that the package mirror is reachable"
-            ) from None
-        if process.returncode != 0:
-            lines = (process.stderr or process.stdout).strip().splitlines()
-            detail = lines[-1] if lines else f"exit status {process.returncode} without output"
-            raise GpuyardError(f"debootstrap failed: {detail}")
+        command = ["debootstrap", "--variant=minbase", f"--include={include}"]
+        _run_debootstrap([*command, release or _release(), str(root), _mirror()], report)
         for key in (root / "etc/ssh").glob("ssh_host_*"):
             key.unlink()  # each machine generates its own
         (root / _COMPLETE).touch()
         root.rename(target)
     return target
+
+
+def _run_debootstrap(command: Sequence[str], report: Callable[[str], None]) -> None:
+    # It ends with this process, and its mounts and all its processes end with it. So nothing runs on after a kill, and the
+    # cleanup never reaches the host's files.
+    isolated = (
+        *("setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--propagation=private"),
+        *("--pid", "--fork", "--kill-child", "--mount-proc"),
+    )
+    process = subprocess.Popen(
+        (*isolated, *command),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+    )
+    timed_out = threading.Event()
+
+    def stop() -> None:
+        timed_out.set()
+        process.kill()
+
+    timer = threading.Timer(_TIMEOUT_MINUTES * 60, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        with cast("IO[str]", process.stdout) as output:
+            last = _follow(output, report)
+        status = process.wait()
+    finally:
+        timer.cancel()
+        process.kill()
+        process.wait()
+    if timed_out.is_set():
+        raise GpuyardError(
+            f"debootstrap timed out after {_TIMEOUT_MINUTES} min; check that the package mirror is reachable"
+        )
+    if status != 0:
+        detail = last or f"exit status {status} without output"
+        raise GpuyardError(f"debootstrap failed: {detail}")
+
+
+def _follow(output: Iterable[str], report: Callable[[str], None]) -> str:
+    """Report how many packages each phase has handled, every few seconds; return the last error or line."""
+    last = error = ""
+    counts: dict[str, int] = {}
+    reported_at = time.monotonic()
+    for line in filter(None, map(str.strip, output)):
+        last = line
+        error = line if line.startswith("E:") else error
+        word = line.removeprefix("I: ").partition(" ")[0]
+        if line.startswith("I: ") and word in _PHASES:
+            counts[word] = counts.get(word, 0) + 1
+            if time.monotonic() - reported_at >= _REPORT_SECONDS:
+                reported_at = time.monotonic()
+                report(
+                    f"Creating the Debian of lab machines: {word.lower()} package {counts[word]}"
+                )
+    return error or last
 
 
 @contextlib.contextmanager

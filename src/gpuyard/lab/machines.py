@@ -11,6 +11,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,8 @@ from gpuyard.lab.lab import Node
 _LOCK = "held.lock"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
+_SSH_PORT = 22
+_ANSWER_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,12 @@ def start(
     gpus: int = 0,
     mounts: Sequence[tuple[Path, str]] = (),
 ) -> LabMachine:
-    """Start the machine unless it is running. It sees the host directories in `mounts` read-only."""
+    """Start the machine, or only its sshd if that has died. It sees the host directories in `mounts` read-only."""
     machine = LabMachine(node.name, directory)
     with _changing(directory):
         if machine.up:
+            if not answers_ssh(node):
+                _start_sshd(machine)
             return machine
         check_disk(directory)
         keys = directory / "upper/root/.ssh"
@@ -84,6 +89,43 @@ def start(
         }
         _spawn(machine, settings)
     return machine
+
+
+def answers_ssh(node: Node) -> bool:
+    """Return whether an sshd answers on the node; asked from a child process, which enters the node's network."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        with contextlib.suppress(OSError):
+            node.enter()
+            with socket.create_connection((node.address, _SSH_PORT), _ANSWER_SECONDS) as connection:
+                status = 0 if connection.recv(4) == b"SSH-" else 1
+        os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def _start_sshd(machine: LabMachine) -> None:
+    """Start sshd in a machine that runs without one; everything else on it stays as it is."""
+    holder = _holder(machine.directory)
+    children = Path(f"/proc/{holder}/task/{holder}/children").read_text(encoding="ascii").split()
+    if not children:
+        raise GpuyardError(f"{machine.name} has no init process; run `up` again")
+    enter = ("nsenter", f"--target={children[0]}", "--mount", "--uts", "--ipc", "--net", "--pid")
+    script = "mkdir -p /run/sshd && exec /usr/sbin/sshd"
+    done = subprocess.run(
+        (*enter, "--root", "--wd", "--", "/bin/sh", "-c", script),
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+    )
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["no output"]
+        raise GpuyardError(
+            f"{machine.name} does not answer ssh, and its sshd does not start: {lines[-1]}; restart it with: "
+            f"gpuyard deploy up FILE --restart {machine.name}"
+        )
 
 
 def check_disk(directory: Path) -> None:

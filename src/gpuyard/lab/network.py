@@ -17,7 +17,7 @@ from gpuyard.lab.plan import INTERFACE, PREFIX_LENGTH, LabPlan, LinkShape
 
 NAMESPACES = Path("/var/run/netns")
 _LAB_NAMESPACE = re.compile(r"gpuyard-([a-z0-9-]+)-([0-9a-f]{6})-(fabric|node\d+)")
-_CORE = "core"
+_CORE, _RACK = "core", "rack{}"
 _STOP_SECONDS = 2.0
 _CAP_NET_ADMIN, _CAP_SYS_ADMIN = 12, 21
 
@@ -70,24 +70,61 @@ def existing_namespaces(names: Sequence[str]) -> list[str]:
 def find_namespaces(lab: str) -> list[str]:
     """Return the namespaces whose names fit a lab of this name, whoever created them."""
     pattern = re.compile(rf"gpuyard-{re.escape(lab)}-[0-9a-f]{{6}}-(fabric|node\d+)")
+    return _list_namespaces(pattern)
+
+
+def _list_namespaces(pattern: re.Pattern[str]) -> list[str]:
     if not NAMESPACES.is_dir():
         return []
     return sorted(path.name for path in NAMESPACES.iterdir() if pattern.fullmatch(path.name))
 
 
+def namespaces_with_token(names: Sequence[str]) -> list[str]:
+    """Return the existing namespaces with the token of these, which a killed change may have left."""
+    lab = names[0].removesuffix("-fabric")
+    pattern = re.compile(rf"{re.escape(lab)}-(fabric|node\d+)")
+    return _list_namespaces(pattern)
+
+
 def create_network(plan: LabPlan, names: Sequence[str]) -> None:
     """Create namespaces, bridges, and links; the host's own network stays unchanged."""
-    from pyroute2 import netns
-    from pyroute2.netlink.exceptions import NetlinkError
-
-    try:
+    with _explained_errors():
         for name in names:
-            # a child process creates it, and would do so even after an interrupted parent has cleaned up
-            with _delayed_interrupts():
-                netns.create(name)
+            _create_namespace(name)
         _create_fabric(plan, names)
         for index, name in enumerate(names[1:]):
             _create_node(plan, index, name)
+
+
+def add_nodes(plan: LabPlan, names: Sequence[str], first: int) -> None:
+    """Create the nodes from this number on, in a lab of one rack that has the others."""
+    from pyroute2 import IPRoute
+
+    with _explained_errors():
+        for name in names[1 + first :]:
+            _create_namespace(name)
+        with IPRoute(netns=names[0]) as fabric:
+            bridge = _index(fabric, _RACK.format(0))
+            for index in range(first, len(plan.nodes)):
+                _connect_node(fabric, plan, names, index, bridge)
+        for index in range(first, len(plan.nodes)):
+            _create_node(plan, index, names[1 + index])
+
+
+def _create_namespace(name: str) -> None:
+    from pyroute2 import netns
+
+    # a child process creates it, and would do so even after an interrupted parent has cleaned up
+    with _delayed_interrupts():
+        netns.create(name)
+
+
+@contextlib.contextmanager
+def _explained_errors() -> Iterator[None]:
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    try:
+        yield
     except NetlinkError as error:
         raise GpuyardError(
             f"the kernel refused a part of the lab: {error}; check that it supports veth, bridge, and sch_tbf"
@@ -167,7 +204,7 @@ def _create_fabric(plan: LabPlan, names: Sequence[str]) -> None:
     from pyroute2 import IPRoute
 
     with IPRoute(netns=names[0]) as fabric:
-        racks = [_create_bridge(fabric, f"rack{rack}") for rack in range(plan.racks)]
+        racks = [_create_bridge(fabric, _RACK.format(rack)) for rack in range(plan.racks)]
         if plan.racks > 1:
             core = _create_bridge(fabric, _CORE)
             for rack, bridge in enumerate(racks):
@@ -177,11 +214,19 @@ def _create_fabric(plan: LabPlan, names: Sequence[str]) -> None:
                     if plan.uplink_bytes_per_second is not None:
                         _shape(fabric, port, plan.shape(plan.uplink_bytes_per_second))
         for index, node in enumerate(plan.nodes):
-            port_name = f"port{index}"
-            peer = {"ifname": INTERFACE, "net_ns_fd": names[1 + index]}
-            fabric.link("add", ifname=port_name, kind="veth", peer=peer)
-            port = _attach(fabric, port_name, racks[node.rack])
-            _shape(fabric, port, plan.shape(node.rate_bytes_per_second))
+            _connect_node(fabric, plan, names, index, racks[node.rack])
+
+
+def _connect_node(
+    fabric: Any, plan: LabPlan, names: Sequence[str], index: int, bridge: int
+) -> None:
+    port_name = f"port{index}"
+    for stale in fabric.link_lookup(ifname=port_name):  # of a node that is being removed
+        fabric.link("del", index=stale)
+    peer = {"ifname": INTERFACE, "net_ns_fd": names[1 + index]}
+    fabric.link("add", ifname=port_name, kind="veth", peer=peer)
+    port = _attach(fabric, port_name, bridge)
+    _shape(fabric, port, plan.shape(plan.nodes[index].rate_bytes_per_second))
 
 
 def _create_node(plan: LabPlan, index: int, name: str) -> None:

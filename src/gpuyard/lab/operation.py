@@ -83,8 +83,20 @@ def _start(name: str, node: int, directory: str, **settings: Any) -> Any:
     }
 
 
-def _is_up(directory: str) -> bool:
-    return machines.LabMachine("", Path(directory)).up
+def _resize(name: str, nodes: int, rate_bytes_per_second: float) -> Any:
+    return _describe(lab.resize(name, nodes, rate_bytes_per_second))
+
+
+def _is_up(name: str, node: int, directory: str) -> bool:
+    """Return whether the machine runs and its sshd answers."""
+    if not machines.LabMachine("", Path(directory)).up or not _exists(name):
+        return False
+    nodes = lab.find(name).nodes
+    return node < len(nodes) and machines.answers_ssh(nodes[node])
+
+
+def _stop(name: str, directory: str) -> None:
+    machines.stop(machines.LabMachine(name, Path(directory)))
 
 
 def _remove(name: str, directory: str) -> None:
@@ -101,10 +113,12 @@ def _describe(found_lab: lab.Lab) -> dict[str, Any]:
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "set_rates": lab.set_rates,
     "up": _up,
+    "resize": _resize,
     "find": _find,
     "down": _down,
     "start": _start,
     "is_up": _is_up,
+    "stop": _stop,
     "remove": _remove,
 }
 

@@ -111,7 +111,7 @@ def test_instances_are_planned_made_unchanged_missed_and_removed(
     assert "gpu_1x_a10" in write_file
     assert KEY not in write_file
 
-    assert json.loads(cli("deploy", "down", file, "--json").stdout)["remains"] == []
+    assert json.loads(cli("deploy", "down", file, "--yes", "--json").stdout)["remains"] == []
     assert account.live() == []
     assert "There is no deployment" in cli("deploy", "status").stdout
 
@@ -257,14 +257,14 @@ def test_a_down_that_was_killed_is_finished_by_the_next_one(
     run_provision(loaded)
     file = str(tmp_path / "rented.deployment.yaml")
     process = subprocess.Popen(
-        (sys.executable, "-P", "-m", "gpuyard", "deploy", "down", file),
+        (sys.executable, "-P", "-m", "gpuyard", "deploy", "down", file, "--yes"),
         start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     eventually(account.terminated.is_set, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert (home / "deployments" / "rented").exists()  # what may be left is still known
-    assert json.loads(cli("deploy", "down", file, "--json").stdout)["remains"] == []
+    assert json.loads(cli("deploy", "down", file, "--yes", "--json").stdout)["remains"] == []
     assert account.live() == []
     assert not (home / "deployments" / "rented").exists()
 
@@ -310,7 +310,9 @@ def test_a_watcher_that_was_killed_is_started_by_the_next_command(
     os.kill(reaper, signal.SIGKILL)
     eventually(lambda: find_reapers(home) == [])
     document = json.loads((state.path / "expiry.json").read_text())
-    (state.path / "expiry.json").write_text(json.dumps({**document, "unix_seconds": 0}))
+    (state.path / "expiry.json").write_text(
+        json.dumps({**document, "unix_seconds": 0, "asked": True})
+    )
     cli("deploy", "status")
     eventually(lambda: not account.live() and not (home / "deployments" / "rented").exists())
 

@@ -1,12 +1,20 @@
 """`gpuyard deploy`: builds a cluster from its description, and verifies it."""
 
 import os
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from gpuyard.cli.deploy.access import fetch, open_app, ssh_config, sync
 from gpuyard.cli.deploy.bench import bench
+from gpuyard.cli.deploy.confirm import (
+    DeletionNotConfirmed,
+    ForceOption,
+    YesOption,
+    ask,
+    check_loss,
+)
 from gpuyard.cli.deploy.cost import cost
 from gpuyard.cli.deploy.options import (
     AskSudoPasswordOption,
@@ -42,9 +50,19 @@ def deploy(context: typer.Context) -> None:
     start_all_reapers()
 
 
+ReplaceOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="MACHINE", help="Machine to create anew, with an empty disk."),
+]
+
+
 @app.command()
-def plan(file: FileArgument, *, json_output: JsonOption = False) -> None:
+def plan(
+    file: FileArgument, *, replace: ReplaceOption = None, json_output: JsonOption = False
+) -> None:
     """Show its machines, what `up` would change, and what it costs per hour. Changes nothing.
+
+    It exits with status 1 if ssh does not reach a machine that exists.
 
     Example: gpuyard deploy plan examples/pair.deployment.yaml
     """
@@ -53,8 +71,10 @@ def plan(file: FileArgument, *, json_output: JsonOption = False) -> None:
 
     loaded = deployment.load_deployment(file)
     with report_progress("Asking Terraform what would change"):
-        planned = deployment.plan(loaded)
+        planned = deployment.plan(loaded, replace or ())
     show(plan_answer(planned), json_output=json_output)
+    if planned.unreachable:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -62,6 +82,13 @@ def up(
     context: typer.Context,
     file: FileArgument,
     *,
+    replace: ReplaceOption = None,
+    restart: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MACHINE", help="Machine of a lab to restart, with its disk."),
+    ] = None,
+    yes: YesOption = False,
+    force: ForceOption = False,
     ask_sudo_password: AskSudoPasswordOption = False,
     accept_new_host_keys: Annotated[
         bool,
@@ -74,6 +101,8 @@ def up(
 ) -> None:
     """Create the machines and apply their roles. Repeating it changes nothing; after an interruption it continues.
 
+    If the shared storage would be deleted, it asks first. It stops no job without --force.
+
     Example: gpuyard deploy up examples/pair.deployment.yaml
     """
     from gpuyard.deploy import deployment
@@ -82,18 +111,30 @@ def up(
     from gpuyard.report.answers.deploy import up_answer
 
     loaded, password = load_with_password(context, file, ask=ask_sudo_password)
+    apply = partial(
+        deployment.up,
+        loaded,
+        sudo_password=password,
+        replace=replace or (),
+        restart=restart or (),
+        approve=partial(check_loss, loaded, file=file, yes=yes, force=force, always_ask=False),
+        accept_key=lambda _key: accept_new_host_keys,
+    )
     try:
         with report_progress("Creating machines") as report:
-            changes, recap = deployment.up(
-                loaded, report, password, lambda _key: accept_new_host_keys
-            )
+            changes, recap = apply(report)
     except UnknownHostKeys as error:
         if not confirm_host_keys(error.keys):
             raise
         with report_progress("Checking host keys") as report:
-            changes, recap = deployment.up(loaded, report, password, error.keys.__contains__)
+            changes, recap = apply(report, accept_key=error.keys.__contains__)
+    except DeletionNotConfirmed as refusal:
+        ask(loaded, refusal)
+        with report_progress("Creating machines") as report:
+            changes, recap = apply(report, approve=lambda _: None)
     if entries_file(loaded.state).exists():  # the machines may have new addresses
-        write_entries(loaded.state, loaded.state.hosts())
+        people = [user.name for user in loaded.deployment.users]
+        write_entries(loaded.state, loaded.state.hosts(), people)
     show(up_answer(loaded, changes, recap, file), json_output=json_output)
 
 
@@ -126,13 +167,13 @@ def status(*, json_output: JsonOption = False) -> None:
 
     Example: gpuyard deploy status
     """
-    from gpuyard.deploy.expiry import read_expiry
+    from gpuyard.deploy.expiry import read_delay, read_expiry
     from gpuyard.deploy.state import StateDirectory, list_deployments
     from gpuyard.report.answers.deploy import status_answer
 
     states = [StateDirectory(name) for name in list_deployments()]
     expiries = {
-        state.name: expiry.unix_seconds
+        state.name: (expiry.unix_seconds, read_delay(state, expiry))
         for state in states
         if (expiry := read_expiry(state)) is not None
     }
@@ -171,16 +212,31 @@ def ssh(
 
 
 @app.command()
-def down(file: FileArgument, *, json_output: JsonOption = False) -> None:
+def down(
+    file: FileArgument,
+    *,
+    yes: YesOption = False,
+    force: ForceOption = False,
+    json_output: JsonOption = False,
+) -> None:
     """Remove everything that `up` created, and list what remains; exits with status 1 if anything does.
 
-    Example: gpuyard deploy down examples/pair.deployment.yaml
+    It asks first and offers to copy the shared storage to this machine. It stops no job without --force.
+
+    Example: gpuyard deploy down examples/pair.deployment.yaml --yes
     """
     from gpuyard.deploy import deployment
     from gpuyard.deploy.access.ssh_config import remove_entries
     from gpuyard.report.answers.deploy import down_answer
 
     loaded = deployment.load_deployment(file)
+    hosts = loaded.state.hosts()
+    if hosts and loaded.target.module() is not None:
+        try:
+            with report_progress("Looking for jobs and files on its machines"):
+                check_loss(loaded, hosts, file, yes=yes, force=force, always_ask=True)
+        except DeletionNotConfirmed as refusal:
+            ask(loaded, refusal)
     with report_progress("Removing machines") as report:
         remaining = deployment.down(loaded, report)
     if not loaded.state.path.exists():

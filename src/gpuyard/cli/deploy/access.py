@@ -34,7 +34,8 @@ def ssh_config(
 ) -> None:
     """Print the entries with which ssh, VS Code, and JetBrains Gateway reach its machines.
 
-    The entries are named DEPLOYMENT-MACHINE. Your other entries never change.
+    The entries are named DEPLOYMENT-MACHINE, and DEPLOYMENT-MACHINE-PERSON for each person in the file. Your other
+    entries never change.
 
     Example: gpuyard deploy ssh-config examples/pair.deployment.yaml --write
     """
@@ -52,12 +53,14 @@ def ssh_config(
         print_line(f"Removed the entries of {name}." if removed else f"{name} has no entries.")
         return
     hosts = require_hosts(loaded, file)
+    people = [user.name for user in loaded.deployment.users]
     if not write:
-        write_verbatim(render_entries(loaded.state, hosts))
+        write_verbatim(render_entries(loaded.state, hosts, people))
         return
-    path = write_entries(loaded.state, hosts)
+    path = write_entries(loaded.state, hosts, people)
     names = ", ".join(f"{loaded.deployment.name}-{host.name}" for host in hosts)
-    print_line(f"Wrote {path}, which ~/.ssh/config includes. Hosts: {names}.")
+    more = f" Add -PERSON to log in as {', '.join(people)}." if people else ""
+    print_line(f"Wrote {path}, which ~/.ssh/config includes. Hosts: {names}.{more}")
 
 
 @open_app.callback()
@@ -132,7 +135,7 @@ def sync(
     head = require_hosts(loaded, file)[0]
     owner = choose_person(loaded, user)
     plan = plan_copy(loaded, head, folder, to, exclude or (), delete=delete, owner=owner)
-    with report_progress(f"Connecting to {head.name}") as report:
+    with report_progress(f"Connecting to {head.name}", steps=False) as report:
         result = run_copy(loaded, plan, report, dry_run=dry_run)
     show(sync_answer(result, dry_run=dry_run), json_output=json_output)
 
@@ -171,6 +174,6 @@ def fetch(
     loaded = load_deployment(file)
     head = require_hosts(loaded, file)[0]
     plan = plan_fetch(loaded, head, name, to, exclude or ())
-    with report_progress(f"Connecting to {head.name}") as report:
+    with report_progress(f"Connecting to {head.name}", steps=False) as report:
         result = run_fetch(loaded, plan, report, dry_run=dry_run)
     show(fetch_answer(result, dry_run=dry_run), json_output=json_output)

@@ -69,9 +69,17 @@ def confirm_host_keys(keys: "Sequence[HostKey]") -> bool:
 
 
 @contextmanager
-def report_progress(first: str) -> "Iterator[StatusCallback]":
-    """Show a line with the current step, for work of unknown duration."""
-    from gpuyard.measure.progress import ProgressUpdate
+def report_progress(first: str, *, steps: bool = True) -> "Iterator[StatusCallback]":
+    """Show the current step of work of unknown duration. In a file or a pipe, each step becomes a line.
 
+    Without `steps`, only the first becomes a line.
+    """
+    from gpuyard.measure.progress import ProgressUpdate
+    from gpuyard.report.terminal import print_line
+
+    if not sys.stderr.isatty():
+        print_line(first)
+        yield print_line if steps else lambda _: None
+        return
     with progress_bar(first) as update:
         yield lambda step: update(ProgressUpdate(step))

@@ -24,7 +24,13 @@ from gpuyard.deploy.access.listing import (
     parse_listing,
     read_entry,
 )
-from gpuyard.deploy.access.remote import as_root_if_possible, last_line, run_remote, ssh_argv
+from gpuyard.deploy.access.remote import (
+    HasState,
+    as_root_if_possible,
+    last_line,
+    run_remote,
+    ssh_argv,
+)
 from gpuyard.deploy.access.sync import check_patterns, require_shared_storage
 from gpuyard.deploy.deployment import LoadedDeployment
 from gpuyard.deploy.state import Host
@@ -92,7 +98,7 @@ def plan_fetch(
 
 
 def run_fetch(
-    loaded: LoadedDeployment, plan: FetchPlan, report: StatusCallback, *, dry_run: bool = False
+    loaded: HasState, plan: FetchPlan, report: StatusCallback, *, dry_run: bool = False
 ) -> FetchResult:
     """Copy the file or folder to this machine; a dry run only returns what would be copied."""
     report(f"Connecting to {plan.head.name}")
@@ -123,7 +129,7 @@ def run_fetch(
     return result
 
 
-def list_source(loaded: LoadedDeployment, plan: FetchPlan) -> dict[str, Entry]:
+def list_source(loaded: HasState, plan: FetchPlan) -> dict[str, Entry]:
     """Return what there is to copy. The path of a single file, and of the folder itself, is "."."""
     source = shlex.quote(plan.source)
     command = (
@@ -151,7 +157,7 @@ def _check_space(plan: FetchPlan, needed_bytes: int) -> None:
 
 
 def _receive(
-    loaded: LoadedDeployment,
+    loaded: HasState,
     plan: FetchPlan,
     entries: Mapping[str, Entry],
     report: StatusCallback,

@@ -3,14 +3,23 @@
 import getpass
 import shlex
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from gpuyard.deploy.access.host_keys import host_key_error
 from gpuyard.deploy.deployment import LoadedDeployment
-from gpuyard.deploy.state import Host
+from gpuyard.deploy.state import Host, StateDirectory
 from gpuyard.errors import GpuyardError, UnknownName
 
 _TIMEOUT_SECONDS = 60.0
+
+
+class HasState(Protocol):
+    """Anything that has the state directory of a deployment, whose ssh configuration reaches its machines."""
+
+    @property
+    def state(self) -> StateDirectory: ...
 
 
 def require_hosts(loaded: LoadedDeployment, file: Path) -> tuple[Host, ...]:
@@ -23,17 +32,19 @@ def require_hosts(loaded: LoadedDeployment, file: Path) -> tuple[Host, ...]:
     return hosts
 
 
-def ssh_argv(loaded: LoadedDeployment, host: Host, *options: str) -> tuple[str, ...]:
+def ssh_argv(loaded: HasState, host: Host, *options: str) -> tuple[str, ...]:
     """Return the ssh command that precedes a shell command for this machine; it never prompts."""
     config = ("-F", str(loaded.state.ssh_config), "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
     return ("ssh", *config, *options, "--", host.name)
 
 
-def run_remote(loaded: LoadedDeployment, host: Host, command: str, stdin: str = "") -> str:
+def run_remote(
+    loaded: HasState, host: Host, command: str, stdin: str = "", options: Sequence[str] = ()
+) -> str:
     """Run a shell command and return its output. Raises with the last line of its errors."""
     try:
         done = subprocess.run(
-            (*ssh_argv(loaded, host), command),
+            (*ssh_argv(loaded, host, *options), command),
             input=stdin,
             capture_output=True,
             text=True,
@@ -55,7 +66,7 @@ def run_remote(loaded: LoadedDeployment, host: Host, command: str, stdin: str = 
 def as_user(user: str | None, command: str) -> str:
     """Return the shell command that runs a command as this user; None stands for the user who logs in.
 
-    Nobody is asked for a password: root needs none, and others need sudo without one.
+    It never asks for a password: root needs none, and others need sudo without one.
     """
     if user is None:
         return command

@@ -167,8 +167,8 @@ def run_playbook(
             elif check:  # the tasks before it would have provided what it needs
                 tasks.append(str(data.get("task", "")))
         elif event["event"] == "runner_on_ok" and data.get("task_action") in _DEBUG_ACTIONS:
-            message = result.get("msg")
-            notes.extend(map(str, message if isinstance(message, list) else [message]))
+            for message in (item.get("msg") for item in result.get("results", [result])):
+                notes.extend(map(str, message if isinstance(message, list) else [message]))
         elif event["event"] == "runner_on_ok" and result.get("changed"):
             changed[data["host"]] += 1
             tasks.append(str(data.get("task", "")))

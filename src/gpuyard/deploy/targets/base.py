@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any, ClassVar, TypeVar
 
+from gpuyard.deploy import StatusCallback
 from gpuyard.deploy.state import Host, StateDirectory
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.specs.cluster import Cluster
@@ -22,6 +23,8 @@ class Provisioner(ABC):
     """Its machines cost money while they exist."""
     ends_when_powered_off: ClassVar[bool] = False
     """Its machines cost nothing, or only their disks, once they power themselves off."""
+    repairs_ssh: ClassVar[bool] = False
+    """Terraform finds machines that do not answer ssh, and `up` repairs them."""
 
     @abstractmethod
     def check(self, deployment: Deployment, cluster: Cluster) -> None:
@@ -66,6 +69,10 @@ class Provisioner(ABC):
         """Prepare for creating the first machine. Removes machines that a killed run created but did not record."""
         del state
 
+    def prepare(self, deployment: Deployment, report: StatusCallback) -> None:
+        """Provide what takes long and has its own progress, before Terraform creates machines."""
+        del deployment, report
+
     def list_existing(self, state: StateDirectory) -> list[str]:
         """Return what the service reports for this deployment, regardless of Terraform's state."""
         del state
@@ -75,6 +82,13 @@ class Provisioner(ABC):
         """Remove what Terraform's state does not contain; return what remains."""
         del state
         return []
+
+    def restart(self, state: StateDirectory, index: int) -> None:
+        """Stop a machine, so that `up` starts it again with its disk."""
+        name = state.hosts()[index].name
+        raise UserMistake(
+            f"gpuyard restarts only machines of a lab; restart {name} with: gpuyard deploy ssh FILE {name} sudo reboot"
+        )
 
     def link_rates(self, cluster: Cluster) -> tuple[float, ...]:
         """Return the link rates that a bench measures, in bytes per second; none if the target cannot set them."""

@@ -9,6 +9,7 @@ from tf.schema import Schema
 from gpuyard.deploy.terraform.resource import (
     ReplacedResource,
     State,
+    changeable_attribute,
     computed_attribute,
     optional_attribute,
     report_errors,
@@ -19,7 +20,10 @@ from gpuyard.lab.operation import call
 
 
 class LabResource(ReplacedResource):
-    """Nodes with their own network on this host, and shaped links between them."""
+    """Nodes with their own network on this host, and shaped links between them.
+
+    Its size and rate change in place, because replacing it would stop everything on nodes that stay.
+    """
 
     @classmethod
     def get_name(cls) -> str:
@@ -30,8 +34,8 @@ class LabResource(ReplacedResource):
         return Schema(
             attributes=[
                 required_attribute("name", types.String(), "Name of the lab, unique on this host."),
-                required_attribute("nodes", types.Number(), "Number of nodes."),
-                required_attribute(
+                changeable_attribute("nodes", types.Number(), "Number of nodes."),
+                changeable_attribute(
                     "rate_bytes_per_second",
                     types.Number(),
                     "Rate of each node's link in each direction, in bytes per second.",
@@ -53,6 +57,23 @@ class LabResource(ReplacedResource):
             )
             return {**planned, "addresses": lab["addresses"]}
         return None
+
+    def plan(self, ctx: Any, current: State, planned: State) -> State:
+        del current
+        if "nodes" in ctx.changed_fields:
+            planned["addresses"] = types.Unknown
+        return planned
+
+    def update(self, ctx: Any, current: State, planned: State) -> State:
+        with report_errors(ctx):
+            lab = call(
+                "resize",
+                name=planned["name"],
+                nodes=int(planned["nodes"]),
+                rate_bytes_per_second=planned["rate_bytes_per_second"],
+            )
+            return {**planned, "addresses": lab["addresses"]}
+        return current
 
     def read(self, ctx: Any, current: State) -> State | None:
         with report_errors(ctx):
@@ -141,8 +162,13 @@ class LabMachineResource(ReplacedResource):
 
     def read(self, ctx: Any, current: State) -> State | None:
         with report_errors(ctx):
-            up = call("is_up", directory=current["directory"])
-            return current if up and call("find", name=current["lab"]) else None
+            up = call(
+                "is_up",
+                name=current["lab"],
+                node=int(current["node"]),
+                directory=current["directory"],
+            )
+            return current if up else None
         return current
 
     def delete(self, ctx: Any, current: State) -> None:

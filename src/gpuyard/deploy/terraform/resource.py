@@ -16,6 +16,11 @@ def required_attribute(name: str, kind: Any, description: str) -> Attribute:
     return Attribute(name, kind, description=description, required=True, requires_replace=True)
 
 
+def changeable_attribute(name: str, kind: Any, description: str) -> Attribute:
+    """Return a required attribute that `update` can change in place."""
+    return Attribute(name, kind, description=description, required=True)
+
+
 def optional_attribute(name: str, kind: Any, description: str) -> Attribute:
     return Attribute(name, kind, description=description, optional=True, requires_replace=True)
 

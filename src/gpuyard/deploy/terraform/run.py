@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,12 @@ class Changes:
     added: int = 0
     changed: int = 0
     removed: int = 0
+    actions: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """Terraform's action (`create`, `update`, `replace`, or `delete`) and address, of each resource that a plan changes."""
+
+    def addresses(self, *actions: str) -> list[str]:
+        """Return the resources that the plan would change in one of these ways."""
+        return [address for action, address in self.actions if action in actions]
 
     @property
     def any(self) -> bool:
@@ -100,23 +106,32 @@ class Terraform:
             ) from None
         return document if isinstance(document, dict) else {}
 
-    def plan(self) -> Changes:
-        """Return the changes that `apply` would make."""
+    def plan(self, *, replace: Sequence[str] = (), save: bool = False) -> Changes:
+        """Return the changes that `apply` would make. With `save`, `apply` makes exactly these.
+
+        `replace` has the addresses of resources to replace, although they match the module.
+        """
         self._initialize()
-        done = self._run("plan", "-json", "-input=false", "-detailed-exitcode", "-lock-timeout=30s")
+        options = [f"-replace={address}" for address in replace]
+        options += [f"-out={self._saved_plan}"] if save else []
+        arguments = ("-json", "-input=false", "-detailed-exitcode", "-lock-timeout=30s")
+        done = self._run("plan", *arguments, *options)
         if done.returncode not in (0, _HAS_CHANGES):
             raise self._describe_failure("plan", done.stdout, done.returncode)
         return _parse_changes(done.stdout)
 
     def apply(self, report: StatusCallback) -> Changes:
-        """Create and remove resources until they match the module, and report each step."""
+        """Create and remove resources until they match the module, and report each step. A saved plan is used up."""
         self._initialize()
 
         def mark_and_report(message: str) -> None:
             self.state.update_marker(begun=True)
             report(message)
 
-        return self._change("apply", mark_and_report)
+        try:
+            return self._change("apply", mark_and_report)
+        finally:
+            self._saved_plan.unlink(missing_ok=True)
 
     def destroy(self, report: StatusCallback) -> Changes:
         """Remove all resources in the state."""
@@ -148,6 +163,10 @@ class Terraform:
     def check_state(self) -> None:
         """Raise if the state is damaged; Terraform itself would complain about its lock instead."""
         self.list_resources()
+
+    @property
+    def _saved_plan(self) -> Path:
+        return self.directory / "saved.tfplan"
 
     @property
     def _configuration(self) -> Path:
@@ -184,6 +203,8 @@ class Terraform:
     def _run_and_report(self, verb: str, report: StatusCallback) -> tuple[str, GpuyardError | None]:
         """Return the output, and the error if the command failed."""
         argv = self._argv(verb, "-json", "-input=false", "-auto-approve", "-lock-timeout=30s")
+        if verb == "apply" and self._saved_plan.exists():
+            argv = (*argv, str(self._saved_plan))
         with (
             subprocess.Popen(
                 argv,
@@ -330,11 +351,17 @@ def _parse_entries(output: str) -> list[dict[str, Any]]:
 
 
 def _parse_changes(output: str) -> Changes:
-    for entry in reversed(_parse_entries(output)):
+    entries = _parse_entries(output)
+    actions = tuple(
+        (str(entry["change"]["action"]), str(entry["change"]["resource"]["addr"]))
+        for entry in entries
+        if entry.get("type") == "planned_change"
+    )
+    for entry in reversed(entries):
         if entry.get("type") == "change_summary":
             counts = entry["changes"]
-            return Changes(counts["add"], counts["change"], counts["remove"])
-    return Changes()
+            return Changes(counts["add"], counts["change"], counts["remove"], actions)
+    return Changes(actions=actions)
 
 
 def _parse_progress(line: str) -> str | None:

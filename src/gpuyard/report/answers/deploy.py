@@ -1,7 +1,6 @@
 """Answers of the `gpuyard deploy` commands: plan, up, verify, status, down, sync, fetch, and cost."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ _MAX_FILES = 20
 
 
 def plan_answer(planned: DeploymentPlan) -> Answer:
-    rows = planned.machines()
+    rows, changed = planned.machines(), planned.changed_machines()
     table = Table(
         planned.deployment.name,
         ("machine", Column("address", drop=1), "roles"),
@@ -31,8 +30,13 @@ def plan_answer(planned: DeploymentPlan) -> Answer:
     parts: list[Part] = [
         table,
         Sentence(f"Machines and networks: {planned.changes}."),
+        *_describe_changed_machines(changed),
         Sentence(_describe_price(planned.usd_per_hour)),
-        *_describe_ttl(planned.ttl_seconds),
+        *_describe_ttl(planned),
+        *(
+            Sentence(f"{name} is unreachable: {reason}. `up` would fail there.", "bad")
+            for name, reason in planned.unreachable.items()
+        ),
         *(Sentence(note, "quiet") for note in planned.notes),
     ]
     document = {
@@ -42,12 +46,30 @@ def plan_answer(planned: DeploymentPlan) -> Answer:
             {"name": name, "address": address or None, "roles": roles.split(", ") if roles else []}
             for name, address, roles in rows
         ],
-        "changes": asdict(planned.changes),
+        "changes": _count_changes(planned.changes),
+        **changed,
         "usd_per_hour": planned.usd_per_hour,
         "ttl_seconds": planned.ttl_seconds,
+        "unreachable": dict(planned.unreachable),
         "notes": list(planned.notes),
     }
     return Answer(parts, document, verb="deploy plan")
+
+
+def _describe_changed_machines(changed: Mapping[str, Sequence[str]]) -> list[Sentence]:
+    return [
+        Sentence(f"Would be {verb}{consequence}: {', '.join(changed[verb])}.", "caution")
+        for verb, consequence in (
+            ("repaired", ", with their disks"),
+            ("replaced", ", and their disks deleted"),
+            ("removed", ", and their disks deleted"),
+        )
+        if changed[verb]
+    ]
+
+
+def _count_changes(changes: Changes) -> dict[str, int]:
+    return {"added": changes.added, "changed": changes.changed, "removed": changes.removed}
 
 
 def _describe_price(usd_per_hour: float | None) -> str:
@@ -56,11 +78,14 @@ def _describe_price(usd_per_hour: float | None) -> str:
     return f"It costs {format_usd(usd_per_hour)} per hour."
 
 
-def _describe_ttl(ttl_seconds: float | None) -> list[Sentence]:
-    if ttl_seconds is None:
+def _describe_ttl(planned: DeploymentPlan) -> list[Sentence]:
+    if planned.ttl_seconds is None:
         return []
-    ttl = format_duration(ttl_seconds)
-    return [Sentence(f"gpuyard removes it automatically {ttl} after `up`.")]
+    sentence = f"gpuyard removes it automatically {format_duration(planned.ttl_seconds)} after `up`"
+    if planned.ttl_is_default:
+        shared = planned.deployment.shared
+        sentence += f", once no job runs and {shared} is copied to this machine"
+    return [Sentence(f"{sentence}.")]
 
 
 def up_answer(loaded: LoadedDeployment, changes: Changes, recap: PlayRecap, file: Path) -> Answer:
@@ -85,7 +110,7 @@ def up_answer(loaded: LoadedDeployment, changes: Changes, recap: PlayRecap, file
     ]
     document = {
         "deployment": loaded.deployment.name,
-        "changes": asdict(changes),
+        "changes": _count_changes(changes),
         "changed_tasks": dict(recap.changed),
         "notes": list(recap.notes),
         "hosts": [_describe_host(host) for host in loaded.state.hosts()],
@@ -125,9 +150,10 @@ def _describe_result(check: CheckResult) -> Text:
 
 
 def status_answer(
-    deployments: Sequence[tuple[str, Sequence[Host]]], removal_times: Mapping[str, float]
+    deployments: Sequence[tuple[str, Sequence[Host]]],
+    removals: Mapping[str, tuple[float, str | None]],
 ) -> Answer:
-    """List the deployments; `removal_times` are those of rented ones, in seconds since 1970."""
+    """List the deployments. Rented ones have a removal time, in seconds since 1970, and a reason if it has passed."""
     rows = [
         (name, host.name, host.address, host.user) for name, hosts in deployments for host in hosts
     ]
@@ -142,7 +168,9 @@ def status_answer(
     )
     parts.extend(
         Sentence(f"gpuyard removes {name} at {_format_time(time)}; run `up` again to extend it.")
-        for name, time in removal_times.items()
+        if delay is None
+        else Sentence(f"{name} expired at {_format_time(time)} and still exists: {delay}.", "bad")
+        for name, (time, delay) in removals.items()
     )
     if not deployments:
         parts.append(Sentence("There is no deployment."))
@@ -151,7 +179,8 @@ def status_answer(
             {
                 "name": name,
                 "hosts": [_describe_host(host) for host in hosts],
-                "removed_at": _format_time(removal_times[name]) if name in removal_times else None,
+                "removed_at": _format_time(removals[name][0]) if name in removals else None,
+                "kept_because": removals[name][1] if name in removals else None,
             }
             for name, hosts in deployments
         ]

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gpuyard import files
+from gpuyard.deploy import StatusCallback
 from gpuyard.deploy.state import Host, StateDirectory, public_key
 from gpuyard.deploy.targets.base import Provisioner, check_node_count, remove_each
 from gpuyard.deploy.terraform.run import Terraform
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.hardware.clusters import find_network_rate, resolve_machine
 from gpuyard.lab import check_can_make_labs
+from gpuyard.lab.machine_root import make_root
 from gpuyard.lab.operation import call
 from gpuyard.lab.plan import MAX_NODES
 from gpuyard.specs.cluster import Cluster
@@ -35,6 +37,7 @@ class LabProvisioner(Provisioner):
     """Creates each machine as a network namespace and an overlay over a shared Debian root."""
 
     kind: ClassVar[str] = "lab"
+    repairs_ssh: ClassVar[bool] = True
 
     def check(self, deployment: Deployment, cluster: Cluster) -> None:
         check_can_make_labs()
@@ -51,10 +54,6 @@ class LabProvisioner(Provisioner):
         self, deployment: Deployment, cluster: Cluster, state: StateDirectory
     ) -> Mapping[str, Any]:
         _, machine = resolve_machine(cluster)
-        roles = {*deployment.head, *deployment.workers}
-        packages = {package for role in roles for package in _PACKAGES.get(role, ())}
-        if _has_hub(deployment):
-            packages.update(_HUB_PACKAGES)
         return {
             "name": deployment.name,
             "nodes": cluster.nodes,
@@ -62,7 +61,7 @@ class LabProvisioner(Provisioner):
             "disks": str(state.path / "disks"),
             "authorized_key": public_key(),
             "gpus": machine.gpus,
-            "packages": sorted(packages),
+            "packages": _list_packages(deployment),
             "release": getattr(deployment.target, "release", None),
             "mounts": [] if deployment.environment else _find_python_paths(),
         }
@@ -85,6 +84,9 @@ class LabProvisioner(Provisioner):
         elif self.list_existing(state) and not Terraform(state.terraform).list_resources():
             self.remove_untracked(state)
 
+    def prepare(self, deployment: Deployment, report: StatusCallback) -> None:
+        make_root(_list_packages(deployment), getattr(deployment.target, "release", None), report)
+
     def list_existing(self, state: StateDirectory) -> list[str]:
         owned = _marker(state).exists() and call("find", name=state.name) is not None
         return [f"lab {state.name}"] if owned else []
@@ -98,6 +100,10 @@ class LabProvisioner(Provisioner):
             *remove_each(disks, lambda disk: call("remove", name=disk.name, directory=str(disk))),
             *remove_each([state.name], lambda name: call("down", name=name)),
         ]
+
+    def restart(self, state: StateDirectory, index: int) -> None:
+        directory = state.path / "disks" / f"node{index}"
+        call("stop", name=state.hosts()[index].name, directory=str(directory))
 
     def link_rates(self, cluster: Cluster) -> tuple[float, ...]:
         """Return the cluster's rate and a tenth of it, although a lab can set any rate."""
@@ -130,6 +136,12 @@ class LabProvisioner(Provisioner):
 
 def _marker(state: StateDirectory) -> Path:
     return state.path / "lab-is-ours"
+
+
+def _list_packages(deployment: Deployment) -> list[str]:
+    roles = {*deployment.head, *deployment.workers}
+    packages = {package for role in roles for package in _PACKAGES.get(role, ())}
+    return sorted({*packages, *(_HUB_PACKAGES if _has_hub(deployment) else ())})
 
 
 def _has_hub(deployment: Deployment) -> bool:
