@@ -26,7 +26,6 @@ from fit_intervals import collect_errors, fit_spreads
 from gpuyard.catalog.published import SIZING_TABLES, TRAINING_TABLES, published_table
 from gpuyard.catalog.published_rows import SingleGpuRow
 from gpuyard.predictor.constants import RooflineFit, Tuning
-from gpuyard.predictor.interval import NORMAL_90
 from gpuyard.predictor.table import Floats
 from gpuyard.predictor.validation.cases import Cases, compile_cases
 from gpuyard.predictor.validation.collectives import predicted_seconds, timed_all_reduces
@@ -36,7 +35,6 @@ from gpuyard.predictor.validation.single import (
     estimated_seconds,
     load_single_gpu_rows,
     measured_seconds,
-    measured_to_predicted,
     smaller_batch_seconds,
 )
 
@@ -48,7 +46,6 @@ SHARES = {name for name in NAMES if name.endswith("_share") or name.startswith("
 SCALE = 0.05  # larger errors count linearly instead of squared
 # a constant that differs by a factor of e from its default costs as much as a table with an error of SCALE
 PULL_TO_DEFAULT = 1.0
-UNSEEN_COVERAGE = 0.9
 TOTAL_SOURCE_WEIGHT = 2.5  # with a larger weight, the older tables get worse by more than a point
 DIGITS = 3
 
@@ -62,7 +59,6 @@ def main() -> None:
     for name in TABLES:
         sets["without"][name] = fit_without(name, cases)
     sets["roofline"] = fit_rooflines()
-    sets["roofline"]["spread"] = fit_single_gpu_spread(sets)
     sets["spread"] = fit_interval_spreads(sets, cases)
     text = json.dumps(sets, indent=1) + "\n"
     if check:
@@ -114,21 +110,6 @@ def fit_rooflines() -> dict[str, Any]:
     return {
         "all": asdict(fit_roofline(rows, pairs)),
         "without": {gpu: asdict(fit_without_gpu(gpu)) for gpu in ids},
-    }
-
-
-def fit_single_gpu_spread(sets: dict[str, Any]) -> dict[str, float]:
-    """Fit σ for a one-GPU step that was not measured.
-
-    The interval around the prediction contains 90% of the figures of GPUs that the constants were not fitted to.
-    """
-    by_basis = measured_to_predicted(lambda gpu: RooflineFit(**sets["roofline"]["without"][gpu]))
-    return {
-        name: round_up(
-            float(np.quantile(np.abs(np.log(ratio)), UNSEEN_COVERAGE, method="inverted_cdf"))
-            / NORMAL_90
-        )
-        for name, ratio in by_basis.items()
     }
 
 
@@ -209,12 +190,6 @@ def from_free_scale(x: Floats) -> Tuning:
             for name, value in zip(NAMES, x, strict=True)
         }
     )
-
-
-def round_up(value: float) -> float:
-    """Round up, so that rounding does not push the last row out of its interval."""
-    unit = 10.0 ** (np.floor(np.log10(value)) + 1 - DIGITS)
-    return round_to_digits(float(np.ceil(value / unit) * unit))
 
 
 def round_to_digits(value: float) -> float:

@@ -112,7 +112,9 @@ def profile_model(id: str) -> ModelProfile:
 
 def format_models_csv(profiles: Iterable[ModelProfile]) -> str:
     """Format one row per model."""
-    columns = [column for column in ModelProfile.model_fields if column != "layers"]
+    # all of them have parameters in fp32
+    left_out = ("layers", "bytes_per_parameter")
+    columns = [column for column in ModelProfile.model_fields if column not in left_out]
     rows = ([getattr(profile, column) for column in columns] for profile in profiles)
     return _format_csv(columns, rows)
 

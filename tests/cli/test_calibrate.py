@@ -131,7 +131,7 @@ def test_a_colleagues_export_sharpens_a_prediction(
     (project / "runs.jsonl").write_text(to_json_lines(on_gpus))
     plain = cli(*PREDICT, cwd=project)
     assert "Measured:" not in plain.stdout
-    assert "roofline" in plain.stdout
+    assert "Single-GPU speed: " in plain.stdout
     done = cli("calibrate", "--results", "runs.jsonl", "--output", "mine.json", cwd=project)
     assert "4 × rtx-2080-ti: constants" in done.stdout
     assert "Written to mine.json" in done.stdout

@@ -199,13 +199,24 @@ def test_commands_without_a_plan_use_catalog_prices() -> None:
 
 def test_every_stage_names_software_and_what_its_machines_cost() -> None:
     for stage in load_rulebook().stage:
-        assert load_rulebook().select_tools(stage)
+        assert load_rulebook().select_tools(stage, None)
         assert stage.tier in tiers()
     advice = advise(Team(researchers=30, gpus=200))
     names = {tool.name for tool in advice.tools}
     assert {"Slurm", "Kubeflow", "NGC catalog", "MLflow", "Seldon Core"} <= names
     assert all(tool.purpose and tool.url.startswith("https://") for tool in advice.tools)
     assert 0 < advice.machines.min_usd < advice.machines.max_usd
+
+
+def test_vendor_specific_software_follows_the_vendor_of_the_gpus() -> None:
+    for stage in load_rulebook().stage:
+        tools = {
+            vendor: {tool.name for tool in load_rulebook().select_tools(stage, vendor)}
+            for vendor in ("NVIDIA", "AMD")
+        }
+        assert any("ROCm" in name for name in tools["AMD"])
+        assert not any("ROCm" in name or "AMD" in name for name in tools["NVIDIA"])
+        assert not any("NVIDIA" in name or "NGC" in name for name in tools["AMD"])
 
 
 def test_tiers_cost_more_the_larger_they_are() -> None:

@@ -313,7 +313,7 @@ def test_another_gpu_gets_the_compute_line_scaled_and_no_constant(v100s: Calibra
         Workload(name="other", model="gnmt"), models().get("gnmt"), cluster(), [1],
         calibration=v100s,
     )  # fmt: skip
-    assert unknown.compute_basis.startswith("roofline")
+    assert unknown.compute_basis.startswith("published")
 
 
 def test_figures_in_the_workload_come_before_a_calibration(v100s: Calibration) -> None:

@@ -10,6 +10,7 @@ from gpuyard.predictor.compute import (
     change_workload_precision,
     choose_half_precision,
     describe_precision,
+    estimate_from_published,
     resolve_compute_precision,
     resolve_precision,
     roofline,
@@ -159,11 +160,11 @@ def test_a_figure_keeps_the_precision_of_its_measurement() -> None:
     line = estimate_compute_line(other, profile, gpu)
     assert line.basis == "scaled"
     assert "rooflines in tf32 and bf16" in line.source
-    ratio = (
-        roofline(profile, gpu, "bf16").seconds_per_sample
-        / roofline(profile, gpu, "tf32").seconds_per_sample
+    bf16, tf32 = (
+        estimate_from_published(mine, profile, gpu, precision).seconds_per_sample
+        for precision in ("bf16", "tf32")
     )
-    assert line.seconds_per_sample == pytest.approx(as_measured.seconds_per_sample * ratio)
+    assert line.seconds_per_sample == pytest.approx(as_measured.seconds_per_sample * bf16 / tf32)
     back = estimate_compute_line(change_workload_precision(other, profile, "tf32"), profile, gpu)
     assert back.basis == "measured"
 

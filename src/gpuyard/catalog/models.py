@@ -23,11 +23,13 @@ class LayerProfile(BaseModel):
     forward_flops: int = Field(
         ge=0, description="per sample, including operations after this layer and before the next"
     )
+    bytes_per_parameter: float = Field(default=FP32_BYTES, gt=0, description="2 in fp16 or bf16")
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def gradient_bytes(self) -> int:
-        return FP32_BYTES * self.parameters
+        """The bytes of its gradients, which are as wide as its parameters."""
+        return round(self.bytes_per_parameter * self.parameters)
 
 
 class ModelProfile(Fact):
@@ -64,12 +66,19 @@ class ModelProfile(Fact):
     )
     loss_gradient_bytes_autocast: int = Field(default=0, ge=0)
     input_bytes: int = Field(ge=0, description="inputs of a sample, without its target")
+    bytes_per_parameter: float = Field(
+        default=FP32_BYTES, gt=0, description="mean width of a parameter: 2 for a module in bf16"
+    )
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def gradient_bytes(self) -> int:
         """The bytes that a step exchanges, without layers that have no gradient (frozen, unused)."""
         return sum(layer.gradient_bytes for layer in self.layers)
+
+    @property
+    def parameter_bytes(self) -> float:
+        return self.bytes_per_parameter * self.parameters
 
     @property
     def mostly_cudnn(self) -> bool:

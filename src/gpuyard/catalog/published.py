@@ -8,6 +8,7 @@ facts that were added, and the facts that are unknown.
 import csv
 import datetime
 import functools
+import re
 import tomllib
 from collections import Counter
 from importlib import resources
@@ -68,6 +69,11 @@ HELD_OUT_TABLES = (
     "moyix",
     "rossum",
 )
+# throughputs of one GPU only
+SINGLE_GPU_TABLE = "single_gpu"
+_PYTORCH_TABLES = ("lambda", "pollux_t4", "csc", "pytorch_ddp", SINGLE_GPU_TABLE)
+_COMPILED = re.compile(r"\bwith ?(xla|Graph Kernel Fusion)", re.IGNORECASE)
+_TOKENS = re.compile(r"table \d+ (128|512)$")
 LAB_TABLE = "lab"  # gpuyard's own sweeps over emulated links; no constant is fitted to it
 
 
@@ -176,20 +182,81 @@ def _parse_network(text: str) -> Network | None:
 
 @functools.cache
 def single_gpu_rows() -> tuple[SingleGpuRow, ...]:
-    """Return every published throughput of one GPU whose model has a full profile."""
-    return tuple(
-        SingleGpuRow(
-            table,
-            cells["series"],
-            cells["model"],
-            cells["gpu"],
-            float(cells["batch"]),
-            _parse_choice(Precision, cells["precision"]),
-            float(cells["samples_per_second"]),
-        )
-        for table in ("tf_benchmarks_2017", "pollux_t4", "lambda", "mlperf")
+    """Return every published throughput of one GPU whose model is profiled, except those held out.
+
+    Rows in 16 bits are left out unless they ran in PyTorch, because other frameworks choose the layout of their tensors
+    and fuse operations, and the tables don't state it.
+    """
+    tables = [t for t in TRAINING_TABLES if t != "horovod"]  # its one-GPU figures are TensorFlow's
+    rows = (
+        _parse_single(table, cells)
+        for table in (*tables, *SIZING_TABLES, SINGLE_GPU_TABLE)
         for cells in _read_rows(f"{table}.csv")
-        if cells["gpus"] == "1" and not cells.get("skip") and cells["model"] in models()
+        if cells.get("gpus", "1") == "1" and not cells.get("skip") and cells["gpu"]
+    )
+    return tuple(row for row in rows if row is not None)
+
+
+def _parse_single(table: str, cells: dict[str, str]) -> SingleGpuRow | None:
+    model, source = _resolve_sequence(table, cells), cells["source"]
+    if model not in models() and model not in _compute_models():
+        return None
+    in_pytorch = table in _PYTORCH_TABLES or "PyTorch" in source
+    if cells["precision"] in ("fp16", "bf16") and not in_pytorch:
+        return None
+    return SingleGpuRow(
+        publisher=source if source.startswith("User") else source.split()[0],
+        stack=source,
+        table=table,
+        series=cells["series"],
+        model=model,
+        gpu=cells["gpu"],
+        batch_per_gpu=float(cells["batch"]),
+        precision=_parse_choice(Precision, cells["precision"]),
+        samples_per_second=float(cells["samples_per_second"]),
+        channels_last=cells.get("channels_last") == "1",
+        compiled=_COMPILED.search(cells["series"]) is not None,
+    )
+
+
+def _resolve_sequence(table: str, cells: dict[str, str]) -> str:
+    """Return the model's id with its sequence length, if BERT was pre-trained with other ones than the catalog's."""
+    model = cells["model"]
+    if model not in ("bert-base", "bert-large"):
+        return model
+    if table in ("dlperf", "paddle") or "biobert" in cells["series"]:
+        return f"{model}-128"
+    tokens = _TOKENS.search(cells["series"]) if table == "nvidia_examples" else None
+    return f"{model}-{tokens[1]}" if tokens else model
+
+
+@functools.cache
+def _compute_models() -> dict[str, dict[str, str]]:
+    return {cells["id"]: cells for cells in _read_rows("compute_models.csv")}
+
+
+@functools.cache
+def compute_profile(model: str) -> ModelProfile:
+    """Return the catalog's profile, or one of a published model with only what the step of a single GPU needs."""
+    if model in models():
+        return models().get(model)
+    if model not in _compute_models():
+        raise UnknownName("published model", model, [*models().ids(), *_compute_models()])
+    cells = dict(_compute_models()[model])
+    count, parameters = int(cells.pop("layers")), int(cells["parameters"])
+    layer = LayerProfile(name="layer", parameters=max(1, parameters // count), forward_flops=0)
+    return ModelProfile.model_validate(
+        cells
+        | {
+            "source": "scripts/profile_published.py",
+            "date": published_sources()[SINGLE_GPU_TABLE].date,
+            "name": model,
+            "layers": (layer,) * count,
+            "activation_bytes_autocast": 0,
+            "largest_activation_bytes": 0,
+            "largest_activation_bytes_autocast": 0,
+            "input_bytes": 0,
+        }
     )
 
 

@@ -92,8 +92,10 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class SingleGpuRow:
-    """A published throughput of one GPU."""
+    """A published throughput of one GPU; validation of one GPU's speed holds out whole publishers."""
 
+    publisher: str
+    stack: str  # one publisher's software on one kind of machine
     table: str
     series: str
     model: str
@@ -101,6 +103,8 @@ class SingleGpuRow:
     batch_per_gpu: float
     precision: Precision
     samples_per_second: float
+    channels_last: bool = False
+    compiled: bool = False  # by XLA or the like
 
 
 @dataclass(frozen=True)

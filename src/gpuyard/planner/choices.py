@@ -79,6 +79,7 @@ def create_choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]
                 topology=server.topology,
                 network_keys=None if offer.network is None else _format_network_keys(offer.network),
                 compute_basis=f"{line.basis}: {line.source}",
+                evidence_note=line.caveat,
                 in_time=bool(ranking.in_time[number]),
                 in_budget=bool(ranking.in_budget[number]),
                 broken_rules=tuple(

@@ -6,22 +6,21 @@ from typing import Literal
 
 from gpuyard.catalog import Gpu, ModelProfile, Price, prices
 from gpuyard.catalog.prices import GpuListPrice, gpu_prices
-from gpuyard.catalog.published import published_sources, single_gpu_rows
-from gpuyard.catalog.published_rows import SingleGpuRow
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.predictor import Calibration, predict_cluster
 from gpuyard.specs import Cluster, MachineSpec, Precision, Workload
-from gpuyard.specs.workload import KnownThroughput
 
 SpeedBasis = Literal["measured", "published", "predicted"]
+_BASES: dict[str, SpeedBasis] = {
+    "measured here": "measured",
+    "measured": "measured",
+    "published": "published",
+}
 
 
 @dataclass(frozen=True)
 class RankedGpu:
-    """The speed of one GPU with the workload at one batch, and its prices.
-
-    Speeds published for other batches are converted to this one with the GPU's compute line.
-    """
+    """The speed of one GPU with the workload at one batch, as `predict` gives it, and its prices."""
 
     gpu: Gpu
     samples_per_second: float
@@ -36,6 +35,7 @@ class RankedGpu:
     bought: GpuListPrice | None
     rented: Price | None
     """The instance with the lowest price per GPU and hour."""
+    caveat: str = ""
 
     @property
     def usd(self) -> float | None:
@@ -108,13 +108,7 @@ def _evaluate_gpu(
 ) -> RankedGpu:
     cluster = Cluster(name=gpu.id, machine=MachineSpec(gpu=gpu.id, gpus=1))
     result = predict_cluster(workload, profile, cluster, (1,), calibration=calibration)
-    basis: SpeedBasis = "measured" if result.compute_basis.startswith("measured") else "predicted"
-    source = result.compute_basis
-    published = _find_published(workload, gpu, result.precision) if basis == "predicted" else []
-    if published:
-        measured = workload.model_copy(update={"measured": tuple(map(_to_throughput, published))})
-        result = predict_cluster(measured, profile, cluster, (1,))
-        basis, source = "published", ", ".join(dict.fromkeys(row.series for row in published))
+    basis, _, source = result.compute_basis.partition(": ")
     (predicted,) = result.predictions
     return RankedGpu(
         gpu,
@@ -122,33 +116,14 @@ def _evaluate_gpu(
         predicted.low,
         predicted.high,
         predicted.batch_per_gpu,
-        basis,
+        _BASES.get(basis, "predicted"),
         source,
         result.precision,
         result.precision_note,
         fits=predicted.fits is not False,
         bought=gpu_prices().get(gpu.id) if gpu.id in gpu_prices() else None,
         rented=_find_cheapest_rent(gpu, clouds),
-    )
-
-
-def _find_published(workload: Workload, gpu: Gpu, precision: Precision) -> list[SingleGpuRow]:
-    """Return single-GPU figures for this model and precision from the newest table that has any."""
-    rows = [
-        row
-        for row in single_gpu_rows()
-        if (row.model, row.gpu, row.precision) == (workload.model_name, gpu.id, precision)
-    ]
-    newest = max((published_sources()[row.table].date for row in rows), default=None)
-    return [row for row in rows if published_sources()[row.table].date == newest]
-
-
-def _to_throughput(row: SingleGpuRow) -> KnownThroughput:
-    return KnownThroughput(
-        gpu=row.gpu,
-        batch_per_gpu=max(1, round(row.batch_per_gpu)),
-        samples_per_second=row.samples_per_second,
-        precision=row.precision,
+        caveat=result.evidence_note,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gpuyard import units
+from gpuyard.catalog import gpus as gpus_table
 from gpuyard.catalog import prices
 from gpuyard.catalog.prices import shipped_prices
 from gpuyard.catalog.tiers import price_build, tiers
@@ -83,6 +84,7 @@ class AdvisedTool:
     name: str
     purpose: str
     url: str
+    vendor: str | None = None  # of the GPUs that it is for; None: of any
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,7 @@ class PlanAnswer:
     figures: Figures | None = None
     where: Where | None = None  # None if no option meets the goal
     summary: str = ""  # the choice, or why there is none
+    vendor: str | None = None  # of the chosen GPUs; None: there is no choice
 
 
 def read_team(plan: Plan, directory: Path, calibration: Calibration | None = None) -> PlanAnswer:
@@ -180,7 +183,8 @@ def read_team(plan: Plan, directory: Path, calibration: Calibration | None = Non
         summary = "No option of the plan meets its goal, so rules of thumb decide where to run."
         return PlanAnswer(team, source, figures, None, summary)
     summary = f"The plan's choice: {winner.summary}, {winner.price}."
-    return PlanAnswer(team, source, figures, _LOCATIONS.get(winner.way, "cloud"), summary)
+    where, vendor = _LOCATIONS.get(winner.way, "cloud"), gpus_table().get(winner.gpu).vendor
+    return PlanAnswer(team, source, figures, where, summary, vendor)
 
 
 def estimate_training_memory(workload: Workload) -> float:
@@ -239,7 +243,8 @@ def advise(
         reasons=reasons,
         software=stage.software,
         tools=tuple(
-            AdvisedTool(t.name, t.purpose, t.url) for t in load_rulebook().select_tools(stage)
+            AdvisedTool(t.name, t.purpose, t.url, t.vendor)
+            for t in load_rulebook().select_tools(stage, answer.vendor if answer else None)
         ),
         machines=_price_machines(stage),
         next=_find_next_step(team, stage),

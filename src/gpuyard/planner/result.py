@@ -154,6 +154,7 @@ class Choice:
     kept: tuple[KeptPart, ...] = ()  # cost and time include these
     machine_usd: float | None = None  # of one bought machine
     machine_usd_range: tuple[float, float] | None = None  # in which a quote for it is expected
+    evidence_note: str = ""  # set if nothing is published for this GPU or its vendor
 
     @property
     def allowed(self) -> bool:

@@ -39,6 +39,7 @@ class Tool(BaseModel):
 
     name: str
     purpose: str
+    vendor: str | None = None  # of the GPUs that it is for; None: of any
     url: str
     date: datetime.date
 
@@ -74,8 +75,10 @@ class Rulebook(BaseModel):
     reason: tuple[Reason, ...] = Field(min_length=1)
     tool: dict[str, Tool]
 
-    def select_tools(self, stage: Stage) -> tuple[Tool, ...]:
-        return tuple(self.tool[name] for name in stage.tools)
+    def select_tools(self, stage: Stage, vendor: str | None) -> tuple[Tool, ...]:
+        """Select the tools of a stage for a vendor's GPUs, or for those of every vendor if it is unknown."""
+        tools = (self.tool[name] for name in stage.tools)
+        return tuple(t for t in tools if vendor is None or t.vendor in (None, vendor))
 
 
 def _compare(condition: str, value: Fact, facts: Mapping[str, Fact]) -> bool:

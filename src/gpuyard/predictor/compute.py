@@ -1,12 +1,14 @@
-"""The step of a single GPU, t(b) = t0 + b/r: measured, scaled from another GPU, or estimated.
+"""The step of a single GPU, t(b) = t0 + b/r: measured, scaled from another GPU, published, or estimated.
 
 The module also resolves the training precision and the rate that a GPU reaches in it. `fp32` and `tf32` keep everything
 in 32 bits; tf32 rounds the factors of tensor-core products. `fp16` and `bf16` are PyTorch's autocast, which uses fp32
 for some operations. Weights, gradients, and the optimizer stay in fp32, so an exchange is no smaller.
 """
 
+import functools
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -15,10 +17,16 @@ from gpuyard.catalog import Gpu, ModelProfile, gpus
 from gpuyard.errors import UserMistake
 from gpuyard.predictor import constants as c
 from gpuyard.predictor.constants import Constant, RooflineFit, load_roofline_fit
+from gpuyard.predictor.speed_evidence import (
+    Correction,
+    create_case,
+    load_speed_evidence,
+)
 from gpuyard.predictor.table import Configurations, Floats
 from gpuyard.specs import Precision, Workload
 
 HALVES: tuple[Precision, ...] = ("bf16", "fp16")
+_HALF_BYTES = 2
 # Without tensor cores, PyTorch accumulates 16-bit products in fp32, at the vector rate of fp32. This includes the P100,
 # whose datasheet has a rate for sums in fp16.
 _WITHOUT_TENSOR_CORES = ("Kepler", "Maxwell", "Pascal")
@@ -28,8 +36,10 @@ def default_precision(profile: ModelProfile, gpu: Gpu | None) -> Precision:
     """Return PyTorch's default precision.
 
     `torch.backends.cudnn.allow_tf32` is True, and `torch.backends.cuda.matmul.allow_tf32` is False. ROCm and others
-    don't use tf32 by default.
+    don't use tf32 by default. A module with 16-bit weights computes with them.
     """
+    if profile.bytes_per_parameter <= _HALF_BYTES:
+        return "bf16"
     tensor_cores = gpu is not None and gpu.vendor == "NVIDIA" and gpu.tf32_tflops is not None
     return "tf32" if tensor_cores and profile.mostly_cudnn else "fp32"
 
@@ -127,7 +137,7 @@ def _explain_precision(used: Precision, gpu: Gpu, workload: Workload, profile: M
 
 # the fixed part of a step is launches and passes over the parameters; it cannot be nearly all of a step
 MAX_FIXED = 0.8
-ComputeBasis = Literal["measured here", "measured", "scaled", "roofline"]
+ComputeBasis = Literal["measured here", "measured", "scaled", "published", "roofline"]
 
 
 @dataclass(frozen=True)
@@ -139,10 +149,20 @@ class ComputeLine:
     basis: ComputeBasis
     source: str
     constants: tuple[Constant, ...] = ()
+    sigma: float | None = None  # one relative σ; None: that of the basis
+    caveat: str = ""  # set if nothing is published for this GPU or its vendor
 
     @property
     def relative_uncertainty(self) -> float:
-        return c.UNCERTAINTY[self.basis]
+        return c.UNCERTAINTY[self.basis] if self.sigma is None else self.sigma
+
+    def scale(self, factor: float) -> "ComputeLine":
+        """Return the line with another length of both parts."""
+        return replace(
+            self,
+            fixed_seconds=self.fixed_seconds * factor,
+            seconds_per_sample=self.seconds_per_sample * factor,
+        )
 
     def columns(self, rows: Configurations) -> tuple[Floats, Floats]:
         """Return both parts for every row."""
@@ -180,9 +200,13 @@ def fit_line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def estimate_compute_line(workload: Workload, profile: ModelProfile, gpu: Gpu) -> ComputeLine:
-    """Return the best compute line: this GPU's figures, scaled figures of another precision or GPU, or a roofline."""
+    """Return the best compute line.
+
+    In order, it comes from the workload's figures for this GPU, from its figures in another precision or for another
+    GPU, or from published figures and a roofline.
+    """
     precision = resolve_precision(gpu, workload, profile)
-    estimate = roofline(profile, gpu, precision)
+    estimate = estimate_from_published(workload, profile, gpu, precision)
     figures: dict[tuple[str, Precision], list[tuple[float, float]]] = {}
     for figure in workload.single_gpu_measurements:
         at = resolve_figure_precision(figure.gpu, figure.precision, workload, profile)
@@ -199,7 +223,7 @@ def estimate_compute_line(workload: Workload, profile: ModelProfile, gpu: Gpu) -
             return other == gpu.id, same, len(figures[key])
 
         other, at = max(figures, key=rank)
-        other_estimate = roofline(profile, gpus().get(other), at)
+        other_estimate = estimate_from_published(workload, profile, gpus().get(other), at)
         fixed, per_sample = _fit_points(figures[other, at], other_estimate)
         return ComputeLine(
             fixed * estimate.fixed_seconds / other_estimate.fixed_seconds,
@@ -207,8 +231,101 @@ def estimate_compute_line(workload: Workload, profile: ModelProfile, gpu: Gpu) -
             "scaled",
             f"figures for {other} in the workload, {describe_scaling(gpu, precision, other, at)}",
             estimate.constants,
+            caveat=estimate.caveat,
         )
     return estimate
+
+
+def estimate_from_published(
+    workload: Workload, profile: ModelProfile, gpu: Gpu, precision: Precision
+) -> ComputeLine:
+    """Estimate the compute line by a roofline that published throughputs correct.
+
+    On a GPU with tf32, fp32 is never estimated faster than tf32, because tf32 is only a permission to round.
+    """
+    line = _correct_roofline(workload, profile, gpu, precision)
+    if precision == "fp32" and gpu.tf32_tflops is not None:
+        line = _limit_speed(line, _correct_roofline(workload, profile, gpu, "tf32"))
+    for sibling in _find_stronger_siblings(gpu, precision):
+        line = _limit_speed(line, _correct_roofline(workload, profile, sibling, precision))
+    return line
+
+
+def _limit_speed(line: ComputeLine, fastest: ComputeLine) -> ComputeLine:
+    return replace(
+        line,
+        fixed_seconds=max(line.fixed_seconds, fastest.fixed_seconds),
+        seconds_per_sample=max(line.seconds_per_sample, fastest.seconds_per_sample),
+    )
+
+
+@functools.cache
+def _find_stronger_siblings(gpu: Gpu, precision: Precision) -> tuple[Gpu, ...]:
+    """Return variants of a GPU with figures that have more power and a higher peak, but slower memory.
+
+    A GPU without figures is not estimated faster than these, because faster memory alone is no evidence: the H100 NVL is
+    not estimated faster than the H100 SXM5.
+    """
+    known = {case.gpu for case in load_speed_evidence().cases}
+    if gpu.id in known:
+        return ()
+    peak = find_peak_rate(precision, gpu)[1]
+    return tuple(
+        other
+        for other in map(gpus().get, sorted(known))
+        if other.id.split("-")[0] == gpu.id.split("-")[0]
+        and other.architecture == gpu.architecture
+        and other.board_watts > gpu.board_watts
+        and (other.peak_flops(precision) or 0.0) > peak
+        and other.memory_bytes_per_second < gpu.memory_bytes_per_second
+    )
+
+
+def _correct_roofline(
+    workload: Workload, profile: ModelProfile, gpu: Gpu, precision: Precision
+) -> ComputeLine:
+    line = roofline(profile, gpu, precision)
+    used, _ = find_peak_rate(precision, gpu)
+    case = create_case(
+        workload.model_name,
+        profile,
+        gpu,
+        used,
+        channels_last=workload.channels_last,
+        compiled=workload.compile,
+        fused_attention=workload.fused_attention,
+    )
+    evidence = load_speed_evidence()
+    correction = evidence.correct(case)
+    corrected = replace(
+        line.scale(math.exp(correction.log_factor)),
+        sigma=correction.sigma,
+        caveat=_describe_missing_evidence(gpu, correction),
+    )
+    if correction.figures:
+        publishers = dict.fromkeys(evidence.cases[i].publisher for i in correction.figures)
+        by = ", ".join(publisher for publisher in publishers if publisher)
+        figures = f"figures for {profile.id} on {gpu.id} by {by}"
+        return replace(corrected, basis="published", source=figures)
+    known = [
+        name
+        for name, yes in (("this GPU", correction.gpu_known), (f"{case.family} models", correction.family_known))
+        if yes
+    ]  # fmt: skip
+    published = f", corrected by published figures for {' and '.join(known)}" if known else ""
+    return replace(corrected, source=line.source + published)
+
+
+def _describe_missing_evidence(gpu: Gpu, correction: Correction) -> str:
+    """Say that nothing is published for a GPU, so that its interval is wide."""
+    if correction.gpu_known:
+        return ""
+    if correction.vendor_known:
+        return f"No training speed of {gpu.name} is published in the tables of gpuyard: its interval is wide."
+    return (
+        f"No training speed of any {gpu.vendor} GPU is published in the tables of gpuyard: {gpu.name} is estimated from "
+        "its datasheet as if its software were as good as NVIDIA's, with a very wide interval. Measure it first."
+    )
 
 
 def describe_scaling(gpu: Gpu, precision: Precision, other: str, at: Precision) -> str:

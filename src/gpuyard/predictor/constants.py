@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
 
+from gpuyard.predictor.speed_evidence import load_sigmas
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -106,12 +108,6 @@ def load_roofline_fit(without_gpu: str | None = None) -> RooflineFit:
     """Return the default set, or the one that was fitted without a GPU's rows."""
     sets = _load_sets()["roofline"]
     return RooflineFit(**(sets["all"] if without_gpu is None else sets["without"][without_gpu]))
-
-
-def load_single_gpu_spread() -> dict[str, float]:
-    """Return one σ of an unmeasured GPU's step, scaled from another GPU or by a roofline."""
-    spreads: dict[str, float] = _load_sets()["roofline"]["spread"]
-    return spreads
 
 
 @functools.cache
@@ -243,15 +239,15 @@ KERNEL_LAUNCH = Constant(
     "NVIDIA, developer.nvidia.com/blog/cuda-graphs, as quoted: 2.9 µs of kernel take 9.6 µs on a V100",
 )  # fmt: skip
 
-# One relative σ of each basis of a prediction, in addition to `spread()` for an unknown stack. Scaled and roofline are
-# set so that the interval holds 90% of the figures of GPUs that the fit has not seen, by scripts/fit_constants.py.
+# One relative σ of each basis of a prediction, in addition to `spread()` for an unknown stack. Scaled (from a GPU that the
+# fit has seen to another) and roofline (without any correction) hold 90% of the published figures, by
+# scripts/fit_speed.py; corrected rooflines have a σ for every case.
 # Measured is the difference between steps of published tables without exchange. Waiting and more machines are the
 # residuals of the tables in that part of a step. The rest comes from scripts/measure_spread.py.
 UNCERTAINTY: dict[str, float] = {
     "measured here": 0.0975,
     "measured": 0.0142,
-    "scaled": load_single_gpu_spread()["scaled"],
-    "roofline": load_single_gpu_spread()["roofline"],
+    **load_sigmas(),
     "more machines": 0.0295,
     "waiting": 1.08,
     "measured link": 0.318,

@@ -25,6 +25,7 @@ from gpuyard.predictor.software_stacks.evidence import (
     update_prediction,
 )
 from gpuyard.predictor.software_stacks.posterior import Posterior
+from gpuyard.predictor.strategies.base import FRAMEWORK_BYTES, resolve_optimizer
 from gpuyard.predictor.table import (
     Configurations,
     Move,
@@ -44,7 +45,7 @@ from gpuyard.specs import (
     StrategyName,
     Workload,
 )
-from gpuyard.specs.workload import GradientDtype
+from gpuyard.specs.workload import GradientDtype, Optimizer
 from gpuyard.units import format_bytes, format_share
 
 Choke = Literal["gpu", "network", "pcie", "storage", "host", "none"]
@@ -128,6 +129,9 @@ class ClusterPrediction:
     memory_note: str = ""  # which batch does not fit, and which would
     points_note: str = ""  # multi-GPU figures that contradict each other or are unused
     peer_note: str = ""  # set if GPUs of a machine exchange data through host memory
+    evidence_note: str = ""  # set if nothing is published for this GPU or its vendor
+    optimizer: Optimizer = "momentum"
+    memory_use_note: str = ""  # memory of a GPU that is used, and with which optimizer
 
     @property
     def single_gpu_speed(self) -> str:
@@ -262,6 +266,9 @@ def predict(
         gradient_note=scenario.strategy.describe_gradients(workload, exchange),
         memory_note=_describe_memory(scenario, predictions),
         peer_note=_describe_peer_access(scenario, placements),
+        evidence_note=line.caveat,
+        optimizer=resolve_optimizer(workload, scenario.profile),
+        memory_use_note=_describe_memory_use(scenario, predictions),
         **vars(notes),
     )
 
@@ -305,6 +312,19 @@ def _describe_peer_access(scenario: PlatformScenario, placements: Sequence[Place
     )
 
 
+def _describe_memory_use(scenario: PlatformScenario, predictions: Sequence[Prediction]) -> str:
+    """Describe the memory of the largest batch, with the optimizer and the share of the framework."""
+    largest = max(predictions, key=lambda p: p.memory_bytes)
+    available = scenario.platform.memory_bytes
+    given = "" if scenario.workload.optimizer else ", the default for such models"
+    optimizer = resolve_optimizer(scenario.workload, scenario.profile)
+    of_gpu = "" if available is None else f" of a GPU's {format_bytes(available)}"
+    return (
+        f"Memory: {format_bytes(largest.memory_bytes)}{of_gpu} at a batch of {largest.batch_per_gpu}, with the optimizer "
+        f"{optimizer}{given}; {format_bytes(FRAMEWORK_BYTES)} of it is for CUDA and the framework."
+    )
+
+
 def _describe_memory(scenario: PlatformScenario, predictions: Sequence[Prediction]) -> str:
     """Describe the smallest batch that does not fit, and the largest that would."""
     too_large = [p for p in predictions if p.fits is False]
@@ -314,7 +334,8 @@ def _describe_memory(scenario: PlatformScenario, predictions: Sequence[Predictio
     largest_batch = scenario.largest_batch(smallest.gpus)
     return (
         f"A batch of {smallest.batch_per_gpu} does not fit: it needs {format_bytes(smallest.memory_bytes)} of a GPU's "
-        f"{format_bytes(scenario.platform.memory_bytes)}; "
+        f"{format_bytes(scenario.platform.memory_bytes)} with the optimizer "
+        f"{resolve_optimizer(scenario.workload, scenario.profile)}; "
         + (
             f"up to {largest_batch} would fit (--batch {largest_batch})."
             if largest_batch

@@ -21,6 +21,7 @@ from gpuyard.predictor.compute import (
     ComputeLine,
     change_workload_precision,
     estimate_compute_line,
+    estimate_from_published,
     resolve_precision,
 )
 from gpuyard.predictor.constants import Constant, Tuning, load_tuning
@@ -239,6 +240,21 @@ class PlatformScenario(Scenario):
             raise ValueError("the speed of this hardware in another precision is unknown")
         workload = change_workload_precision(self.workload, self.profile, precision)
         line = find_compute_line(workload, self.profile, self.gpu, self.calibration)
+        return replace(self, workload=workload, line=line)
+
+    def change_software(self, option: str) -> "PlatformScenario":
+        """Return the scenario with `channels_last`, `compile`, or `fused_attention`; the GPU must be described.
+
+        Measured figures were taken without the option, so the line changes by the ratio of two estimates.
+        """
+        if self.gpu is None:
+            raise ValueError("the effect on hardware that is not described is unknown")
+        workload = self.workload.model_copy(update={option: True})
+        before, after = (
+            estimate_from_published(w, self.profile, self.gpu, self.precision)
+            for w in (self.workload, workload)
+        )
+        line = self.line.scale(after.seconds_per_sample / before.seconds_per_sample)
         return replace(self, workload=workload, line=line)
 
     def change_strategy(self, name: str) -> Self:

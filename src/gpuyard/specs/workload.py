@@ -38,6 +38,15 @@ from gpuyard.specs.transformer import TransformerShape
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 GradientDtype = Literal["fp32", "fp16", "bf16"]
 Optimizer = Literal["sgd", "momentum", "adam", "adamw", "adam-8bit"]
+# keys that are left out of a dump at their defaults
+_OPTIONAL = (
+    "optimizer",
+    "gradient_dtype",
+    "parallel",
+    "channels_last",
+    "compile",
+    "fused_attention",
+)
 _MAX_SAMPLE_NUMBERS = 1_000_000_000  # 4 GB
 
 
@@ -164,9 +173,25 @@ class Workload(Spec):
         ),
     ] = None
     optimizer: Annotated[
-        Optimizer,
-        Field(description="optimizer, whose state needs memory; momentum: SGD with momentum"),
-    ] = "momentum"
+        Optimizer | None,
+        Field(
+            description="optimizer, whose state needs memory; momentum: SGD with momentum; default: adamw for "
+            "transformers, otherwise momentum"
+        ),
+    ] = None
+    channels_last: Annotated[
+        bool,
+        Field(
+            description="convolutions on tensors in torch.channels_last, which tensor cores need"
+        ),
+    ] = False
+    compile: Annotated[bool, Field(description="the model is compiled with torch.compile")] = False
+    fused_attention: Annotated[
+        bool,
+        Field(
+            description="attention in one kernel: FlashAttention or scaled_dot_product_attention"
+        ),
+    ] = False
     batch_per_gpu: Count = 32
     dataset: Dataset | None = None
     epochs: Count = 1
@@ -219,7 +244,7 @@ class Workload(Spec):
         return {
             name: value
             for name, value in serialize(self).items()
-            if name not in ("gradient_dtype", "parallel") or value is not None
+            if name not in _OPTIONAL or value not in (None, False)
         }
 
     @property

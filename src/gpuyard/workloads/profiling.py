@@ -40,17 +40,22 @@ def profile_task(task: Task, *, id: str, name: str) -> ModelProfile:
         raise UserMistake(f"{name} has no parameters to train")
     device = parameters[0].device
     with _restored(task.model, device), device:
-        small = _run(task, _SMALL_BATCH)
-        large = _run(task, _LARGE_BATCH)
+        small = count_step(task, _SMALL_BATCH)
+        large = count_step(task, _LARGE_BATCH)
         autocast_sizes, autocast_loss_bytes = zip(
             *(measure_autocast(task, samples) for samples in (_SMALL_BATCH, _LARGE_BATCH)),
             strict=True,
         )
     saved, saved_autocast = _growth(small.saved, large.saved), _growth(*autocast_sizes)
+    widths = {
+        layer: sum(p.nbytes for p in own) / sum(p.numel() for p in own)
+        for layer, (_, own) in trained_layers(task.model).items()
+    }
     layers = tuple(
         LayerProfile(
             name=layer,
             parameters=large.ready[layer],
+            bytes_per_parameter=widths[layer],
             forward_flops=_per_sample(small.flops.get(layer, 0), large.flops.get(layer, 0)),
         )
         for layer in large.ready
@@ -70,6 +75,7 @@ def profile_task(task: Task, *, id: str, name: str) -> ModelProfile:
         loss_gradient_bytes=_per_sample(small.loss_bytes, large.loss_bytes),
         loss_gradient_bytes_autocast=_per_sample(*autocast_loss_bytes),
         input_bytes=_per_sample(small.input_bytes, large.input_bytes),
+        bytes_per_parameter=sum(p.nbytes for p in parameters) / sum(p.numel() for p in parameters),
         source=f"profiled with torch {torch.__version__}",
         date=datetime.datetime.now(datetime.UTC).date(),
     )
@@ -91,7 +97,7 @@ def _growth(small: Sequence[int], large: Sequence[int]) -> list[float]:
 
 
 @dataclass(frozen=True)
-class _Run:
+class StepCounts:
     """The counts of one step, for its whole batch."""
 
     flops: dict[str, int]
@@ -102,7 +108,8 @@ class _Run:
     input_bytes: int
 
 
-def _run(task: Task, samples: int) -> _Run:
+def count_step(task: Task, samples: int) -> StepCounts:
+    """Count one step, forward and backward, on the current device."""
     inputs, target = task.batch(samples)
     saved = SavedTensors(task.model.parameters())
     with GpuKernels(), saved.watch():
@@ -113,7 +120,7 @@ def _run(task: Task, samples: int) -> _Run:
     with _watch_gradients(task.model) as ready:
         torch.autograd.backward(loss)
     task.model.zero_grad(set_to_none=True)
-    return _Run(
+    return StepCounts(
         flops=flops.by_layer,
         cudnn_flops=flops.cudnn,
         ready=ready,

@@ -13,6 +13,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.hardware.product_names import find_catalog_gpu
 from gpuyard.measure.training.sweep import Sweep
 from gpuyard.predictor import STRATEGIES, estimate_compute_line
+from gpuyard.predictor.strategies.base import FRAMEWORK_BYTES
 from gpuyard.units import format_bytes, format_count
 
 _PROCESS_BYTES = 400e6  # Python with PyTorch, before a model is loaded
@@ -66,7 +67,8 @@ def estimate_needs(sweep: Sweep, profile: ModelProfile, workers: int, batch: int
         gpu = _find_local_gpu(sweep)
         return ResourceNeeds(worker_bytes, None if gpu is None else gpu.memory_bytes, step_seconds)
     free = free_memory_bytes() if sweep.place.on_this_machine else None
-    return ResourceNeeds(workers * (worker_bytes + _PROCESS_BYTES), free, step_seconds)
+    process_bytes = worker_bytes - FRAMEWORK_BYTES + _PROCESS_BYTES  # CPU ranks don't use CUDA
+    return ResourceNeeds(workers * process_bytes, free, step_seconds)
 
 
 def _estimate_step_seconds(sweep: Sweep, profile: ModelProfile, batch: int) -> float:

@@ -24,7 +24,8 @@ _BASES: dict[ComputeBasis, str] = {
     "measured here": "measured here",
     "measured": "measured",
     "scaled": "scaled from a measurement",
-    "roofline": "roofline estimate",
+    "published": "published figures",
+    "roofline": "roofline estimate corrected by published figures",
 }
 
 

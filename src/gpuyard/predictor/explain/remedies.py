@@ -1,7 +1,7 @@
 """Find changes that would help one configuration, their gain, and the knee with and without them.
 
 Proposals cover the batch, the exchange of gradients (listed by the strategy), links (the next faster ones in the
-catalog), the input path of samples, and the precision.
+catalog), the input path of samples, the precision, and options of the software.
 """
 
 import math
@@ -28,6 +28,18 @@ from gpuyard.specs import Cluster, ExchangeOptions, Network
 _MIN_GAIN = 1.03
 BATCH_FACTORS = (8, 4, 2)
 _MORE_FLOWS = 4
+# key of the workload → change and caveat
+_SOFTWARE = {
+    "channels_last": (
+        "channels_last (memory layout of convolutions)",
+        "model and inputs.to(memory_format=torch.channels_last); a few models get slower",
+    ),
+    "compile": ("torch.compile", "gains differ between models, and the first steps take minutes"),
+    "fused_attention": (
+        "fused attention",
+        "torch.nn.functional.scaled_dot_product_attention or FlashAttention, if the model does not use it already",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -177,6 +189,7 @@ def list_proposals(scenario: PlatformScenario, here: Placement) -> Iterator[Prop
     yield from _propose_faster_storage(scenario, here)
     yield from _propose_more_workers(scenario, here)
     yield from _propose_precisions(scenario, here)
+    yield from _propose_software(scenario)
 
 
 def _propose_larger_batch(scenario: PlatformScenario, here: Placement) -> Iterator[Proposal]:
@@ -339,3 +352,12 @@ def _propose_precisions(scenario: PlatformScenario, here: Placement) -> Iterator
             f"{exchanged}{scaling}compare the loss",
             other.memory_bytes(here.gpus),
         )
+
+
+def _propose_software(scenario: PlatformScenario) -> Iterator[Proposal]:
+    """Propose options of the software that make one GPU faster and that the workload does not use yet."""
+    if scenario.gpu is None:
+        return
+    for option, (change, caveat) in _SOFTWARE.items():
+        if not getattr(scenario.workload, option):
+            yield Proposal(change, scenario.change_software(option), caveat)

@@ -10,6 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from gpuyard.catalog import LayerProfile, ModelProfile
+from gpuyard.catalog.families import TRANSFORMERS, find_family
+from gpuyard.catalog.models import FP32_BYTES
 from gpuyard.errors import UnknownName
 from gpuyard.predictor import constants as c
 from gpuyard.predictor.constants import Constant, Tuning
@@ -18,7 +20,6 @@ from gpuyard.predictor.table import Buckets, Floats, Move, StepTable
 from gpuyard.specs import DEFAULT_EXCHANGE, ExchangeOptions, Workload
 from gpuyard.specs.workload import GradientDtype, Optimizer
 
-_FP32_BYTES = 4
 _AUTOCAST_COPY_BYTES = 2
 # Bytes per parameter in the optimizer's own state: nothing; the momentum; two moments; two moments in 8 bits with one
 # fp32 scale per 256 values (bitsandbytes 0.50.2, `blocksize = 256`; formerly 2,048: arXiv:2110.02861).
@@ -31,15 +32,33 @@ STATE_BYTES: dict[Optimizer, float] = {
 }
 
 
-def model_bytes(workload: Workload, profile: ModelProfile) -> float:
-    """Return the memory that does not depend on the batch.
+# Memory that CUDA's context and kernels occupy before the first tensor of a model: 1,343 MiB, measured with nvidia-smi's
+# counter (Hugging Face, transformers/docs/source/en/model_memory_anatomy.md). Allocators and workspaces need some more.
+FRAMEWORK_BYTES = 1343 * 2**20
 
-    Frozen parameters have neither gradient nor optimizer state. PyTorch's autocast keeps parameters and gradients in
-    fp32, plus a 16-bit copy of every weight until backward has used it.
+
+def resolve_optimizer(workload: Workload, profile: ModelProfile) -> Optimizer:
+    """Return the workload's optimizer; by default, AdamW for transformers and SGD with momentum for other models."""
+    if workload.optimizer is not None:
+        return workload.optimizer
+    family = find_family(workload.model_name)
+    unnamed_sequences = family is None and profile.sample.startswith("sequence of")
+    transformer = family in TRANSFORMERS or (unnamed_sequences and not profile.mostly_cudnn)
+    return "adamw" if transformer else "momentum"
+
+
+def model_bytes(workload: Workload, profile: ModelProfile) -> float:
+    """Return the memory that does not depend on the batch, without the framework's.
+
+    Frozen parameters have neither gradient nor optimizer state. Gradients and moments have the width of their
+    parameters. PyTorch's autocast keeps parameters and gradients in fp32, plus a 16-bit copy of every weight until
+    backward has used it; weights that are 16 bits wide are not copied.
     """
-    trained = profile.gradient_bytes / _FP32_BYTES
-    weight = _FP32_BYTES + (_AUTOCAST_COPY_BYTES if workload.autocast else 0)
-    return weight * profile.parameters + (_FP32_BYTES + STATE_BYTES[workload.optimizer]) * trained
+    copies = 0.0
+    if workload.autocast and profile.bytes_per_parameter > _AUTOCAST_COPY_BYTES:
+        copies = float(_AUTOCAST_COPY_BYTES * profile.parameters)
+    state = STATE_BYTES[resolve_optimizer(workload, profile)] / FP32_BYTES * profile.gradient_bytes
+    return profile.parameter_bytes + profile.gradient_bytes + state + copies
 
 
 def activation_bytes(workload: Workload, profile: ModelProfile, batch_per_gpu: Floats) -> Floats:
@@ -186,9 +205,9 @@ class Strategy(ABC):
         batch_per_gpu: Floats,
         gpus: Floats,
     ) -> Floats:
-        """Return the memory needed per GPU: model, optimizer, activations, and PowerSGD's error feedback."""
+        """Return the memory per GPU: framework, model, optimizer, activations, and PowerSGD's error feedback."""
         error_feedback = profile.gradient_bytes if exchange.powersgd_rank is not None else 0.0
-        model = model_bytes(workload, profile) + error_feedback
+        model = FRAMEWORK_BYTES + model_bytes(workload, profile) + error_feedback
         return model + activation_bytes(workload, profile, batch_per_gpu) + np.zeros_like(gpus)
 
     def gpu_seconds(

@@ -27,8 +27,8 @@ from gpuyard.predictor.validation.single import score_single_gpu
 METHOD = (
     "Every row is predicted from the single-GPU figure of its series, or from the smallest published system. The "
     "constants were fitted without its table. Its interval was sized without its source (one publisher's machines "
-    "under one software stack). 'no overlap' is p·Tcomp/(Tcomm+Tcomp) with gpuyard's Tcomm. The estimate for one GPU "
-    "uses constants fitted without that GPU."
+    "under one software stack). 'no overlap' is p·Tcomp/(Tcomm+Tcomp) with gpuyard's Tcomm. The speed of one GPU "
+    "is predicted without the figures of its publisher."
 )
 
 

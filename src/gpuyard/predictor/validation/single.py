@@ -1,6 +1,6 @@
-"""Validation of single-GPU throughput, from datasheets or scaled from another GPU, against published figures."""
+"""Validation of single-GPU throughput: speeds of publishers never seen, scaled figures, and smaller batches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -10,10 +10,13 @@ from gpuyard.catalog.published import single_gpu_rows
 from gpuyard.catalog.published_rows import SingleGpuRow
 from gpuyard.predictor.compute import MAX_FIXED, roofline
 from gpuyard.predictor.constants import RooflineFit, load_roofline_fit
+from gpuyard.predictor.speed_evidence import load_speed_evidence
 from gpuyard.predictor.table import Floats
 from gpuyard.predictor.validation.score import Score, score_errors
+from gpuyard.predictor.validation.speed import compare_scaled, score_speeds
 
 TABLE = "lambda"
+BATCH_TABLES = ("tf_benchmarks_2017", "pollux_t4", TABLE)
 Pair = tuple[SingleGpuRow, SingleGpuRow]
 
 
@@ -42,7 +45,7 @@ def batch_pairs() -> tuple[Pair, ...]:
     """Return pairs of rows that differ only in the batch: one and the next larger one."""
     series: dict[tuple[str, ...], list[SingleGpuRow]] = {}
     for row in single_gpu_rows():
-        if row.model in models():
+        if row.model in models() and row.table in BATCH_TABLES:
             key = (row.table, row.series, row.model, row.gpu, row.precision)
             series.setdefault(key, []).append(row)
     ordered = [sorted(rows, key=lambda row: row.batch_per_gpu) for rows in series.values()]
@@ -67,31 +70,12 @@ def smaller_batch_seconds(pairs: Sequence[Pair], fit: RooflineFit) -> Floats:
 
 
 def score_single_gpu() -> dict[str, Score]:
-    """Score estimates by basis; `smaller batch` uses the same GPU's figure at the next larger batch."""
-    ratios = measured_to_predicted(load_roofline_fit)
+    """Score one GPU's speed; `smaller batch` uses the same GPU's figure at the next larger batch."""
     return {
-        **{name: score_errors(ratio - 1) for name, ratio in ratios.items()},
+        **score_speeds(),
+        "scaled": score_errors(compare_scaled(load_speed_evidence()) - 1),
         "smaller batch": score_errors(_smaller_batch_errors()),
     }
-
-
-def measured_to_predicted(without: Callable[[str], RooflineFit]) -> dict[str, Floats]:
-    """Return measured over predicted seconds of one GPU, with constants fitted without it.
-
-    `roofline` predicts from the datasheet alone; `scaled` from the same model's figure on each other GPU of the set.
-    """
-    rows = load_single_gpu_rows()
-    measured = measured_seconds(rows)
-    ids = list(dict.fromkeys(row.gpu for row in rows))
-    by_gpu = {gpu: estimated_seconds(rows, without(gpu)) for gpu in ids}
-    alone = [measured[i] / by_gpu[row.gpu][i] for i, row in enumerate(rows)]
-    scaled = [
-        measured[i] / (by_gpu[row.gpu][i] * measured[j] / by_gpu[row.gpu][j])
-        for i, row in enumerate(rows)
-        for j, other in enumerate(rows)
-        if _comparable(row, other)
-    ]
-    return {"roofline": np.array(alone), "scaled": np.array(scaled)}
 
 
 def _smaller_batch_errors() -> Floats:
@@ -100,12 +84,3 @@ def _smaller_batch_errors() -> Floats:
         fit = load_roofline_fit(pair[0].gpu)
         errors.append(measured_seconds(pair[:1]) / smaller_batch_seconds([pair], fit) - 1)
     return np.concatenate(errors)
-
-
-def _comparable(row: SingleGpuRow, other: SingleGpuRow) -> bool:
-    same_set = row.series.split()[0] == other.series.split()[0]
-    return (
-        same_set
-        and row.gpu != other.gpu
-        and (row.model, row.precision) == (other.model, other.precision)
-    )

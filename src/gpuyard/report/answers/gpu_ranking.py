@@ -24,6 +24,7 @@ from gpuyard.specs import Workload
 from gpuyard.table import ALWAYS
 
 _MAX_PUBLISHED = 40
+_MAX_NAMED = 6
 _TITLES = {
     "speed": "fastest first",
     "speed-per-dollar": "most speed per dollar first",
@@ -57,6 +58,8 @@ def gpu_ranking_answer(
         _build_table(ranked, f"One GPU with {job}: {_TITLES[sort]}", _SORTED_BY.get(sort)),
         *_list_notes(ranked),
     ]
+    if caveat := _describe_evidence(ranked):
+        parts.insert(0, Sentence(caveat, "caution"))
     if workload.precision is None:
         parts.append(
             Sentence(
@@ -107,7 +110,8 @@ def _build_table(ranked: Sequence[RankedGpu], title: str, sorted_by: str | None)
     columns = (
         Column("GPU"),
         Column("samples/s"),
-        Column("basis", 3),
+        Column("90% interval", 3),
+        Column("basis", ALWAYS),
         Column("precision", 10),
         Column("GB", 6),
         Column("price $", 5),
@@ -127,7 +131,8 @@ def _format_row(ranked: RankedGpu) -> list[StyledText]:
     rate, rented_samples = ranked.samples_per_second, ranked.samples_per_rented_usd
     return [
         ranked.gpu.id if ranked.fits else Text(f"{ranked.gpu.id} (does not fit)", "bad"),
-        f"{rate:,.0f}" if rate >= 10 else f"{rate:.2f}",
+        _format_rate(rate),
+        f"{_format_rate(ranked.low)} – {_format_rate(ranked.high)}",
         ranked.basis,
         ranked.precision,
         f"{ranked.gpu.memory_gb:g}",
@@ -141,17 +146,33 @@ def _format_row(ranked: RankedGpu) -> list[StyledText]:
     ]
 
 
+def _format_rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2f}"
+
+
 def _format_figure(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def _describe_evidence(ranked: Sequence[RankedGpu]) -> str:
+    """Name the GPUs, best first, that are ranked although nothing is published for them."""
+    unknown = [gpu.gpu.id for gpu in ranked if gpu.caveat]
+    if not unknown:
+        return ""
+    names = ", ".join(unknown[:_MAX_NAMED]) + (", …" if len(unknown) > _MAX_NAMED else "")
+    return (
+        f"No training speed of {len(unknown)} of these GPUs is published in the tables of gpuyard ({names}): their "
+        "intervals are wide, and their order is a guess where intervals overlap."
+    )
+
+
 def _list_notes(ranked: Sequence[RankedGpu]) -> list[Part]:
     notes: list[Part] = [
         Sentence(
-            "Measured speeds are your own. Published speeds are the figures below, converted to this batch size. "
-            "Predicted speeds come from the roofline. GPU prices are launch or street prices without a machine. Rents "
+            "Measured speeds are your own. Published speeds rest on figures for this model and GPU, converted to this "
+            "batch size; others are predicted from figures for other models and GPUs. GPU prices are launch or street prices without a machine. Rents "
             "are per GPU of the cheapest on-demand instance of any size.",
             "quiet",
         )
@@ -221,6 +242,7 @@ def _describe_gpu(ranked: RankedGpu) -> dict[str, Any]:
         "batch_per_gpu": ranked.batch_per_gpu,
         "speed_basis": ranked.basis,
         "speed_source": ranked.source,
+        "evidence_note": ranked.caveat,
         "precision": ranked.precision,
         "precision_note": ranked.precision_note,
         "fits": ranked.fits,

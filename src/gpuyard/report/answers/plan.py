@@ -91,6 +91,8 @@ _WHY = "Why:"
 def plan_parts(result: PlanResult, *, with_chart: bool = True) -> list[Part]:
     """Return the parts of an answer or a study about a plan."""
     parts: list[Part] = [Sentence(result.verdict, "strong")]
+    if result.winner and result.winner.evidence_note:
+        parts.insert(0, Sentence(result.winner.evidence_note, "caution"))
     if result.winner is not None:
         ends = find_ends_of_life(_list_gpus(result.winner))
         parts += [Sentence(end.sentence, "caution") for end in ends]

@@ -28,8 +28,8 @@ def playbook_answer(advice: Advice, assumed: Sequence[str] = ()) -> Answer:
         Bullets(advice.software),
         Table(
             "Software by name",
-            ("name", "for", Column("page", 1)),
-            [[tool.name, tool.purpose, tool.url] for tool in advice.tools],
+            ("name", "GPUs", "for", Column("page", 1)),
+            [[tool.name, tool.vendor or "any", tool.purpose, tool.url] for tool in advice.tools],
         ),
         Sentence(_describe_machines(advice.machines)),
     ]

@@ -82,6 +82,8 @@ def predict_answer(
         any_stack = " 'before' is the interval of any stack." if before else ""
         sentences.append(result.framework_note + any_stack)
     sentences += [note for note in (result.gradient_note, result.peer_note) if note]
+    if result.memory_use_note:
+        sentences.append(result.memory_use_note)
     if result.points:
         single = result.points == 1
         figures = "1 measured figure" if single else f"{result.points} measured figures"
@@ -100,6 +102,8 @@ def predict_answer(
         sentences.append(advice)
     wiring = [f"Wiring: {note}." for note in notes]
     parts: list[Part] = [build_headline(result), table, *map(Sentence, [*sentences, *wiring])]
+    if result.evidence_note:
+        parts.insert(0, Sentence(result.evidence_note, "caution"))
     cautions = (result.base_note, result.points_note)
     parts += [Sentence(note, "caution") for note in cautions if note]
     parts += _build_moves(result)

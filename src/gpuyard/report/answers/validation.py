@@ -50,7 +50,11 @@ def validation_answer(report: Report) -> Answer:
         parts += _build_points_parts(report.judge_points, "held-out sources")
     if report.single_gpu:
         parts.append(
-            _build_error_table("One GPU without its own measurement", "one GPU", report.single_gpu)
+            _build_error_table(
+                "One GPU, predicted without the figures of its publisher",
+                "one GPU",
+                report.single_gpu,
+            )
         )
         parts.append(
             _build_error_table("Bandwidth of timed all-reduces", "all-reduce", report.all_reduces)
@@ -227,8 +231,12 @@ def _format_row(name: str, scored: TableScore | Validation) -> list[str]:
 
 
 def _build_error_table(title: str, header: str, scores: Mapping[str, Score]) -> Table:
-    rows = [[name, *_format_errors(score)] for name, score in scores.items()]
-    return Table(title, (header, *_ERRORS), rows)
+    with_interval = any(score.inside_interval is not None for score in scores.values())
+    rows = [
+        [name, *_format_errors(score), *(_format_interval(score) if with_interval else ())]
+        for name, score in scores.items()
+    ]
+    return Table(title, (header, *_ERRORS, *(_INTERVAL if with_interval else ())), rows)
 
 
 def _format_errors(score: Score) -> list[str]:
