@@ -546,6 +546,7 @@ READ_BY: dict[str, str] = {
     "deploy/clouds/gpulab.py": "output of the user's own gpulab-cli; tests/deploy/targets/test_gpulab.py has junk",
     "deploy/targets/base.py": OWN,
     "deploy/clouds/gpulab_definition.py": "a job definition; tests/deploy/targets/test_gpulab.py has junk",
+    "deploy/access/host_keys.py": KEPT,
     "deploy/run/through_slurm.py": "output of gpuyard on a machine of the deployment",
     "deploy/terraform/run.py": KEPT,
     "deploy/terraform/state_file.py": KEPT,
