@@ -22,6 +22,7 @@ COMMANDS = (
     "cost growth --rent $1/h --buy $1 --html {file}",
     "cost hybrid --rent $1/h --buy $1 --html {file}",
     "deploy bench examples/pair.deployment.yaml --html {file}",
+    "deploy fetch examples/pair.deployment.yaml --to {file}",
     "facility examples/rack.cluster.yaml --html {file}",
     "facility examples/rack.cluster.yaml --svg {file}",
     "facility examples/rack.cluster.yaml --csv {file}",
@@ -36,12 +37,13 @@ COMMANDS = (
     "stack lock --write {file}",
     "study examples/spoken-digits.study.yaml --output {file}",
     "topo --preset dual-root --svg {file}",
+    "topo rings --svg {file}",
     "train spoken-digits-linear --checkpoint {file}",
     "validate --html {file}",
 )
 READ = {
-    "--calibration", "--dataset", "--demand", "--dir", "--from", "--hostfile", "--lock", "--results", "--sacct", "--site",
-    "--topo", "--traces", "--usage",
+    "--calibration", "--dataset", "--demand", "--dir", "--from", "--hostfile", "--lock", "--memory", "--results", "--rows",
+    "--sacct", "--site", "--topo", "--traces", "--usage",
 }  # fmt: skip
 
 

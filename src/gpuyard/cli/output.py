@@ -54,6 +54,15 @@ def check_output_directory(path: Path) -> Path:
     return path
 
 
+def check_destination(path: Path | None) -> Path | None:
+    """Check that a copy, which may be a file or a directory, can be put there."""
+    from gpuyard.files import check_writable
+
+    if path is not None:
+        check_writable(path)
+    return path
+
+
 STDOUT = Path("-")
 PageOption = Annotated[
     Path | None,

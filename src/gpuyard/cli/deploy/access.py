@@ -9,7 +9,7 @@ import typer
 
 from gpuyard.cli.deploy.options import FileArgument, report_progress
 from gpuyard.cli.options import DryRunOption
-from gpuyard.cli.output import JsonOption, show, write_verbatim
+from gpuyard.cli.output import JsonOption, check_destination, show, write_verbatim
 from gpuyard.errors import UserMistake
 
 ExcludeOption = Annotated[
@@ -154,6 +154,7 @@ def fetch(
         typer.Option(
             help="Where the copy goes (default: its name, or DEPLOYMENT-shared for all of it, in this folder).",
             metavar="PATH",
+            callback=check_destination,
         ),
     ] = None,
     exclude: ExcludeOption = None,
