@@ -64,7 +64,7 @@ def test_up_to_three_alternatives_none_of_which_is_the_choice() -> None:
         offer("ours", buy="$9000"),
         offer("cloud", rent="$3/h"),
         offer("fast cloud", rent="$30/h", gpus=8, topology="nvlink-hybrid-cube-mesh"),
-        offer("slow", rent="$0.2/h") | {"gpu": "k80"},
+        offer("slow", rent="$0.05/h") | {"gpu": "k80"},
         **FREE,
         time_per_run="12 h",
         search={"ways": ["buy", "on-demand"], "nodes": [1]},

@@ -53,6 +53,13 @@ class PublishedRow:
     framework: str
     batch_known: bool = True
     variant: str = ""  # a slower part with the same name, like " 500 W"
+    stated_gb: float | None = None  # memory in the GPU's name, which may differ from the catalog's
+
+    @property
+    def memory_bytes(self) -> float:
+        """The memory of one GPU."""
+        known = gpus().get(self.gpu).memory_bytes
+        return max(known, self.stated_gb * 2**30) if self.stated_gb else known
 
     @property
     def gpus(self) -> int:
@@ -165,6 +172,9 @@ def parse_row(number: int, cells: Mapping[str, str]) -> PublishedRow:
         quality=quality[1] if quality else "B",
         framework=cells.get("framework", ""),
         batch_known=bool(cells.get("micro_batch")) and bool(cells.get("global_batch")),
+        stated_gb=float(size[1])
+        if (size := re.search(r"(\d+) ?gb\b", cells["gpu"].lower()))
+        else None,
         variant=f" {watts[1]} W" if (watts := re.search(r"(\d+)w\b", cells["gpu"].lower())) else "",
     )
 

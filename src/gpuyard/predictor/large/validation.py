@@ -189,7 +189,7 @@ def judge_memory(path: Path) -> dict[str, float | int | None]:
                 "said_fits_but_oom": None, "said_oom_but_fit": None}  # fmt: skip
     predicted = predict_memory(rows)
     measured = np.array([published_bytes(row) for row in rows])
-    limits = np.array([gpus().get(row.gpu).memory_bytes for row in rows]) * _USABLE_SHARE
+    limits = np.array([row.memory_bytes for row in rows]) * _USABLE_SHARE
     fits = predicted * load_fit().memory_margin <= limits
     ran = ~np.isnan(measured)
     errors = np.abs(predicted[ran] / measured[ran] - 1)
