@@ -33,7 +33,7 @@ def test_similar_names_are_suggested(name: str, matches: list[str]) -> None:
         ("machine", "rtx-2070"),
         ("cloud", "amazon"),
         ("cloud", "google"),
-        ("model", "llama"),
+        ("model", "whisper"),
     ],
 )
 def test_dissimilar_names_are_not_suggested(kind: str, name: str) -> None:

@@ -47,7 +47,7 @@ def test_the_sort_column_is_shown_on_a_narrow_terminal() -> None:
         (("--sort", "date"), "date"),
         (("--model", "resnet50", "--sort", "speed-per-watt"), "per W"),
     ):
-        assert any(column in line for line in on_80_columns("catalog", "gpus", *arguments)[:6]), (
+        assert any(column in line for line in on_80_columns("catalog", "gpus", *arguments)[:12]), (
             arguments
         )
 

@@ -157,8 +157,8 @@ def test_every_deployment_gets_a_driver_unless_its_file_says_otherwise(
     deployment = read_deployment(path)
     assert "gpu-stack" in deployment.head
     assert "gpu-stack" in deployment.workers
-    planned = json.loads(cli("deploy", "plan", str(path), "--json").stdout)
+    planned = json.loads(cli("deploy", "plan", str(path), "--json", status=1).stdout)
     assert not any("gpu-stack" in note for note in planned["notes"])
     path.write_text(FILE + "workers: [base, training]\n")
-    planned = json.loads(cli("deploy", "plan", str(path), "--json").stdout)
+    planned = json.loads(cli("deploy", "plan", str(path), "--json", status=1).stdout)
     assert any("workers" in note and "gpu-stack" in note for note in planned["notes"])

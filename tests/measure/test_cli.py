@@ -107,7 +107,8 @@ def test_a_doubtful_run_does_not_choose_the_remedies_of_a_relief(
 
 def test_bad_worker_counts_are_rejected(workload_file: str) -> None:
     with pytest.raises(
-        UserMistake, match="worker count: expected whole numbers like 1,2,4, got 'two' in '1,two'"
+        UserMistake,
+        match="worker count: expected whole numbers like 1,2,4 or 1-8, got 'two' in '1,two'",
     ):
         CliRunner().invoke(
             bench.app, ["train", workload_file, "--workers", "1,two"], catch_exceptions=False

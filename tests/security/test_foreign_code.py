@@ -66,7 +66,7 @@ READING = {
     "plan": ("plan", "{}/own.plan.yaml"),
     "playbook": ("playbook", "{}/own.plan.yaml"),
     "topo": ("topo", "compare", "dual-root", "--workload", "{}/own.workload.yaml", "--gpus", "2"),
-    "ranking": ("catalog", "gpus", "--for", "{}/own.workload.yaml"),
+    "ranking": ("catalog", "gpus", "--model", "{}/own.workload.yaml"),
     "storage": ("facility", "storage", "{}/own.workload.yaml", "--on", "dgx-a100"),
     "fabric": ("facility", "fabric", "--workload", "{}/own.workload.yaml", "--on", "{}/c.yaml"),
 }

@@ -126,6 +126,8 @@ def test_every_python_process_starts_without_the_current_directory() -> None:
     assert {Path(file).relative_to(source).as_posix() for file in files_with_python} == {
         "interpreter.py",
         "deploy/ansible/run.py",  # finds ansible-playbook beside it
+        "deploy/stack/install.py",  # only names it in what is shown
+        "run/attached.py",  # finds programs beside it
         "run/places/hosts.py",  # replaces it with another host's Python and keeps -P
         "jobs/engines/slurm/script/launch.py",  # isolated, with the standard library only
         "measure/collectives/plan.py",  # finds mpiexec beside it

@@ -305,15 +305,15 @@ def test_without_a_number_all_gpus_of_a_cluster_are_tried_and_old_ones_are_noted
 def test_a_model_too_large_for_this_machine_is_only_predicted_with_a_note(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(size, "free_memory_bytes", lambda: 30e9)
+    monkeypatch.setattr(size, "free_memory_bytes", lambda: 60e9)
     (tmp_path / "xl.study.yaml").write_text(
         "name: x\nworkloads: [gpt2-xl]\nclusters: [{cluster: dgx-h100, gpus: [1, 8]}]\n"
     )
     done = cli("study", "xl.study.yaml", "--json", cwd=tmp_path)
     (note,) = [note for note in json.loads(done.stdout)["notes"] if "not measured here" in note]
     assert "1 worker at a batch of 10 needs about" in note
-    assert "30 GB" in note
-    assert "measure: {workers: [1], batch: [1]}" in note
+    assert "60 GB" in note
+    assert "measure: {workers: [1], batch: [" in note
     assert json.loads(done.stdout)["workloads"][0]["measured"] == []
 
 

@@ -41,10 +41,10 @@ try:
     jobs = subprocess.run(queue, capture_output=True, text=True, timeout=20).stdout.splitlines()
 except (OSError, subprocess.TimeoutExpired):
     jobs = []
-print(json.dumps({
+json.dump({
     "processes": processes, "files": files, "bytes": size, "jobs": jobs,
     "real": os.path.realpath(shared) if shared else "",
-}))
+}, sys.stdout)
 """
 # Programs that wait for people or serve them; a job that such a program started counts itself.
 _NOT_JOBS = {

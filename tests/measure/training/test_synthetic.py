@@ -67,11 +67,11 @@ def test_more_synthetic_gpus_than_cores_exchange_for_real(store: ResultsStore, t
 def test_unknown_gpus_and_unsupported_strategies_are_errors(tiny: Build) -> None:
     with pytest.raises(UnknownName, match="v100"):
         plan_sweep(tiny(), [1], [4], gpu="v100-pci")
-    with pytest.raises(UserMistake, match=r"synthetic GPU.*horovod.*ddp"):
+    with pytest.raises(UserMistake, match=r"synthetic GPU.*dataparallel"):
         from gpuyard.measure.training.strategies import check_remedy
         from gpuyard.specs import ExchangeOptions
 
-        check_remedy(ExchangeOptions(), "horovod", synthetic=True)
+        check_remedy(ExchangeOptions(), "dataparallel", synthetic=True)
 
 
 def _profile(workload: Workload):  # type: ignore[no-untyped-def]

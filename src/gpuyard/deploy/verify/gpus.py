@@ -16,7 +16,7 @@ _NAME = "GPUs"
 _FABRIC = "Elastic Fabric Adapters"
 _NOT_READY = 802  # CUDA_ERROR_SYSTEM_NOT_READY: the NVSwitches have not been started
 _PROBE = """
-import ctypes, json, pathlib, subprocess
+import ctypes, json, pathlib, subprocess, sys
 answer = {"gpus": [], "error": "", "cuda": None, "adapters": 0, "fabric": 0}
 def run(*argv):
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=50)
@@ -41,7 +41,7 @@ if answer["adapters"]:
         answer["fabric"] = len({line for line in output.splitlines() if line.strip().startswith("domain:")})
     except (OSError, subprocess.TimeoutExpired):
         pass
-print(json.dumps(answer))
+json.dump(answer, sys.stdout)
 """
 _COMMAND = f"python3 -c {shlex.quote(_PROBE)}"
 # A lab's machines have device nodes that stand in for GPUs.
