@@ -294,7 +294,8 @@ def test_interrupted_up_and_down_list_existing_resources(
             run_provision(loaded)  # continues after the interruption
         (cloud / "slow").write_text("3")
         process = subprocess.Popen(
-            (sys.executable, "-P", "-m", "gpuyard", "deploy", verb, str(tmp_path / "rented.deployment.yaml")),
+            (sys.executable, "-P", "-m", "gpuyard", "deploy", verb, str(tmp_path / "rented.deployment.yaml"),
+             *(("--yes", "--force") if verb == "down" else ())),
             start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         eventually((cloud / sign).exists)
