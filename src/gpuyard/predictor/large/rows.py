@@ -208,6 +208,9 @@ def find_gpu(text: str) -> Gpu:
         word for word in re.split(r"-", name) if word and not re.fullmatch(r"\d+w|hbm\d\w*", word)
     ]
 
+    if not words:
+        raise UserMistake(f"GPU {text[:80]!r} is not in the catalog")
+
     def matches(gpu_id: str) -> int:
         parts = gpu_id.split("-")
         if parts[0] != words[0] and "-".join(parts[:2]) != "-".join(words[:2]):
@@ -218,8 +221,8 @@ def find_gpu(text: str) -> Gpu:
     ranked = sorted(
         gpus().ids(), key=lambda i: (-matches(i), *(0 if o in i else 1 for o in order), -len(i))
     )
-    if not words or matches(ranked[0]) < 1:
-        raise UserMistake(f"GPU {text!r} is not in the catalog")
+    if matches(ranked[0]) < 1:
+        raise UserMistake(f"GPU {text[:80]!r} is not in the catalog")
     return gpus().get(ranked[0])
 
 
