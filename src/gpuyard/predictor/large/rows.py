@@ -21,6 +21,7 @@ from gpuyard.specs.transformer import TransformerShape
 REQUIRED = ("model", "layers", "hidden", "heads", "seq", "gpu", "gpus", "metric", "value")
 _MAX_ROWS = 100_000
 _MAX_BYTES = 64 * 2**20
+_MAX_NUMBER = 10**12
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,8 @@ def read_rows(path: Path) -> tuple[list[PublishedRow], list[Skipped]]:
             raise UserMistake(f"{path} has more than {_MAX_ROWS:,} rows")
         try:
             rows.append(parse_row(number, cells))
-        except (UserMistake, ValueError) as problem:
-            text = str(problem).splitlines()
+        except (UserMistake, ValueError, LookupError, ArithmeticError) as problem:
+            text = str(problem).splitlines() or [type(problem).__name__]
             reason = text[2].strip() if len(text) > 2 and "validation error" in text[0] else text[0]
             skipped.append(Skipped(number, reason))
     return rows, skipped
@@ -191,7 +192,10 @@ def _integer(cells: Mapping[str, str], name: str, default: int | None = None) ->
         if default is None:
             raise UserMistake(f"{name} is missing")
         return default
-    return int(match[0].replace(",", ""))
+    number = int(match[0].replace(",", "")[:30])
+    if number > _MAX_NUMBER:
+        raise UserMistake(f"{name} is larger than {_MAX_NUMBER:,}")
+    return number
 
 
 def find_gpu(text: str) -> Gpu:
