@@ -21,7 +21,7 @@ def main() -> None:
             DOCS / "images" / f"validation-{name.replace('_', '-')}.svg",
             draw_validation_svg(scored),
         )
-    page = DOCS / "validation.md"
+    page = DOCS / "validation-tables.md"
     before, _, rest = page.read_text(encoding="utf-8").partition(START)
     after = rest.partition(END)[2]
     write_text(page, f"{before}{START}\n{format_markdown(result)}\n{END}{after}")

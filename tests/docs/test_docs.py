@@ -245,7 +245,7 @@ def all_constants() -> Iterator[Constant]:
     "constant", sorted(set(all_constants()), key=str), ids=lambda c: f"{c.name}={c.value:g}"
 )
 def test_the_page_on_predictions_has_every_constant(constant: Constant) -> None:
-    section = sections(DOCS / "predict.md")["Constants"]
+    section = sections(DOCS / "reference" / "predict.md")["Constants"]
     rows = re.findall(rf"^\| `{constant.name}` \| (.*?) \|", section, re.MULTILINE)
     value = constant.value
     forms = {f"{value:g}", f"{value / 2**20:g} MiB", f"{value * 1e6:g} µs"}

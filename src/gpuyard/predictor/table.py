@@ -300,7 +300,7 @@ class StepParts:
 
 
 def compute_step_parts(table: StepTable) -> StepParts:
-    """Compute the parts of every step; docs/predict.md describes the model."""
+    """Compute the parts of every step; docs/model.md describes the model."""
     traffic = table.traffic
     compute = table.fixed_seconds + table.batch_per_gpu * table.seconds_per_sample
     total, ideal = traffic.strategy.exchange_seconds(table, compute)
