@@ -17,16 +17,16 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from gpuyard.predictor.large.constants import LargeConstants
-from gpuyard.predictor.large.evaluate import (
+from gpuyard.predictor.large.layout import stack_layouts
+from gpuyard.predictor.large.memory import MemoryConstants, compute_memory
+from gpuyard.predictor.large.model import describe_model, stack_models
+from gpuyard.predictor.large.published_table import (
     Table,
     compile_table,
     predict_table,
     published_bytes,
     state_bytes,
 )
-from gpuyard.predictor.large.layout import stack_layouts
-from gpuyard.predictor.large.memory import MemoryConstants, compute_memory
-from gpuyard.predictor.large.model import describe_model, stack_models
 from gpuyard.predictor.large.rows import PublishedRow, read_rows
 from gpuyard.predictor.large.validation import find_series, reference_row
 from gpuyard.predictor.table import Floats

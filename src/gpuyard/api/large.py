@@ -9,14 +9,9 @@ from gpuyard.api.result import Line, Plot, Result
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predictor.large.layout import RECOMPUTE
-from gpuyard.predictor.large.prediction import (
-    LargePrediction,
-    LargeResult,
-    LargeTraining,
-    MeasuredLayout,
-    predict_large,
-)
+from gpuyard.predictor.large.prediction import LargePrediction, LargeResult, predict_large
 from gpuyard.predictor.large.search import Choices
+from gpuyard.predictor.large.training import LargeTraining, MeasuredLayout
 from gpuyard.report.answer import Answer
 from gpuyard.report.answers.large import large_answer
 from gpuyard.specs import Cluster, Workload
@@ -114,6 +109,7 @@ def create_training(
         tokens=parse_tokens(options.get("tokens")) or spec.tokens,
         measured=tuple(
             MeasuredLayout(
+                point.gpu,
                 point.gpus,
                 point.tokens_per_second,
                 _choices(point, {}, None, point.recompute),

@@ -8,13 +8,10 @@ import pytest
 from gpuyard.catalog.transformers import transformers
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import read_cluster
-from gpuyard.predictor.large.prediction import (
-    LargeTraining,
-    MeasuredLayout,
-    evaluate,
-    predict_large,
-)
+from gpuyard.predictor.large.evaluation import evaluate
+from gpuyard.predictor.large.prediction import predict_large
 from gpuyard.predictor.large.search import Choices
+from gpuyard.predictor.large.training import LargeTraining, MeasuredLayout
 from gpuyard.specs.parallel import LargeStrategy
 from gpuyard.specs.transformer import TransformerShape
 
@@ -97,7 +94,7 @@ def test_a_faster_network_is_never_slower() -> None:
 def test_a_measured_figure_moves_the_prediction_to_it() -> None:
     plain = predict_large(LLAMA, DGX, [8]).predictions[0]
     choices = Choices(tensor=1, pipeline=1, context=1, zero=3, micro_batch=1, recompute=1)
-    point = MeasuredLayout(8, 0.5 * plain.tokens_per_second, choices)
+    point = MeasuredLayout("h100-sxm5-80gb", 8, 0.5 * plain.tokens_per_second, choices)
     corrected = predict_large(replace(LLAMA, measured=(point,)), DGX, [8]).predictions[0]
     assert corrected.tokens_per_second < 0.7 * plain.tokens_per_second
 

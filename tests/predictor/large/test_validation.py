@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import UserMistake
-from gpuyard.predictor.large.rows import find_gpu, read_rows
+from gpuyard.predictor.large.row_hardware import find_gpu
+from gpuyard.predictor.large.rows import read_rows
 from gpuyard.predictor.large.validation import judge_table
 from tests.conftest import Cli
 

@@ -10,18 +10,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuyard.catalog import Gpu, gpus, machines
+from gpuyard.catalog import Gpu, gpus
 from gpuyard.errors import UserMistake
-from gpuyard.hardware.presets import choose_topology
 from gpuyard.predictor.large.layout import Layout, Recompute
 from gpuyard.predictor.large.model import describe_model
-from gpuyard.specs import Cluster, MachineSpec, Network
+from gpuyard.predictor.large.row_hardware import find_gpu, parse_cluster
+from gpuyard.predictor.large.row_shape import parse_shape, read_integer
+from gpuyard.specs import Cluster
 from gpuyard.specs.transformer import TransformerShape
 
 REQUIRED = ("model", "layers", "hidden", "heads", "seq", "gpu", "gpus", "metric", "value")
 _MAX_ROWS = 100_000
 _MAX_BYTES = 64 * 2**20
-_MAX_NUMBER = 10**12
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def parse_row(number: int, cells: Mapping[str, str]) -> PublishedRow:
     """Return the row, or raise an error that says what is missing."""
     notes = cells.get("notes", "")
     gpu = find_gpu(cells["gpu"])
-    count = _integer(cells, "gpus")
+    count = read_integer(cells, "gpus")
     shape = parse_shape(cells, notes)
     layout = _parse_layout(cells, notes, count, shape)
     cluster = parse_cluster(gpu, count, cells)
@@ -185,111 +185,6 @@ def _tuning(method: str, precision: str) -> str:
     return "qlora" if method == "qlora" or "nf4" in precision else "lora"
 
 
-def _integer(cells: Mapping[str, str], name: str, default: int | None = None) -> int:
-    text = cells.get(name, "")
-    match = re.search(r"\d[\d,]*", text)
-    if match is None or (default is not None and text.startswith(">")):
-        if default is None:
-            raise UserMistake(f"{name} is missing")
-        return default
-    number = int(match[0].replace(",", "")[:30])
-    if number > _MAX_NUMBER:
-        raise UserMistake(f"{name} is larger than {_MAX_NUMBER:,}")
-    return number
-
-
-def find_gpu(text: str) -> Gpu:
-    """Return the catalog's GPU for a name as publishers write it: h100-sxm-80gb, A100 80GB."""
-    plain = re.sub(r"\(.*?\)", "", text.lower()).strip()
-    plain = re.sub(r"^nvidia |^amd (instinct )?", "", plain)
-    name = re.sub(r"[\s_/]+", "-", plain)
-    if name in gpus():
-        return gpus().get(name)
-    name = {"a800": "a100", "h800": "h100"}.get(name.split("-")[0], name.split("-")[0]) + (
-        "-" + "-".join(name.split("-")[1:]) if "-" in name else ""
-    )
-    words = [
-        word for word in re.split(r"-", name) if word and not re.fullmatch(r"\d+w|hbm\d\w*", word)
-    ]
-
-    if not words:
-        raise UserMistake(f"GPU {text[:80]!r} is not in the catalog")
-
-    def matches(gpu_id: str) -> int:
-        parts = gpu_id.split("-")
-        if parts[0] != words[0] and "-".join(parts[:2]) != "-".join(words[:2]):
-            return -1
-        return sum(any(part.startswith(word) for part in parts) for word in words)
-
-    order = ("sxm", "")
-    ranked = sorted(
-        gpus().ids(), key=lambda i: (-matches(i), *(0 if o in i else 1 for o in order), -len(i))
-    )
-    if matches(ranked[0]) < 1:
-        raise UserMistake(f"GPU {text[:80]!r} is not in the catalog")
-    return gpus().get(ranked[0])
-
-
-def parse_shape(cells: Mapping[str, str], notes: str) -> TransformerShape:
-    """Return the shape; whether it is gated and tied follows from the number of parameters, if that is given."""
-    numbers = {key: int(value) for key, value in re.findall(r"\b([a-z_]+)=(\d+)", notes)}
-    hidden, heads, layers = (_integer(cells, name) for name in ("hidden", "heads", "layers"))
-    experts = numbers.get("experts", 0)
-    expert_ffn = numbers.get("moe_ffn") or numbers.get("expert_ffn")
-    kv = cells.get("kv_heads", "")
-    mla = kv.upper() == "MLA" or "MLA" in notes
-    values: dict[str, object] = {
-        "layers": layers,
-        "hidden": hidden,
-        "heads": heads,
-        "vocabulary": _integer(cells, "vocab", 50_257),
-        "sequence": _integer(cells, "seq"),
-    }
-    if "head_dim" in numbers and not mla:
-        values["head_size"] = numbers["head_dim"]
-    if mla:
-        values |= {
-            "attention": "mla", "head_size": numbers.get("qk_nope", 128),
-            "query_rank": numbers.get("q_lora_rank", 1536), "kv_rank": numbers.get("kv_lora_rank", 512),
-            "rope_head_size": 64, "value_head_size": 128,
-        }  # fmt: skip
-    else:
-        values["kv_heads"] = _integer(cells, "kv_heads", heads)
-    if window := re.search(r"sliding window (\d+)", notes):
-        values |= {"attention": "sliding-window", "window": int(window[1])}
-        if "alternating" in notes:
-            values["full_attention_every"] = 2
-    if experts:
-        dense = re.search(r"first (\d+) layers? dense", notes)
-        values |= {
-            "experts": experts, "active_experts": numbers.get("topk", numbers.get("active", 1)),
-            "shared_experts": numbers.get("shared", 0),
-            "dense_layers": int(dense[1]) if dense else numbers.get("dense_layers", 0),
-        }  # fmt: skip
-        if expert_ffn:
-            values["expert_ffn"] = expert_ffn
-    if re.match(r"bert|vit", cells["model"].lower()):
-        values["causal"] = False
-    given = re.search(r"[\d.]+", cells.get("params_b", ""))
-    ffn = _integer(cells, "ffn", 0) or expert_ffn
-    old = re.match(
-        r"gpt|bert|opt|bloom|megatron|turing|falcon|phi-1|stablelm", cells["model"].lower()
-    )
-    guesses = [(not old or bool(experts), False)]
-    if given and not experts:
-        guesses = [(gated, tied) for gated in (not old, bool(old)) for tied in (False, True)]
-    candidates = [
-        TransformerShape.model_validate(
-            {**values, "ffn": ffn or 4 * hidden, "gated": gated, "tied_embeddings": tied}
-        )
-        for gated, tied in guesses
-    ]
-    if not given:
-        return candidates[0]
-    target = float(given[0]) * 1e9
-    return min(candidates, key=lambda shape: abs(float(describe_model(shape).parameters) - target))
-
-
 _PYTORCH = re.compile(
     r"torch|fsdp|litgpt|accelerate|lightning|composer|foundry|trl|axolotl", re.IGNORECASE
 )
@@ -304,7 +199,7 @@ _RECOMPUTE = (
 def _parse_layout(
     cells: Mapping[str, str], notes: str, count: int, shape: TransformerShape
 ) -> Layout:
-    tensor, pipeline, context = (_integer(cells, name, 1) for name in ("tp", "pp", "cp"))
+    tensor, pipeline, context = (read_integer(cells, name, 1) for name in ("tp", "pp", "cp"))
     kind = cells.get("dp_or_fsdp", "").lower()
     stage = re.search(r"\d", cells.get("zero_stage", ""))
     fsdp = kind.startswith(("fsdp", "hsdp"))
@@ -313,8 +208,8 @@ def _parse_layout(
     if count % model_parallel:
         raise UserMistake(f"tp × pp × cp = {model_parallel} does not divide {count} GPUs")
     data = count // model_parallel
-    micro = _integer(cells, "micro_batch", 1)
-    batch = _integer(cells, "global_batch", micro * data)
+    micro = read_integer(cells, "micro_batch", 1)
+    batch = read_integer(cells, "global_batch", micro * data)
     if "PP microbatches" in notes or (
         pipeline > 1 and micro * data == batch and micro % pipeline == 0 and fsdp
     ):
@@ -326,9 +221,9 @@ def _parse_layout(
     return Layout(
         tensor=tensor,
         pipeline=pipeline,
-        virtual_pipeline=_integer(cells, "vp", 1),
+        virtual_pipeline=read_integer(cells, "vp", 1),
         context=context,
-        expert=_integer(cells, "ep", 1) if shape.experts else 1,
+        expert=read_integer(cells, "ep", 1) if shape.experts else 1,
         data=data,
         zero=zero if data * context > 1 else 0,
         shard=min(data * context, int(shard[0]) * context) if shard and data > 1 else None,
@@ -352,84 +247,3 @@ def _parse_precision(text: str, gpu: Gpu) -> str:
     if "fp16" in name or "half" in name or (gpu.bf16_tflops is None and "fp32" not in name):
         return "fp16"
     return "fp32" if name.startswith("fp32") else "tf32" if "tf32" in name else "bf16"
-
-
-_GENERATION_PORTS = {
-    "Volta": 100,
-    "Ampere": 200,
-    "Hopper": 400,
-    "Blackwell": 400,
-    "Blackwell Ultra": 800,
-}
-_LINK_GBITS = {"fdr": 56, "edr": 100, "hdr": 200, "ndr": 400, "xdr": 800}
-
-
-def parse_cluster(gpu: Gpu, count: int, cells: Mapping[str, str]) -> Cluster:
-    """Return the cluster of a row; a network that is not stated is what such machines usually have."""
-    text = cells.get("interconnect", "")
-    per_node = min(_integer(cells, "gpus_per_node", min(count, 8)), count)
-    if "NVL72" in text or gpu.id.startswith("gb"):
-        per_node = 64 if count > 72 and count % 64 == 0 else min(count, 72)
-    nodes = max(1, -(-count // per_node))
-    if per_node > 72:
-        raise UserMistake(f"a machine with {per_node} GPUs is not supported")
-    topology = choose_topology(gpu, per_node)
-    rate = f"{_port_rate(gpu, text, per_node) / 1.25e8:.6g} Gbit/s"
-    network = Network.model_validate({"rate": rate, "protocol": _protocol(text)})
-    return Cluster(
-        name=f"{nodes} × {per_node} × {gpu.name}",
-        nodes=nodes,
-        machine=MachineSpec(gpu=gpu.id, gpus=per_node, topology=topology),
-        network=network if nodes > 1 else None,
-    )
-
-
-def _protocol(text: str) -> str:
-    tcp = re.search(r"\btcp\b|ethernet", text, re.IGNORECASE) and not re.search(
-        "roce|rdma|tcpx", text, re.IGNORECASE
-    )
-    return "tcp" if tcp else "rdma"
-
-
-def _port_rate(gpu: Gpu, text: str, per_node: int) -> float:  # noqa: PLR0911, one per notation
-    """Return the bytes per second of all network ports of one machine."""
-    scale_out = "; ".join(
-        part for part in text.split(";") if not re.match(r"\s*NVLink[\d ]*(in node)?\s*$", part)
-    )
-    if match := re.search(r"(\d+) ?[x×] ?(\d+(?:\.\d+)?) ?(GB|Gb|G\b)", scale_out):
-        rate = float(match[1]) * float(match[2])
-        return rate * (1e9 if match[3] == "GB" else 1.25e8)
-    if match := re.search(
-        r"(\d[\d.]*) ?(?:Gb/?s|Gbps|Gbit/s|G) (?:CX-\d )?(?:a|per) GPU", scale_out
-    ):
-        return float(match[1]) * 1.25e8 * per_node
-    if match := re.search(
-        r"(\d[\d.]*) ?(?:Gb/?s|Gbps|Gbit/s|G) (?:a|per) (?:node|machine)", scale_out
-    ):
-        return float(match[1]) * 1.25e8
-    if match := re.search(r"(\d[\d.]*) ?Tb(?:/?s|ps|it/s)", scale_out):
-        return float(match[1]) * 1.25e11
-    if match := re.search(r"(?:(\d+) ?[x×]? ?)?\b(fdr|edr|hdr|ndr|xdr)", scale_out, re.IGNORECASE):
-        ports = (
-            int(match[1])
-            if match[1] and int(match[1]) <= 16
-            else (per_node if gpu.released >= 2020 else 1)
-        )
-        return ports * _LINK_GBITS[match[2].lower()] * 1.25e8
-    if match := re.search(r"(\d[\d.]*) ?(?:Gb/?s|Gbps|Gbit/s)", scale_out):
-        return float(match[1]) * 1.25e8
-    return _usual_rate(gpu, per_node)
-
-
-def _usual_rate(gpu: Gpu, per_node: int) -> float:
-    """Return the rate of the ports that machines with this GPU usually have."""
-    for machine in machines():
-        if machine.gpu == gpu.id and machine.nics and machine.gpus >= per_node:
-            ports = machine.nics * per_node / machine.gpus
-            from gpuyard.catalog import links
-
-            if machine.nic_link:
-                return links().get(machine.nic_link).raw_bytes_per_second * ports
-    gbits = _GENERATION_PORTS.get(gpu.architecture, 100)
-    ports = per_node if gpu.nvswitch_gpus else 1
-    return gbits * 1.25e8 * ports

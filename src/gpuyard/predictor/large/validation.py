@@ -11,16 +11,16 @@ import numpy as np
 from gpuyard.catalog import gpus
 from gpuyard.predictor.large.constants import LargeFit, load_fit
 from gpuyard.predictor.large.effects import has_evidence
-from gpuyard.predictor.large.evaluate import (
+from gpuyard.predictor.large.layout import stack_layouts
+from gpuyard.predictor.large.memory import compute_memory
+from gpuyard.predictor.large.model import describe_model, stack_models
+from gpuyard.predictor.large.published_table import (
     Table,
     compile_table,
     predict_table,
     published_bytes,
     state_bytes,
 )
-from gpuyard.predictor.large.layout import stack_layouts
-from gpuyard.predictor.large.memory import compute_memory
-from gpuyard.predictor.large.model import describe_model, stack_models
 from gpuyard.predictor.large.rows import PublishedRow, Skipped, read_rows
 from gpuyard.predictor.table import Booleans, Floats
 

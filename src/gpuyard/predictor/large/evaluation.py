@@ -1,0 +1,148 @@
+"""Evaluate all candidate layouts of a model on a number of GPUs: time, memory, and fit of each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from gpuyard.catalog import Gpu
+from gpuyard.errors import UserMistake
+from gpuyard.hardware.clusters import resolve_machine
+from gpuyard.predictor.large.cluster import NARROW, ClusterColumns, describe_cluster
+from gpuyard.predictor.large.constants import load_fit
+from gpuyard.predictor.large.effects import apply_effects, effect_keys
+from gpuyard.predictor.large.layout import RECOMPUTE, Layout, LayoutColumns, Recompute
+from gpuyard.predictor.large.memory import MemoryColumns, compute_memory
+from gpuyard.predictor.large.model import ModelColumns, describe_model
+from gpuyard.predictor.large.rules import check_request
+from gpuyard.predictor.large.search import SearchSpace
+from gpuyard.predictor.large.step import StepColumns, TrainingOptions, compute_step
+from gpuyard.predictor.large.training import (
+    LargeTraining,
+    default_global_batch,
+    find_families,
+    narrow_choices,
+    states_of,
+    trained_share,
+)
+from gpuyard.predictor.table import Booleans, Floats
+from gpuyard.specs import Cluster
+
+_USABLE_SHARE = 0.97  # of a GPU's memory that a program can allocate
+_HOST_LINK_BYTES_PER_SECOND = 25e9  # PCIe 4 x16, for offloaded states
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All candidate layouts of one number of GPUs, evaluated."""
+
+    layouts: LayoutColumns
+    tokens_per_second: Floats
+    step: StepColumns
+    memory: MemoryColumns
+    fits: Booleans
+
+    def best(self) -> int:
+        """Return the fastest layout that fits, or the one that needs least memory."""
+        speed = np.where(self.fits, self.tokens_per_second, 0.0)
+        return int(speed.argmax()) if speed.any() else int(self.memory.total.argmin())
+
+
+def evaluate(training: LargeTraining, cluster: Cluster, gpus: int) -> Evaluation:
+    """Evaluate all candidate layouts on a number of GPUs."""
+    gpu, machine = resolve_machine(cluster)
+    if gpus > cluster.nodes * machine.gpus:
+        raise UserMistake(
+            f"{cluster.name} has {cluster.nodes * machine.gpus} GPUs; {gpus} were asked for"
+        )
+    layouts = list_layouts(training, gpus, machine.gpus)
+    columns = describe_cluster(cluster, training.precision, -(-gpus // machine.gpus))
+    memory = layout_memory(training, layouts)
+    step = layout_step(training, layouts, columns, [gpu])
+    rate = layouts.global_batch * training.length / step.total
+    return Evaluation(layouts, rate, step, memory, memory_fits(memory.total, gpu.memory_bytes))
+
+
+def list_layouts(training: LargeTraining, gpus: int, domain: int) -> LayoutColumns:
+    """Return all layouts to consider on machines with `domain` GPUs, or raise UserMistake if there is none."""
+    batch = training.global_batch or default_global_batch(gpus, training.length)
+    choices = narrow_choices(training, gpus)
+    space = SearchSpace(training.shape, gpus, domain, batch, training.length, choices)
+    check_request(space, training.strategy)
+    layouts = space.enumerate(find_families(training.strategy, gpus))
+    if not len(layouts):
+        raise UserMistake(
+            f"no layout divides {gpus} GPUs, {training.shape.heads} heads, {training.shape.layers} layers, and "
+            f"a global batch of {batch} evenly; try --global-batch {-(-batch // gpus) * gpus}"
+        )
+    return layouts
+
+
+def layout_step(
+    training: LargeTraining,
+    layouts: LayoutColumns,
+    cluster: ClusterColumns,
+    gpus: Sequence[Gpu],
+) -> StepColumns:
+    """Return the step of each layout; `cluster` and `gpus` have one entry, or one per layout."""
+    fit, model = load_fit(), describe_model(training.shape, training.sequence)
+    keys = {gpu.id: effect_keys(gpu, training.precision) for gpu in gpus}
+    constants = apply_effects(fit.constants, fit.effects, [keys[gpu.id] for gpu in gpus])
+    options = TrainingOptions(
+        narrow=float(training.precision in NARROW),
+        flash=float(training.flash),
+        trained_share=trained_share(training, model),
+    )
+    step = compute_step(model, layouts, cluster, options, constants)
+    return _add_offload(step, training, model, layouts)
+
+
+def layout_memory(training: LargeTraining, layouts: LayoutColumns) -> MemoryColumns:
+    """Return the memory of each layout, which does not depend on the cluster."""
+    model = describe_model(training.shape, training.sequence)
+    states = states_of(training, layouts, trained_share(training, model))
+    memory = compute_memory(model, layouts, states, load_fit().memory)
+    return _remove_offloaded(memory, training)
+
+
+def usable_bytes(memory_bytes: float) -> float:
+    """Return the bytes of a GPU's memory that a program can allocate."""
+    return memory_bytes * _USABLE_SHARE
+
+
+def memory_fits(needed: Floats, memory_bytes: float) -> Booleans:
+    """Return which layouts fit, with a margin for the error of the prediction."""
+    return np.asarray(needed * load_fit().memory_margin <= usable_bytes(memory_bytes))
+
+
+def _add_offload(
+    step: StepColumns, training: LargeTraining, model: ModelColumns, layouts: LayoutColumns
+) -> StepColumns:
+    """Add the transfers of offloaded states over PCIe and the optimizer on the CPU."""
+    if training.offload is None:
+        return step
+    share = model.parameters / (layouts.tensor * layouts.pipeline * np.maximum(layouts.shard, 1.0))
+    moved = share * (6.0 if training.offload == "optimizer" else 10.0)
+    return replace(step, optimizer=step.optimizer + moved / _HOST_LINK_BYTES_PER_SECOND)
+
+
+def _remove_offloaded(memory: MemoryColumns, training: LargeTraining) -> MemoryColumns:
+    if training.offload is None:
+        return memory
+    nothing = np.zeros_like(memory.optimizer)
+    weights = nothing if training.offload == "parameters" else memory.weights
+    return replace(memory, optimizer=nothing, weights=weights)
+
+
+def layout_at(layouts: LayoutColumns, index: int) -> Layout:
+    """Return one row as a layout."""
+    row = {f.name: float(np.asarray(getattr(layouts, f.name))[index]) for f in fields(layouts)}
+    names: tuple[Recompute, ...] = RECOMPUTE
+    return Layout(
+        tensor=int(row["tensor"]), pipeline=int(row["pipeline"]),
+        virtual_pipeline=int(row["virtual_pipeline"]), context=int(row["context"]),
+        expert=int(row["expert"]), data=int(row["data"]), zero=int(row["zero"]),
+        shard=int(row["shard"]), micro_batch=int(row["micro_batch"]),
+        global_batch=int(row["global_batch"]), recompute=names[int(row["recompute"])],
+        family="pytorch" if row["pytorch"] else "megatron",
+    )  # fmt: skip

@@ -1,0 +1,109 @@
+"""What is trained and how, apart from the cluster: the model, its batch, what is fixed, and the states it keeps."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from gpuyard.predictor.large.cluster import NARROW
+from gpuyard.predictor.large.layout import Family, LayoutColumns
+from gpuyard.predictor.large.memory import StateBytes
+from gpuyard.predictor.large.model import ModelColumns
+from gpuyard.predictor.large.search import Choices
+from gpuyard.specs.parallel import LargeStrategy, Offload
+from gpuyard.specs.transformer import TransformerShape
+
+_DEFAULT_TOKENS = 2**20  # tokens per step if no batch is given
+_OPTIMIZER_BYTES = {"adamw": 8.0, "adam": 8.0, "adam-8bit": 2.0, "momentum": 4.0, "sgd": 0.0}
+
+
+@dataclass(frozen=True)
+class LargeTraining:
+    """What is trained and how: everything a prediction needs besides the cluster."""
+
+    name: str
+    shape: TransformerShape
+    strategy: LargeStrategy = "auto"
+    choices: Choices = field(default_factory=Choices)
+    global_batch: int | None = None
+    sequence: int | None = None
+    precision: str = "bf16"
+    optimizer: str = "adamw"
+    lora_rank: int | None = None
+    qlora_rank: int | None = None
+    offload: Offload | None = None
+    flash: bool = True
+    tokens: float | None = None  # tokens of the whole training
+    measured: tuple["MeasuredLayout", ...] = ()
+
+    @property
+    def length(self) -> int:
+        return self.sequence or self.shape.sequence
+
+
+@dataclass(frozen=True)
+class MeasuredLayout:
+    """A user's own figure: tokens per second of all GPUs at a layout."""
+
+    gpu: str
+    gpus: int
+    tokens_per_second: float
+    choices: Choices
+    global_batch: int | None = None
+
+
+def default_global_batch(gpus: int, sequence: int) -> int:
+    """Return about a million tokens per step, a multiple of the GPUs."""
+    return max(1, round(_DEFAULT_TOKENS / sequence / gpus)) * gpus
+
+
+def find_families(strategy: LargeStrategy, gpus: int) -> tuple[Family, ...]:
+    """Return the families to search; a single GPU needs no Megatron-LM."""
+    if strategy in ("ddp", "fsdp") or (strategy == "auto" and gpus == 1):
+        return ("pytorch",)
+    return ("megatron",) if strategy == "megatron" else ("pytorch", "megatron")
+
+
+def narrow_choices(training: LargeTraining, gpus: int) -> Choices:
+    """Return the choices with what a strategy fixes."""
+    choices = training.choices
+    if training.strategy == "ddp":
+        return replace(choices, tensor=1, pipeline=1, context=1, expert=1, zero=0)
+    if training.strategy == "fsdp":
+        defaults = {"tensor": 1, "pipeline": 1, "zero": 3 if gpus > 1 else 0}
+        return replace(
+            choices, **{k: v for k, v in defaults.items() if getattr(choices, k) is None}
+        )
+    return choices
+
+
+def trained_share(training: LargeTraining, model: ModelColumns) -> float:
+    """Return the share of trained parameters: all, or the adapters' of LoRA on every projection."""
+    rank = training.lora_rank or training.qlora_rank
+    if not rank:
+        return 1.0
+    widths = (
+        4 * float(model.hidden) + float(model.query_width) + float(model.kv_width)
+        + float(model.value_width)
+        + (float(model.gates) + 1) * (float(model.hidden) + float(model.ffn))
+    )  # fmt: skip
+    return min(1.0, rank * widths * float(model.layers) / float(model.parameters))
+
+
+def states_of(training: LargeTraining, layouts: LayoutColumns, trained: float) -> StateBytes:
+    """Return the bytes per parameter of weights, gradients, and optimizer."""
+    moments = _OPTIMIZER_BYTES[training.optimizer]
+    narrow, flash = float(training.precision in NARROW), float(training.flash)
+    if trained < 1:
+        weights = 0.56 if training.qlora_rank else 2.0
+        return StateBytes(weights, 4.0, moments + 4, trained, narrow, flash)
+    pytorch = np.asarray(layouts.pytorch) > 0
+    if training.precision in ("fp32", "tf32"):
+        return StateBytes(4.0, 4.0, moments, 1.0, narrow, flash)
+    return StateBytes(
+        np.where(pytorch, 4.0, 2.0),
+        4.0,
+        np.where(pytorch, moments, moments + 4),
+        1.0,
+        narrow,
+        flash,
+    )
