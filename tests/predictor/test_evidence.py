@@ -473,7 +473,9 @@ def test_intervals_cover_held_out_sources_with_up_to_two_figures() -> None:
         for scores in zip(*by_source.values(), strict=True)
     ]
     assert min(covered) >= 0.87
-    page = (Path(__file__).parents[2] / "docs" / "validation-intervals.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "validation-intervals.md").read_text(
+        encoding="utf-8"
+    )
     shown = [f"{100 * share:.0f}%" for share in covered]
     text = " ".join(page.split())
     assert f"{shown[1]} of their rows are inside with one figure, and {shown[2]} with two" in text
