@@ -8,7 +8,7 @@ SOAK := $(VENV)/.soak
 INSTALL := $(BIN)/pip install --quiet --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help study test soak check format schemas bench clean system-packages soak-packages
+.PHONY: help study test soak check format schemas reference bench clean system-packages soak-packages
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ format: $(TOOLS) ## Format the code and fix what lint can fix.
 
 schemas: $(RUNTIME) ## Regenerate the JSON Schemas of the specs.
 	@for name in workload cluster study offers plan site sweep job deployment; do $(BIN)/gpuyard schema $$name > schemas/$$name.schema.json; done
+
+reference: $(RUNTIME) ## Regenerate the reference pages of the documentation.
+	@$(BIN)/python scripts/write_reference.py
 
 bench: $(RUNTIME) ## Run every benchmark.
 	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done

@@ -116,7 +116,7 @@ def test_the_busy_share_of_the_cores_includes_interrupts() -> None:
 
 
 def test_all_kinds_are_complete_and_documented() -> None:
-    documented = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+    documented = (ROOT / "docs/measure.md").read_text(encoding="utf-8")
     for name, kind in RESULT_KINDS.items():
         assert kind.record.model_fields["kind"].default == name
         assert kind.build_table([]).rows == []

@@ -25,7 +25,7 @@ from gpuyard.files import data_directories
 from gpuyard.temporary import remove_leftovers, shared_directory
 from gpuyard.version import __version__
 
-_PANELS = {
+PANELS = {
     "Decide": ("study", "predict", "plan", "playbook", "cost", "facility"),
     "Measure": (
         "doctor",
@@ -53,7 +53,7 @@ _PANELS = {
     "Run jobs": ("submit", "queue", "status", "logs", "wait", "cancel", "retry", "simulate"),
 }
 """All commands, in the order of the help."""
-_COMMAND_PANELS = {name: panel for panel, names in _PANELS.items() for name in names}
+_COMMAND_PANELS = {name: panel for panel, names in PANELS.items() for name in names}
 _FOLDERS = {
     "deploy": {"stack"},
     "jobs": {"cancel", "logs", "queue", "retry", "simulate", "status", "submit", "wait"},

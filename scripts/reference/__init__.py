@@ -1,0 +1,1 @@
+"""The reference pages of the documentation, rendered from the code."""
