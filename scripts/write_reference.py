@@ -26,8 +26,8 @@ def main() -> None:
             outdated.append(page.relative_to(PAGES.parents[1]).as_posix())
             if "--check" not in sys.argv:
                 write_text(page, text)
-    for page in outdated:
-        sys.stdout.write(f"{page} {'is outdated' if '--check' in sys.argv else 'written'}\n")
+    for path in outdated:
+        sys.stdout.write(f"{path} {'is outdated' if '--check' in sys.argv else 'written'}\n")
     if outdated and "--check" in sys.argv:
         sys.exit("run `make reference`")
 

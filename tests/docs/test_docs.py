@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
+import typer
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 
 from gpuyard.catalog.specfiles import read_deployment
+from gpuyard.cli.app import app
 from gpuyard.deploy.targets import TARGETS
 from gpuyard.predictor import STRATEGIES, constants
 from gpuyard.predictor.constants import Constant, load_tuning
@@ -159,6 +161,40 @@ def test_the_first_commands_of_the_readme() -> None:
 def sections(page: Path) -> dict[str, str]:
     parts = re.split(r"^## (.+)\n", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def commands(command: Any, path: str) -> Iterator[tuple[str, set[str]]]:
+    """Yield every command and group with the names of its options."""
+    names = {n for p in command.params if p.param_type_name == "option" for n in p.opts}
+    negations = {n for p in command.params for n in p.secondary_opts}
+    yield path, names | negations
+    if hasattr(command, "list_commands"):
+        context = typer.Context(command)
+        for name in command.list_commands(context):
+            yield from commands(command.get_command(context, name), f"{path} {name}")
+
+
+COMMANDS = dict(commands(typer.main.get_command(app), "gpuyard"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_commands_that_are_only_shown_exist_with_their_options(page: Path) -> None:
+    for block in fences(page):
+        if block.language != "sh":
+            continue
+        for line in block.text.replace("\\\n", " ").splitlines():
+            words = shlex.split(re.split(r" (?:--|[|&]+) ", line)[0], comments=True)
+            if (
+                words[:2] == ["gpuyard", "facility"]
+                and "gpuyard facility " + words[2] not in COMMANDS
+            ):
+                words.insert(2, "design")  # the default
+            if words[:1] != ["gpuyard"]:
+                continue
+            prefixes = [" ".join(words[:length]) for length in (4, 3, 2, 1)]
+            command = next(prefix for prefix in prefixes if prefix in COMMANDS)
+            options = {word.partition("=")[0] for word in words if word.startswith("--")}
+            assert options <= COMMANDS[command] | {"--help"}, f"{named(page)}: {line}"
 
 
 def test_the_reference_is_current() -> None:
