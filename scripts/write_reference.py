@@ -9,6 +9,8 @@ from pathlib import Path
 
 from gpuyard.files import write_text
 from reference.commands import render_commands
+from reference.python import render_python
+from reference.specs import render_specs
 
 PAGES = Path(__file__).parents[1] / "docs" / "reference"
 
@@ -16,6 +18,8 @@ PAGES = Path(__file__).parents[1] / "docs" / "reference"
 def render_pages() -> Iterator[tuple[str, str]]:
     """Yield the name and the text of every page."""
     yield from render_commands()
+    yield "specs.md", render_specs()
+    yield "python.md", render_python()
 
 
 def main() -> None:

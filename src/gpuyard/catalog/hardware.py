@@ -120,6 +120,7 @@ class Gpu(Fact):
 
 @functools.cache
 def gpus() -> FactTable[Gpu]:
+    """Return the GPUs, with peaks, memory, links, and power."""
     return read_toml("GPU", Gpu, "gpus.toml")
 
 
@@ -159,6 +160,7 @@ class Link(Fact):
 
 @functools.cache
 def links() -> FactTable[Link]:
+    """Return the links, with rates and latencies."""
     return read_toml("link", Link, "links.toml")
 
 
@@ -186,6 +188,7 @@ class Machine(Fact):
 
 @functools.cache
 def machines() -> FactTable[Machine]:
+    """Return the machines, with their GPUs, topologies, and networks."""
     return read_toml("machine", Machine, "machines.toml")
 
 

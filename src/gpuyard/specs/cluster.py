@@ -33,25 +33,37 @@ Protocol = Literal["tcp", "rdma"]
 class MachineSpec(Spec):
     """A machine: its GPUs, how many it has, and how they are connected."""
 
-    gpu: GpuName
+    gpu: Annotated[GpuName, Field(description="catalog GPU")]
     gpus: Annotated[
-        int, Field(gt=0, le=72, description="GPUs in one machine, or in one NVLink domain")
+        int,
+        Field(
+            gt=0,
+            le=72,
+            description="number of GPUs in one machine, or in one NVLink domain: 1 to 72",
+        ),
     ]
-    topology: Topology = "workstation"
+    topology: Annotated[Topology, Field(description="how the GPUs are connected")] = "workstation"
     socket_link: Annotated[
         LinkName | None,
         Field(
-            description="link between the CPUs; default: the usual one when the GPU was released"
+            description="catalog link between the CPUs, like `upi-16`; default: the usual one when the GPU was "
+            "released"
         ),
     ] = None
     cores: Annotated[
-        int | None, Field(gt=0, le=4096, description="CPU cores per machine, for input workers")
+        int | None,
+        Field(
+            gt=0,
+            le=4096,
+            description="number of CPU cores per machine, which its input workers share; default: no limit",
+        ),
     ] = None
     peer_to_peer: Annotated[
         bool,
         Field(
-            description="false: GPUs cannot access each other's memory (NCCL_P2P_DISABLE=1, many virtual machines), "
-            "so transfers go through host memory"
+            description="whether GPUs can access each other's memory; `false` for `NCCL_P2P_DISABLE=1` and in "
+            "many virtual machines and containers, so that transfers go through host memory, and "
+            "not over NVLink"
         ),
     ] = True
 
@@ -59,20 +71,34 @@ class MachineSpec(Spec):
 class Network(Spec):
     """The fabric between machines, as a catalog link or a rate."""
 
-    link: LinkName | None = None
+    link: Annotated[LinkName | None, Field(description="catalog link; either this or `rate`")] = (
+        None
+    )
     rate: Annotated[
         BytesPerSecond | None, Field(description="rate of one port in one direction")
     ] = None
-    latency: ShortDuration | None = None
-    rails: Annotated[int, Field(gt=0, le=1000, description="ports of this link per machine")] = 1
-    protocol: Protocol | None = None
+    latency: Annotated[
+        ShortDuration | None,
+        Field(description="latency of one hop; default: that of the link or protocol"),
+    ] = None
+    rails: Annotated[
+        int, Field(gt=0, le=1000, description="number of ports of this link per machine")
+    ] = 1
+    protocol: Annotated[
+        Protocol | None, Field(description="protocol; default: the link's; `tcp` for a rate")
+    ] = None
     per_flow: Annotated[
         BytesPerSecond | None, Field(description="limit per TCP flow, as in public clouds")
     ] = None
     flows: Annotated[
-        int, Field(gt=0, le=1_000_000, description="flows opened between two machines")
+        int, Field(gt=0, le=1_000_000, description="number of flows between two machines")
     ] = 1
-    oversubscription: Annotated[float, Field(ge=1, le=1000)] = 1.0
+    oversubscription: Annotated[
+        float,
+        Field(
+            ge=1, le=1000, description="ratio of the ports' bandwidth to the fabric's, 1 or more"
+        ),
+    ] = 1.0
 
     @model_validator(mode="after")
     def _check_link_or_rate(self) -> "Network":
@@ -90,14 +116,26 @@ class Storage(Spec):
     ] = None
     servers: Annotated[
         int | None,
-        Field(ge=0, le=10_000, description="storage servers; default: one per ten nodes"),
+        Field(
+            ge=0,
+            le=10_000,
+            description="number of storage servers, for the room; `0`: drives in the machines; default: one per"
+            " ten nodes; none for one node or in an office",
+        ),
     ] = None
     link: Annotated[
         LinkName | None,
-        Field(description="link of the storage network; default: fast enough for 'read'"),
+        Field(
+            description="catalog link of a separate storage network, for the room; default: fast enough for `read`"
+        ),
     ] = None
     ports: Annotated[
-        int, Field(gt=0, le=16, description="ports per machine on the storage network")
+        int,
+        Field(
+            gt=0,
+            le=16,
+            description="number of ports per machine on the storage network, for the room",
+        ),
     ] = 1
 
 
@@ -109,30 +147,37 @@ def get_reference_tag(value: Any) -> str:
 class Cluster(Spec):
     """Machines of one kind and the network between them."""
 
-    name: Name
-    nodes: Annotated[int, Field(gt=0, le=100_000)] = 1
+    name: Annotated[Name, Field(description="name in tables and reports")]
+    nodes: Annotated[int, Field(gt=0, le=100_000, description="number of machines")] = 1
     machine: Annotated[
         Annotated[MachineSpec, Tag("described")] | Annotated[MachineName, Tag("named")],
         Discriminator(get_reference_tag),
-        Field(description="catalog machine, or its GPUs and topology"),
+        Field(description="name of a catalog machine, or the next keys"),
     ]
-    network: Network | None = None
+    network: Annotated[
+        Network | None,
+        Field(description="network between machines; required for more than one node"),
+    ] = None
     nodes_per_rack: Annotated[
         int | None,
         Field(
             gt=0,
             le=1000,
-            description="machines per switch: jobs stay in one rack if they fit, and within a rack the network is not "
-            "oversubscribed",
+            description="number of machines per switch; jobs stay in one rack if they fit, and there "
+            "`network.oversubscription` does not apply; predictions of one configuration don't use "
+            "it; default: one rack",
         ),
     ] = None
-    storage: Storage | None = None
+    storage: Annotated[
+        Storage | None, Field(description="storage that samples are read from; default: no limit")
+    ] = None
     management_ports: Annotated[
         int,
         Field(
             ge=0,
             le=8,
-            description="ports per machine on the management network; 0: no such network",
+            description="number of ports per machine on the management network, for the room; `0`: no such "
+            "network",
         ),
     ] = 2
     _note: str = PrivateAttr("")

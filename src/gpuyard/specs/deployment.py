@@ -81,21 +81,27 @@ class LabTarget(Spec):
 class SshMachine(Spec):
     """A machine that you have."""
 
-    name: DeploymentName
+    name: Annotated[DeploymentName, Field(description="host name in the cluster")]
     address: Annotated[
         str,
         Field(
             pattern=r"^[A-Za-z0-9][A-Za-z0-9.:-]{0,252}$",
-            description="a host name or an IP address",
+            description="host name or IP address for ssh",
         ),
     ]
-    user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$", description="a user name")] = (
-        "root"
-    )
-    port: Annotated[int, Field(gt=0, le=65535)] = 22
+    user: Annotated[
+        str,
+        Field(
+            pattern=r"^[a-z_][a-z0-9_-]{0,31}$",
+            description="user who logs in: root, or a user with sudo",
+        ),
+    ] = "root"
+    port: Annotated[int, Field(gt=0, le=65535, description="port of its sshd")] = 22
     through_head: Annotated[
         bool,
-        Field(description="the address is internal: ssh connects through the first machine"),
+        Field(
+            description="whether the address is internal, so that ssh connects through the first machine"
+        ),
     ] = False
 
 
@@ -103,7 +109,14 @@ class SshTarget(Spec):
     """Machines that you have, reached over ssh with your own key; `up` creates none and `down` removes none."""
 
     kind: Literal["ssh"]
-    machines: Annotated[tuple[SshMachine, ...], Field(min_length=1, max_length=1000)]
+    machines: Annotated[
+        tuple[SshMachine, ...],
+        Field(
+            min_length=1,
+            max_length=1000,
+            description="list of machines, one per node of the cluster, the head first",
+        ),
+    ]
 
 
 Target = Annotated[
@@ -122,7 +135,9 @@ Target = Annotated[
 class User(Spec):
     """A person with an account on every machine."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$", description="a user name")]
+    name: Annotated[
+        str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$", description="name of the account")
+    ]
     keys: Annotated[
         tuple[PublicKey, ...],
         Field(min_length=1, description="public keys that this user logs in with over ssh"),
@@ -132,23 +147,27 @@ class User(Spec):
 class Deployment(Spec):
     """The file that `gpuyard deploy` reads, `NAME.deployment.yaml`."""
 
-    name: DeploymentName
+    name: Annotated[
+        DeploymentName, Field(description="name of up to 32 lowercase letters, digits, and hyphens")
+    ]
     cluster: Annotated[
         Annotated[Cluster, Tag("described")] | Annotated[ClusterReference, Tag("named")],
         Discriminator(get_reference_tag),
         Field(
-            description="cluster file next to this one, the cluster's keys, or a short form like 2x4xrtx-3090@10G"
+            description="cluster file next to this one, the cluster's keys, or a short form like "
+            "`2x4xrtx-3090@10G`"
         ),
     ]
-    target: Annotated[
-        Target, Field(description="source of the machines: `kind: lab`, `ssh`, `lambda`, …")
-    ]
-    head: Annotated[
-        tuple[RoleName, ...], Field(description="roles of the first machine, the head")
+    target: Annotated[Target, Field(description="source of the machines")]
+    head: Annotated[tuple[RoleName, ...], Field(description="roles of the first machine")] = ROLES
+    workers: Annotated[
+        tuple[RoleName, ...],
+        Field(
+            description="roles of the other machines: `base`, `gpu-stack`, `containers`, `shared-storage`, "
+            "`slurm`, `training`, `monitoring`, `firewall`; only the head can have `jupyter` and "
+            "`mlflow`"
+        ),
     ] = ROLES
-    workers: Annotated[tuple[RoleName, ...], Field(description="roles of the other machines")] = (
-        ROLES
-    )
     shared: Annotated[
         AbsolutePath, Field(description="mount point of the shared storage on every machine")
     ] = "/shared"
@@ -161,7 +180,8 @@ class Deployment(Spec):
     environment: Annotated[
         AbsolutePath | None,
         Field(
-            description="Python environment with gpuyard that every machine already has; default: install one"
+            description="Python environment with gpuyard that every machine already has; default: gpuyard "
+            "installs one"
         ),
     ] = None
 
@@ -170,7 +190,7 @@ class Deployment(Spec):
         Field(description="framework that the role `training` installs with gpuyard"),
     ] = "pytorch"
     horovod: Annotated[
-        bool, Field(description="the role `training` also builds Horovod against PyTorch")
+        bool, Field(description="whether the role `training` also builds Horovod against PyTorch")
     ] = False
     docker_users: Annotated[
         tuple[UserName, ...],

@@ -19,26 +19,30 @@ class ExchangeOptions(Spec):
         str | None,
         Field(
             pattern=r"^(fp16|bf16|powersgd:[1-9][0-9]{0,5})$",
-            description="the format that replaces fp32 gradients: fp16, bf16, or powersgd:RANK",
+            description="format that replaces fp32 gradients: `fp16`, `bf16`, or `powersgd:RANK`; default: no "
+            "compression",
             examples=["powersgd:2"],
         ),
     ] = None
-    accumulate: Annotated[_Count, Field(description="backward passes per exchange")] = 1
+    accumulate: Annotated[_Count, Field(description="number of backward passes per exchange")] = 1
     bucket_mb: Annotated[
         float | None,
-        Field(
-            gt=0, le=1e6, description="ddp's bucket_cap_mb or Horovod's fusion threshold, in MiB"
-        ),
+        Field(gt=0, le=1e6, description="the same size as a number of MiB; default: 25, 64"),
     ] = None
     local_sgd: Annotated[
-        _Count, Field(description="local updates by each worker between two averagings")
+        _Count, Field(description="number of local updates by each worker between two averagings")
     ] = 1
     hierarchical: Annotated[
-        bool, Field(description="reduce inside each machine first, then between machines")
+        bool, Field(description="whether to reduce inside each machine first, if faster")
     ] = False
     bucket: Annotated[
         Bytes | None,
-        Field(gt=0, exclude=True, description="bucket_mb as a size with its unit, like 25 MiB"),
+        Field(
+            gt=0,
+            exclude=True,
+            description="size of ddp's buckets or Horovod's fusion buffer, like `25 MiB`; default: 25 MiB, 64 "
+            "MiB",
+        ),
     ] = None
 
     @model_validator(mode="after")

@@ -118,8 +118,12 @@ class GpuRange(_ShorthandSpec):
 
     types = ("integer", "string")
 
-    min: Annotated[int, Field(ge=1, le=MAX_GPUS)] = 1
-    max: Annotated[int, Field(ge=1, le=MAX_GPUS)] = 1
+    min: Annotated[
+        int, Field(ge=1, le=MAX_GPUS, description="smallest number of GPUs that it starts with")
+    ] = 1
+    max: Annotated[
+        int, Field(ge=1, le=MAX_GPUS, description="largest number of GPUs that it gets")
+    ] = 1
 
     @model_validator(mode="before")
     @classmethod
@@ -155,9 +159,7 @@ class Checkpoint(_ShorthandSpec):
 
     directory: Annotated[
         Annotated[Text, AfterValidator(_check_not_empty)] | None,
-        Field(
-            description="directory where the job writes checkpoints and looks for one at its start"
-        ),
+        Field(description="directory where it writes checkpoints and looks for one at its start"),
     ] = None
     command: Annotated[
         Argv | None,
@@ -167,10 +169,16 @@ class Checkpoint(_ShorthandSpec):
         CheckpointSignal, Field(description="signal that makes the job write a checkpoint and exit")
     ] = "SIGTERM"
     time: Annotated[
-        Duration, Field(gt=0, le=86400, description="longest time to write a checkpoint")
+        Duration,
+        Field(gt=0, le=86400, description="longest time to write a checkpoint"),
     ] = 60.0
     restart: Annotated[
-        Duration, Field(ge=0, le=86400, description="time that a stop and a restart cost the job")
+        Duration,
+        Field(
+            ge=0,
+            le=86400,
+            description="time that a stop and a restart cost the job; it is resized only if that gains more",
+        ),
     ] = 30.0
 
     @model_validator(mode="before")
@@ -191,11 +199,14 @@ class Retries(_ShorthandSpec):
     types = ("integer",)
 
     lost: Annotated[
-        int, Field(ge=0, le=1000, description="restarts after its machine or processes were lost")
+        int,
+        Field(
+            ge=0, le=1000, description="number of restarts after its machine or processes were lost"
+        ),
     ] = 3
     failed: Annotated[
         int,
-        Field(ge=0, le=1000, description="restarts after an exit status other than 0"),
+        Field(ge=0, le=1000, description="number of restarts after an exit status other than 0"),
     ] = 0
 
     @model_validator(mode="before")
@@ -217,41 +228,65 @@ class JobSpec(_VerbatimSpec):
     command: Annotated[
         Argv,
         Field(
-            description="list of arguments, or one line that is split at its spaces; no shell runs it"
+            description="list of arguments as text (numbers in quotes), or one line that is split into words as"
+            " a shell would"
         ),
     ]
     gpus: Annotated[
-        GpuRange, Field(description="number of GPUs that the job can use in total, like 4 or 2..8")
+        GpuRange,
+        Field(
+            description="number of GPUs that the job can use on all nodes together: `4`, `2..8`, or the next "
+            "two keys; default: 1"
+        ),
     ] = GpuRange()
     nodes: Annotated[
-        Count | None, Field(description="number of machines; default: as few as possible")
+        Count | None,
+        Field(
+            description="number of machines; `gpus` must divide evenly among them; default: as few as possible"
+        ),
     ] = None
     workload: Annotated[
         WorkloadReference | None,
-        Field(description="workload that it trains, for a measured or predicted scaling curve"),
+        Field(
+            description="workload file next to the job, or a catalog model, for its scaling curve; default: no "
+            "curve, so it gets `gpus.max`"
+        ),
     ] = None
     samples: Annotated[
         int | None,
         Field(
             gt=0,
             le=10**18,
-            description="samples that it trains in total; default: the workload's epochs × samples",
+            description="number of samples that it trains in total; default: the workload's epochs × samples",
         ),
     ] = None
     deadline: Annotated[
         str | None,
-        Field(max_length=100, description="deadline like 'Fri 18:00' or '2026-11-20 09:00'"),
+        Field(
+            max_length=100,
+            description="time by which it should finish: `Fri 18:00`, `tomorrow 8:00`, or `2026-11-20 09:00`",
+        ),
     ] = None
     time_limit: Annotated[
         Duration | None,
-        Field(gt=0, le=366 * 86400, description="time after which the job is stopped"),
+        Field(gt=0, le=366 * 86400, description="time after which it is stopped, like `12 h`"),
     ] = None
     priority: Annotated[
-        int, Field(ge=-1000, le=1000, description="priority; higher ones start first")
+        int,
+        Field(
+            ge=-1000, le=1000, description="priority from −1000 to 1000; higher ones start first"
+        ),
     ] = 0
-    checkpoint: Checkpoint | None = None
+    checkpoint: Annotated[
+        Checkpoint | None,
+        Field(
+            description="checkpoint to continue from after a stop: a directory, or the next keys; default: "
+            "it starts over"
+        ),
+    ] = None
     retries: Annotated[
-        Retries, Field(description="restarts; a single number counts those after a lost machine")
+        Retries,
+        Field(description="number of restarts after a loss, or the next two keys; default: 3"),
     ] = Retries()
     env: Annotated[
         dict[Annotated[Text, AfterValidator(_check_variable_name)], Text],
@@ -276,10 +311,16 @@ class JobSpec(_VerbatimSpec):
     ] = ()
     engine: Annotated[
         str | None,
-        Field(max_length=100, description="local, slurm, or kubernetes; default: gpuyard chooses"),
+        Field(
+            max_length=100,
+            description="engine: `local`, `slurm`, `kubernetes`, or another installed one; default: gpuyard's "
+            "choice",
+        ),
     ] = None
-    slurm: SlurmOptions | None = None
-    kubernetes: KubernetesOptions | None = None
+    slurm: Annotated[SlurmOptions | None, Field(description="options for Slurm only")] = None
+    kubernetes: Annotated[
+        KubernetesOptions | None, Field(description="options for Kubernetes only")
+    ] = None
 
     @model_validator(mode="after")
     def _check_even_division(self) -> "JobSpec":

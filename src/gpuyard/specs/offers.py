@@ -29,22 +29,22 @@ Load = Literal["steady", "working-hours", "spiky"]
 class KeptData(Spec):
     """Data that is stored in the cloud."""
 
-    size: Bytes
-    price_per_gb_month: Usd
+    size: Annotated[Bytes, Field(description="size of the stored data")]
+    price_per_gb_month: Annotated[Usd, Field(description="storage price per GB and month")]
 
 
 class MovedData(Spec):
     """Data that is downloaded from the cloud."""
 
-    size_per_month: Bytes
-    price_per_gb: Usd
-    free_per_month: Bytes = 0.0
+    size_per_month: Annotated[Bytes, Field(description="size of the downloaded data per month")]
+    price_per_gb: Annotated[Usd, Field(description="egress price per GB")]
+    free_per_month: Annotated[Bytes, Field(description="free egress per month")] = 0.0
 
 
 class OfferSpec(Spec):
     """The keys that all offers have."""
 
-    name: Name
+    name: Annotated[Name, Field(description="name of the offer")]
     speed: Annotated[
         float, Field(gt=0, le=1e6, description="work per hour, relative to `hours_per_year`")
     ] = 1.0
@@ -59,8 +59,8 @@ class _RentedOffer(OfferSpec):
     instance: Annotated[
         InstanceName | None, Field(description="row of `gpuyard catalog prices`, for its price")
     ] = None
-    storage: KeptData | None = None
-    egress: MovedData | None = None
+    storage: Annotated[KeptData | None, Field(description="data stored there")] = None
+    egress: Annotated[MovedData | None, Field(description="data downloaded from there")] = None
 
     price_key: ClassVar[str] = "price"
 
@@ -99,11 +99,13 @@ class ReservedOffer(_RentedOffer):
         Share,
         Field(description="discount on the on-demand price of `instance`, for all hours of a year"),
     ] = 0.0
-    term: Annotated[Seconds, Field(gt=0)] = 365.25 * 86400
+    term: Annotated[Seconds, Field(gt=0, description="length of the contract")] = 365.25 * 86400
     upfront: Annotated[Share, Field(description="share of a term that is paid at its start")] = 0.0
     rest: Annotated[
         Literal["pay", "resell"] | None,
-        Field(description="treatment of a term that continues past the horizon"),
+        Field(
+            description="treatment of a term that continues past the horizon; required in that case"
+        ),
     ] = None
     resale: Annotated[
         Share, Field(description="resale value of the unused part, as a share of its price")
@@ -142,12 +144,23 @@ class OwnedOffer(OfferSpec):
     spares: Annotated[
         Share, Field(description="spare parts bought with it, as a share of the hardware's price")
     ] = 0.0
-    installation: Usd = 0.0
+    installation: Annotated[Usd, Field(description="one-time price of the installation")] = 0.0
     network: Annotated[Usd, Field(description="one-time price of switches and cables")] = 0.0
     power: Annotated[Watts, Field(description="power under load")] = 0.0
-    idle_power: Watts = 0.0
-    pue: Annotated[float, Field(ge=1, le=5)] = 1.0
-    electricity: UsdPerKwh = 0.0
+    idle_power: Annotated[Watts, Field(description="power when idle")] = 0.0
+    pue: Annotated[
+        float,
+        Field(
+            ge=1, le=5, description="power usage effectiveness, building power per watt of IT load"
+        ),
+    ] = 1.0
+    electricity: Annotated[
+        UsdPerKwh,
+        Field(
+            description="electricity price, like `$0.12/kWh`; default: the price of `offers[].country`; without"
+            " both, electricity is not counted, and the answer states it"
+        ),
+    ] = 0.0
     country: Annotated[
         Country | None, Field(description="country for the electricity price, like DE")
     ] = None
@@ -155,20 +168,27 @@ class OwnedOffer(OfferSpec):
     colocation: Annotated[
         UsdPerKwMonth, Field(description="colocation price by kW, without electricity")
     ] = 0.0
-    uplink_per_month: Usd = 0.0
+    uplink_per_month: Annotated[
+        Usd, Field(description="price of the internet uplink per month")
+    ] = 0.0
     support_per_year: Annotated[
         Share, Field(description="support contract, as a share of the hardware's price")
     ] = 0.0
-    staff_hours_per_month: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    staff: UsdPerHour = 0.0
+    staff_hours_per_month: Annotated[
+        float, Field(ge=0, le=1e6, description="staff hours per month")
+    ] = 0.0
+    staff: Annotated[UsdPerHour, Field(description="price of a staff hour")] = 0.0
     gpus: Annotated[int, Field(ge=0, le=1_000_000, description="GPUs that can fail")] = 0
-    gpu_hours_per_failure: Annotated[float, Field(gt=0, le=1e12)] = 54 * 24 * 16_384 / 419
-    price_per_failure: Usd = 0.0
+    gpu_hours_per_failure: Annotated[
+        float,
+        Field(gt=0, le=1e12, description="GPU-hours per failure; default: 50,677, as in Llama 3"),
+    ] = 54 * 24 * 16_384 / 419
+    price_per_failure: Annotated[Usd, Field(description="cost per failure")] = 0.0
     financed: Annotated[
         Share, Field(description="share of the one-time payments that a loan covers")
     ] = 0.0
     interest: Annotated[Share, Field(description="interest per year")] = 0.0
-    loan: Annotated[Seconds, Field(gt=0)] = 3 * 365.25 * 86400
+    loan: Annotated[Seconds, Field(gt=0, description="term of the loan")] = 3 * 365.25 * 86400
     value_kept_per_year: Annotated[
         Share, Field(description="share of the resale value that remains after a year")
     ] = 0.0
@@ -191,19 +211,23 @@ class OwnedOffer(OfferSpec):
 class Offers(Spec):
     """The amount of work, the time it is needed for, and the offers to compare."""
 
-    name: Name
+    name: Annotated[Name, Field(description="title")]
     hours_per_year: Annotated[
         float, Field(gt=0, le=8766, description="hours of work per year, at speed 1")
     ] = 2000.0
     load: Annotated[
         Load,
-        Field(description="shape of the load; owned and reserved capacity is sized for the busiest hour"),
-    ] = "steady"  # fmt: skip
+        Field(
+            description="shape of the load, as in `gpuyard cost hybrid`; owned and reserved capacity is sized "
+            "for the busiest hour"
+        ),
+    ] = "steady"
     horizon: Annotated[Seconds, Field(description="time for which the capacity is needed")] = (
         3 * 365.25 * 86400
     )
     run: Annotated[
-        Seconds | None, Field(gt=0, description="duration of one training run, at speed 1")
+        Seconds | None,
+        Field(gt=0, description="duration of one training run at speed 1, for the price per run"),
     ] = None
     discount_rate: Annotated[
         Share, Field(description="discount rate per year, for the present value")
@@ -216,7 +240,7 @@ class Offers(Spec):
             ],
             ...,
         ],
-        Field(min_length=1, max_length=MAX_LISTED),
+        Field(min_length=1, max_length=MAX_LISTED, description="list of offers"),
     ]
 
     @model_validator(mode="after")

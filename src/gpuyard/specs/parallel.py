@@ -18,49 +18,76 @@ _Degree = Annotated[int, Field(gt=0, le=100_000)]
 class Degrees(Spec):
     """The sizes of the groups of a layout; what is left out is chosen."""
 
-    tp: Annotated[_Degree | None, Field(description="tensor parallelism")] = None
-    pp: Annotated[_Degree | None, Field(description="pipeline stages")] = None
-    vp: Annotated[_Degree | None, Field(description="chunks of layers per stage")] = None
-    cp: Annotated[_Degree | None, Field(description="context parallelism")] = None
-    ep: Annotated[_Degree | None, Field(description="expert parallelism")] = None
-    zero: Annotated[int | None, Field(ge=0, le=3, description="ZeRO stage; FSDP is 2 or 3")] = None
-    shard: Annotated[
-        _Degree | None, Field(description="GPUs that share one copy; default: all replicas")
+    tp: Annotated[_Degree | None, Field(description="tensor parallelism; default: chosen")] = None
+    pp: Annotated[_Degree | None, Field(description="pipeline stages; default: chosen")] = None
+    vp: Annotated[
+        _Degree | None, Field(description="chunks of layers per stage; default: chosen")
     ] = None
-    micro_batch: Annotated[Count | None, Field(description="samples per forward pass")] = None
+    cp: Annotated[_Degree | None, Field(description="context parallelism; default: chosen")] = None
+    ep: Annotated[_Degree | None, Field(description="expert parallelism; default: chosen")] = None
+    zero: Annotated[
+        int | None,
+        Field(ge=0, le=3, description="ZeRO stage, 0 to 3; FSDP is 2 or 3; default: chosen"),
+    ] = None
+    shard: Annotated[
+        _Degree | None,
+        Field(description="GPUs that share one copy of what ZeRO divides; default: all replicas"),
+    ] = None
+    micro_batch: Annotated[
+        Count | None, Field(description="samples per forward pass and replica; default: chosen")
+    ] = None
 
 
 class MeasuredTokens(Degrees):
     """Throughput that you measured at a layout; it corrects the predictions for the same GPU."""
 
-    gpu: GpuName
-    gpus: Count
-    tokens_per_second: Annotated[float, Field(gt=0, le=1e15, description="of all GPUs together")]
-    global_batch: Count | None = None
-    recompute: Recompute = "none"
-    source: Line | None = None
+    gpu: Annotated[GpuName, Field(description="GPU of the measurement")]
+    gpus: Annotated[Count, Field(description="number of GPUs")]
+    tokens_per_second: Annotated[
+        float, Field(gt=0, le=1e15, description="tokens per second of all GPUs together")
+    ]
+    global_batch: Annotated[
+        Count | None, Field(description="samples per optimizer step; default: the workload's")
+    ] = None
+    recompute: Annotated[
+        Recompute, Field(description="activations that backward computed again")
+    ] = "none"
+    source: Annotated[Line | None, Field(description="source of the measurement")] = None
 
 
 class Parallel(Degrees):
     """The parallel training of a large model."""
 
-    strategy: LargeStrategy = "auto"
-    global_batch: Annotated[Count | None, Field(description="samples per optimizer step")] = None
+    strategy: Annotated[LargeStrategy, Field(description="strategy")] = "auto"
+    global_batch: Annotated[
+        Count | None,
+        Field(description="samples per optimizer step; default: about a million tokens"),
+    ] = None
     sequence: Annotated[
-        int | None, Field(gt=0, le=100_000_000, description="tokens per sample")
+        int | None,
+        Field(gt=0, le=100_000_000, description="tokens per sample; default: the model's"),
     ] = None
     recompute: Annotated[
-        Recompute | None, Field(description="activations that backward computes again")
+        Recompute | None,
+        Field(description="activations that backward computes again; default: chosen"),
     ] = None
     precision: Annotated[LargePrecision, Field(description="precision of matrices")] = "bf16"
-    optimizer: LargeOptimizer = "adamw"
-    offload: Annotated[Offload | None, Field(description="states kept in host memory")] = None
+    optimizer: Annotated[LargeOptimizer, Field(description="optimizer")] = "adamw"
+    offload: Annotated[Offload | None, Field(description="states in host memory")] = None
     lora: Annotated[Count | None, Field(description="rank of LoRA adapters")] = None
-    qlora: Annotated[Count | None, Field(description="rank of LoRA on 4-bit weights")] = None
+    qlora: Annotated[Count | None, Field(description="rank of LoRA adapters on 4-bit weights")] = (
+        None
+    )
     tokens: Annotated[
         float | None, Field(gt=0, le=1e18, description="tokens of the whole training")
     ] = None
-    measured: Annotated[tuple[MeasuredTokens, ...], Field(max_length=MAX_LISTED)] = ()
+    measured: Annotated[
+        tuple[MeasuredTokens, ...],
+        Field(
+            max_length=MAX_LISTED,
+            description="list of throughputs that you measured, which correct the predictions",
+        ),
+    ] = ()
 
     @model_validator(mode="after")
     def _check_adapters(self) -> "Parallel":

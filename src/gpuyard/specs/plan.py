@@ -51,39 +51,66 @@ class PlanPolicy(Spec):
 
     data_stays: Annotated[
         bool,
-        Field(description="data cannot leave the building, so nothing is rented or colocated"),
+        Field(
+            description="whether data must stay in the building, so that nothing is rented or colocated"
+        ),
     ] = False
     clouds: Annotated[
         tuple[CloudName, ...] | None,
-        Field(min_length=1, max_length=MAX_LISTED, description="clouds to rent from, as named by `gpuyard catalog prices`; default: all"),
-    ] = None  # fmt: skip
+        Field(
+            min_length=1,
+            max_length=MAX_LISTED,
+            description="clouds to rent from, as named by `gpuyard catalog prices`; default: all",
+        ),
+    ] = None
 
 
 class People(Spec):
     """The people who train; the number of runs grows with them."""
 
-    researchers: Annotated[int, Field(gt=0, le=1_000_000)] = 1
-    hires_per_year: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
+    researchers: Annotated[int, Field(gt=0, le=1_000_000, description="number of people today")] = 1
+    hires_per_year: Annotated[
+        float, Field(ge=0, le=1_000_000, description="number of people who join each year")
+    ] = 0.0
 
 
 class PlanSite(Spec):
     """The site of bought machines, and its costs."""
 
     power: Annotated[
-        Watts | None, Field(gt=0, description="power that the room has, including cooling")
+        Watts | None,
+        Field(gt=0, description="power that the room has, including cooling; default: no limit"),
     ] = None
-    country: Annotated[Country | None, Field(description="country of the site, like DE")] = None
-    region: Region | None = None
+    country: Annotated[
+        Country | None,
+        Field(
+            description="two-letter country code for the electricity price, like `DE`; default: `US`, and the "
+            "answer states it"
+        ),
+    ] = None
+    region: Annotated[
+        Region | None,
+        Field(
+            description="region with its own electricity price, like `US-IL`, as named by `gpuyard catalog "
+            "electricity`"
+        ),
+    ] = None
     electricity: Annotated[
-        UsdPerKwh | None, Field(description="electricity price; default: that of the country")
+        UsdPerKwh | None,
+        Field(description="electricity price, like `$0.12/kWh`; default: the country's"),
     ] = None
-    pue: Annotated[float, Field(ge=1, le=3, description="power of the room divided by that of its machines")] = 1.58  # fmt: skip
+    pue: Annotated[
+        float, Field(ge=1, le=3, description="power of the room divided by that of its machines")
+    ] = 1.58
     colocation: Annotated[
-        UsdPerKwMonth, Field(description="colocation price per kW under load, without electricity")
+        UsdPerKwMonth,
+        Field(
+            description="colocation price per kW under load, without electricity, like `$184/kW/month`"
+        ),
     ] = 184.06
     colocation_pue: Annotated[
         float,
-        Field(ge=1, le=3, description="PUE of a colocation; default: typical of new, large sites"),
+        Field(ge=1, le=3, description="PUE of the colocation"),
     ] = 1.3
 
 
@@ -94,28 +121,29 @@ class Owning(Spec):
         Share,
         Field(
             gt=0,
-            description="highest utilization; the remaining hours are queueing, maintenance, and repair",
+            description="highest utilization of the machines, as a share of all hours",
         ),
     ] = 0.8
     spares: Annotated[
-        Share, Field(description="spare parts bought with it, as a share of the hardware's price")
+        Share, Field(description="spare parts bought with the hardware, as a share of its price")
     ] = 0.0
     support_per_year: Annotated[
         Share, Field(description="support contract, as a share of the hardware's price")
     ] = 0.0
     value_kept_per_year: Annotated[
-        Share, Field(description="share of the resale value that remains after a year")
+        Share,
+        Field(description="share of the resale value that remains after a year; 0: no resale"),
     ] = 0.0
     staff_hours_per_month: Annotated[
-        float, Field(ge=0, le=1e6, description="staff hours per machine")
+        float, Field(ge=0, le=1e6, description="staff hours per machine and month")
     ] = 2.0
-    staff: UsdPerHour = 75.0
+    staff: Annotated[UsdPerHour, Field(description="price of a staff hour")] = 75.0
     idle_power: Annotated[
         Share, Field(description="power of an idle machine, as a share of its power under load")
     ] = 0.0
     failure: Annotated[
         Usd,
-        Field(ge=0, description="cost per failure; one in about 50,700 GPU-hours (Llama 3)"),
+        Field(ge=0, description="cost per failure; there is one in about 50,700 GPU-hours"),
     ] = 0.0
 
 
@@ -123,27 +151,37 @@ class Renting(Spec):
     """The costs of rented runs other than their steps: startup time, and data in the cloud."""
 
     start: Annotated[
-        Seconds, Field(description="billed time from requesting machines to the first step")
+        Seconds,
+        Field(description="billed time from requesting machines to the first step"),
     ] = 300.0
     data: Annotated[
         Bytes | None,
         Field(
-            description="data stored in the cloud over the horizon; default: the workload's dataset"
+            description="data stored in the cloud over the horizon; default: the workload's dataset: samples × "
+            "bytes per sample"
         ),
     ] = None
     results: Annotated[
         Bytes | None,
-        Field(description="data downloaded after each run; default: one checkpoint of the model"),
+        Field(
+            description="data downloaded after each run; default: a checkpoint, 12 bytes per parameter"
+        ),
     ] = None
     storage: Annotated[
         Usd | None,
         Field(
-            ge=0, description="price per GB and month; default: from `gpuyard catalog cloud-data`"
+            ge=0,
+            description="storage price per GB and month, like `$0.023`; default: the cloud's, from `gpuyard "
+            "catalog cloud-data`",
         ),
     ] = None
     egress: Annotated[
         Usd | None,
-        Field(ge=0, description="price per GB; default: from `gpuyard catalog cloud-data`"),
+        Field(
+            ge=0,
+            description="egress price per GB, like `$0.09`; with your own price, nothing is free; default: the "
+            "cloud's, from `gpuyard catalog cloud-data`",
+        ),
     ] = None
 
 
@@ -160,43 +198,65 @@ class SpotInterruptions(Spec):
 class GpuPrice(Spec):
     """Your price for one GPU."""
 
-    gpu: GpuName
-    price: Usd
+    gpu: Annotated[GpuName, Field(description="catalog GPU")]
+    price: Annotated[Usd, Field(description="price of one GPU")]
 
 
 class ServerPrice(Spec):
     """A quote for a whole server."""
 
-    machine: MachineName
-    price: Usd
+    machine: Annotated[MachineName, Field(description="catalog machine")]
+    price: Annotated[Usd, Field(description="price of one machine")]
 
 
 class OwnPrices(Spec):
     """Your own quotes and term discounts, which replace catalog prices."""
 
-    gpus: Annotated[tuple[GpuPrice, ...], Field(max_length=MAX_LISTED)] = ()
-    servers: Annotated[tuple[ServerPrice, ...], Field(max_length=MAX_LISTED)] = ()
+    gpus: Annotated[
+        tuple[GpuPrice, ...],
+        Field(max_length=MAX_LISTED, description="list of GPU prices; default: the catalog's"),
+    ] = ()
+    servers: Annotated[
+        tuple[ServerPrice, ...],
+        Field(
+            max_length=MAX_LISTED,
+            description="list of quotes for catalog machines; default: list prices",
+        ),
+    ] = ()
     reserved_1_year: Annotated[
         Share | None,
-        Field(description="discount on the on-demand price, paid for every hour of a year"),
+        Field(
+            description="discount on the on-demand price for a one-year term; default: 35%, large clouds only"
+        ),
     ] = None
-    reserved_3_years: Share | None = None
+    reserved_3_years: Annotated[
+        Share | None,
+        Field(
+            description="discount on the on-demand price for a three-year term; default: 55%, large clouds only"
+        ),
+    ] = None
 
 
 class OwnOffer(Spec):
     """An offer that is not in the catalog: an instance by the hour, a server to buy, or both."""
 
-    name: Name
-    gpu: GpuName
-    gpus: Annotated[int, Field(gt=0, le=72, description="GPUs per machine")] = 1
-    topology: Topology = "workstation"
+    name: Annotated[Name, Field(description="name of the offer")]
+    gpu: Annotated[GpuName, Field(description="catalog GPU")]
+    gpus: Annotated[int, Field(gt=0, le=72, description="number of GPUs per machine")] = 1
+    topology: Annotated[Topology, Field(description="how the GPUs are connected")] = "workstation"
     network: Annotated[
-        Network | None, Field(description="network between machines; default: one machine only")
+        Network | None,
+        Field(description="network between machines; default: one machine only"),
     ] = None
-    rent: UsdPerHour | None = None
-    spot: UsdPerHour | None = None
-    buy: Usd | None = None
-    power: Annotated[Watts | None, Field(gt=0, description="power per machine under load")] = None
+    rent: Annotated[UsdPerHour | None, Field(description="on-demand price of one machine")] = None
+    spot: Annotated[UsdPerHour | None, Field(description="spot price of one machine")] = None
+    buy: Annotated[Usd | None, Field(description="purchase price of one machine")] = None
+    power: Annotated[
+        Watts | None,
+        Field(
+            gt=0, description="power of one machine under load; default: 1.6 times that of its GPUs"
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _check_price(self) -> "OwnOffer":
@@ -211,24 +271,42 @@ class OwnedMachines(Spec):
     name: Annotated[
         Name | None, Field(description="name in tables; default: the machine or GPUs")
     ] = None
-    machine: MachineName | None = None
-    gpu: GpuName | None = None
-    gpus: Annotated[int, Field(gt=0, le=72, description="GPUs per machine")] = 1
-    topology: Topology = "workstation"
-    count: Annotated[int, Field(gt=0, le=100_000, description="number of machines")] = 1
+    machine: Annotated[
+        MachineName | None, Field(description="catalog machine; either this or `gpu`")
+    ] = None
+    gpu: Annotated[
+        GpuName | None, Field(description="catalog GPU of a machine that you describe")
+    ] = None
+    gpus: Annotated[int, Field(gt=0, le=72, description="number of GPUs per machine")] = 1
+    topology: Annotated[Topology, Field(description="how the GPUs are connected")] = "workstation"
+    count: Annotated[
+        int, Field(gt=0, le=100_000, description="number of machines of this kind")
+    ] = 1
     network: Annotated[
         Network | None,
         Field(description="network that they already have; default: one is bought if it helps"),
     ] = None
-    power: Annotated[Watts | None, Field(gt=0, description="power per machine under load")] = None
-    age: Years | None = None
-    bought: datetime.date | None = None
-    price: Annotated[Usd | None, Field(description="price that you paid for one")] = None
+    power: Annotated[
+        Watts | None,
+        Field(
+            gt=0,
+            description="power of one machine under load; default: the catalog's, or 1.6 times that of its GPUs",
+        ),
+    ] = None
+    age: Annotated[
+        Years | None,
+        Field(description="age of the machines, like `4 years`; either this or `bought`"),
+    ] = None
+    bought: Annotated[
+        datetime.date | None, Field(description="date of the purchase; either this or `age`")
+    ] = None
+    price: Annotated[
+        Usd | None, Field(description="price that you paid for one, to calculate its value")
+    ] = None
     value: Annotated[
         Usd | None,
         Field(
-            description="resale value of one today; default: calculated from price, age, and "
-            "owning.value_kept_per_year"
+            description="resale value of one today; default: calculated from `price` and age, otherwise nothing"
         ),
     ] = None
 
@@ -259,27 +337,80 @@ class PlanSearch(Spec):
 
     ways: Annotated[
         tuple[Acquisition, ...],
-        Field(min_length=1, max_length=MAX_LISTED, description="ways to acquire machines"),
+        Field(
+            min_length=1,
+            max_length=MAX_LISTED,
+            description="ways to acquire machines: `on-demand`, `reserved-1-year`, `reserved-3-years`, `spot`, "
+            "`buy`, `colocate`, `keep` (your machines), `hybrid`; default: all",
+        ),
     ] = _ACQUISITIONS
-    gpus: Annotated[tuple[GpuName, ...] | None, Field(min_length=1, max_length=MAX_LISTED)] = None
+    gpus: Annotated[
+        tuple[GpuName, ...] | None,
+        Field(
+            min_length=1,
+            max_length=MAX_LISTED,
+            description="catalog GPUs to consider; default: all",
+        ),
+    ] = None
     offers: Annotated[
         tuple[Name, ...] | None,
-        Field(min_length=1, max_length=MAX_LISTED, description="ids of `gpuyard catalog prices` or `machines`, or names of `offers`"),
-    ] = None  # fmt: skip
-    nodes: Counts = (1, 2, 3, 4, 6, 8, 12, 16)
-    networks: Annotated[
-        tuple[LinkName, ...], Field(min_length=1, max_length=MAX_LISTED, description="links between bought machines")
-    ] = ("ethernet-1g", "ethernet-10g", "ethernet-25g", "ethernet-100g", "infiniband-hdr", "infiniband-ndr")  # fmt: skip
-    batch: Counts | None = None
-    remedies: Annotated[tuple[RemedyName, ...], Field(min_length=1, max_length=MAX_LISTED)] = (
-        _REMEDIES
+        Field(
+            min_length=1,
+            max_length=MAX_LISTED,
+            description="offers to consider: ids of `gpuyard catalog prices` or `machines`, machines built from"
+            " parts like `server-sxm5/8x-h100-sxm5-80gb`, or names of your own `offers`; default: "
+            "all",
+        ),
+    ] = None
+    nodes: Annotated[Counts, Field(description="numbers of machines for one run")] = (
+        1,
+        2,
+        3,
+        4,
+        6,
+        8,
+        12,
+        16,
     )
+    networks: Annotated[
+        tuple[LinkName, ...],
+        Field(
+            min_length=1,
+            max_length=MAX_LISTED,
+            description="links between bought machines; default: 1, 10, 25, and 100 Gbit/s Ethernet, HDR and "
+            "NDR InfiniBand",
+        ),
+    ] = (
+        "ethernet-1g",
+        "ethernet-10g",
+        "ethernet-25g",
+        "ethernet-100g",
+        "infiniband-hdr",
+        "infiniband-ndr",
+    )
+    batch: Annotated[
+        Counts | None,
+        Field(description="batch sizes per GPU; default: half to eight times the workload's"),
+    ] = None
+    remedies: Annotated[
+        tuple[RemedyName, ...],
+        Field(
+            min_length=1,
+            max_length=MAX_LISTED,
+            description="remedies for the exchange; default: all",
+        ),
+    ] = _REMEDIES
     precision: Annotated[
         tuple[Precision, ...] | None,
-        Field(min_length=1, max_length=4, description="precisions to compare; default: the workload's"),
-    ] = None  # fmt: skip
+        Field(
+            min_length=1,
+            max_length=4,
+            description="precisions that replace the workload's; several are compared; default: the workload's",
+        ),
+    ] = None
     largest_batch: Annotated[
-        Count | None, Field(description="largest number of samples per update, over all GPUs")
+        Count | None,
+        Field(description="largest number of samples per update, over all GPUs; default: no limit"),
     ] = None
 
     @model_validator(mode="after")
@@ -296,52 +427,97 @@ class Playbook(Spec):
     """The additional inputs of `gpuyard playbook`."""
 
     gpus_now: Annotated[
-        int | None, Field(ge=0, le=1_000_000, description="GPUs needed at once today")
+        int | None,
+        Field(
+            ge=0,
+            le=1_000_000,
+            description="number of GPUs needed at once today; default: the plan's choice",
+        ),
     ] = None
-    load: Load = "steady"
-    inference: Annotated[bool, Field(description="models are also served around the clock")] = False  # fmt: skip
+    load: Annotated[Load, Field(description="shape of the load")] = "steady"
+    inference: Annotated[
+        bool, Field(description="whether models are also served around the clock")
+    ] = False
     data: Annotated[Bytes | None, Field(description="size of all training data")] = None
     memory: Annotated[
         Bytes | None,
-        Field(description="GPU memory that training one copy of the largest model needs"),
+        Field(
+            description="GPU memory that training one copy of the largest model needs; default: that of the "
+            "plan's workload"
+        ),
     ] = None
 
 
 class Plan(Spec):
     """The goal of a plan, and the candidates to search."""
 
-    name: Name
+    name: Annotated[Name, Field(description="name in tables and reports")]
     workload: Annotated[
         Annotated[Workload, Tag("described")] | Annotated[WorkloadReference, Tag("named")],
         Discriminator(get_reference_tag),
-        Field(description="workload file next to the plan, a catalog model, or the workload itself"),
-    ]  # fmt: skip
-    runs_per_month: Annotated[float, Field(gt=0, le=1_000_000)]
+        Field(
+            description="workload file next to the plan, a catalog model, or the workload itself; it needs a "
+            "dataset"
+        ),
+    ]
+    runs_per_month: Annotated[
+        float, Field(gt=0, le=1_000_000, description="finished runs per month today")
+    ]
     time_per_run: Annotated[
-        Seconds | None, Field(gt=0, description="longest time for a finished run")
+        Seconds | None,
+        Field(gt=0, description="longest time for a finished run; default: no limit"),
     ] = None
-    budget: Annotated[Usd | None, Field(gt=0, description="total over the horizon")] = None
+    budget: Annotated[
+        Usd | None,
+        Field(gt=0, description="total budget over the horizon, in dollars; default: no limit"),
+    ] = None
     horizon: Annotated[
-        Years, Field(gt=0, le=20 * 365.25 * 86400, description="planning horizon")
+        Years,
+        Field(gt=0, le=20 * 365.25 * 86400, description="planning horizon"),
     ] = 3 * 365.25 * 86400
-    policy: PlanPolicy = PlanPolicy()
-    people: People = People()
+    policy: Annotated[PlanPolicy, Field(description="rules that don't depend on prices")] = (
+        PlanPolicy()
+    )
+    people: Annotated[
+        People, Field(description="people who train; the number of runs grows with them")
+    ] = People()
     site: Annotated[
         Annotated[PlanSite, Tag("described")] | Annotated[SiteReference, Tag("named")],
         Discriminator(get_reference_tag),
-        Field(description="power and costs of the room, or a *.site.yaml next to the plan"),
+        Field(
+            description="room for bought machines: the next keys, or the name of a site file next to the plan"
+        ),
     ] = PlanSite()
-    owning: Owning = Owning()
-    renting: Renting = Renting()
-    spot: SpotInterruptions = SpotInterruptions()
-    search: PlanSearch = PlanSearch()
-    prices: OwnPrices = OwnPrices()
-    offers: Annotated[tuple[OwnOffer, ...], Field(max_length=MAX_LISTED)] = ()
+    owning: Annotated[
+        Owning, Field(description="costs of bought machines in addition to power and space")
+    ] = Owning()
+    renting: Annotated[
+        Renting, Field(description="costs of rented runs in addition to their steps")
+    ] = Renting()
+    spot: Annotated[
+        SpotInterruptions, Field(description="interruptions of spot instances and their cost")
+    ] = SpotInterruptions()
+    search: Annotated[PlanSearch, Field(description="candidates to try")] = PlanSearch()
+    prices: Annotated[OwnPrices, Field(description="your own prices instead of the catalog's")] = (
+        OwnPrices()
+    )
+    offers: Annotated[
+        tuple[OwnOffer, ...],
+        Field(
+            max_length=MAX_LISTED,
+            description="list of your own offers, each with `rent`, `spot`, or `buy`",
+        ),
+    ] = ()
     owned: Annotated[
         tuple[OwnedMachines, ...],
-        Field(max_length=MAX_LISTED, description="machines that you already have"),
+        Field(
+            max_length=MAX_LISTED,
+            description="list of machines that you already have",
+        ),
     ] = ()
-    playbook: Playbook = Playbook()
+    playbook: Annotated[
+        Playbook, Field(description="additional answers for `gpuyard playbook`")
+    ] = Playbook()
 
     @model_validator(mode="after")
     def _check_terms_and_names(self) -> "Plan":

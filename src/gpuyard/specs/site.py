@@ -67,10 +67,12 @@ Cooling = Literal["air", "rear-door", "liquid"]
 class Circuit(Spec):
     """Circuits of one kind, each with its own breaker and one receptacle."""
 
-    voltage: Annotated[Volts, Field(description="voltage, with three phases between lines")]
+    voltage: Annotated[Volts, Field(description="voltage; with three phases, between lines")]
     amps: Annotated[Amps, Field(description="rating of the breaker")]
-    phases: Literal[1, 3] = 1
-    receptacle: ReceptacleName
+    phases: Annotated[Literal[1, 3], Field(description="number of phases")] = 1
+    receptacle: Annotated[
+        ReceptacleName, Field(description="socket, as named by `gpuyard facility plugs`")
+    ]
     count: Annotated[
         int | None,
         Field(gt=0, le=1_000_000, description="number of circuits; default: as many as needed"),
@@ -83,45 +85,104 @@ class Circuit(Spec):
 class RackLimits(Spec):
     """The limits of one rack."""
 
-    units: Annotated[int, Field(gt=0, le=60)] = 42
+    units: Annotated[int, Field(gt=0, le=60, description="rack units")] = 42
     depth: Annotated[Meters, Field(description="depth of the largest device")] = 1.0
-    weight: Kilograms = 1000.0
-    power: Watts | None = None
-    count: Annotated[
-        int | None, Field(gt=0, le=1_000_000, description="largest number of racks in the room")
+    weight: Annotated[Kilograms, Field(description="weight of all devices")] = 1000.0
+    power: Annotated[
+        Watts | None, Field(description="largest heat load; default: by kind and cooling")
     ] = None
-    per_row: Annotated[int, Field(gt=0, le=100)] = 12
+    count: Annotated[
+        int | None,
+        Field(
+            gt=0,
+            le=1_000_000,
+            description="largest number of racks in the room; default: as many as needed",
+        ),
+    ] = None
+    per_row: Annotated[int, Field(gt=0, le=100, description="number of racks in one row")] = 12
 
 
 class Site(Spec):
     """A room with its power, cooling, and floor."""
 
-    name: Name
-    kind: SiteKind
-    country: Country = "US"
-    region: Region | None = None
+    name: Annotated[Name, Field(description="name in the output")]
+    kind: Annotated[SiteKind, Field(description="kind of site")]
+    country: Annotated[
+        Country,
+        Field(
+            description="two-letter country code, for the usable share of a breaker and the electricity price; "
+            "default: `US`, and the answer states it"
+        ),
+    ] = "US"
+    region: Annotated[
+        Region | None,
+        Field(
+            description="region with its own electricity price, like `US-IL`, as named by `gpuyard catalog "
+            "electricity`"
+        ),
+    ] = None
     continuous_load: Annotated[
         Share | None,
-        Field(gt=0, description="share of a breaker's rating that may be used for hours"),
+        Field(
+            gt=0,
+            description="share of a breaker's rating that may be used continuously; default: by country",
+        ),
     ] = None
     feeds: Annotated[
-        Literal[1, 2], Field(description="power feeds; 2: A and B, each carries the whole load")
+        Literal[1, 2],
+        Field(description="number of power feeds; with two, A and B each carry the whole load"),
     ] = 1
-    circuits: Annotated[tuple[Circuit, ...], Field(min_length=1, max_length=MAX_LISTED)]
-    pdu: PduName | None = None
-    rack: RackLimits = RackLimits()
-    cooling: Cooling = "air"
-    cooling_power: Watts | None = None
-    temperature_rise: TemperatureRise = 12.0
-    floor_load: FloorLoad | None = None
+    circuits: Annotated[
+        tuple[Circuit, ...],
+        Field(min_length=1, max_length=MAX_LISTED, description="list of circuits, by kind"),
+    ]
+    pdu: Annotated[
+        PduName | None,
+        Field(
+            description="PDU, as named by `gpuyard catalog pdus`; default: the one that needs the fewest racks"
+        ),
+    ] = None
+    rack: Annotated[RackLimits, Field(description="limits of one rack")] = RackLimits()
+    cooling: Annotated[Cooling, Field(description="kind of cooling")] = "air"
+    cooling_power: Annotated[
+        Watts | None, Field(description="cooling capacity of the site; default: enough")
+    ] = None
+    temperature_rise: Annotated[
+        TemperatureRise,
+        Field(description="temperature rise of the air from front to rear"),
+    ] = 12.0
+    floor_load: Annotated[
+        FloorLoad | None,
+        Field(description="load that the floor can carry, like `1200 kg/m2`; default: enough"),
+    ] = None
     cable_limit: Annotated[
         Meters | None, Field(description="length of the longest network cable")
     ] = None
-    pue: Annotated[float | None, Field(ge=1, le=5)] = None
-    tariff: UsdPerKwh | None = None
-    colocation_rate: UsdPerKwMonth | None = None
-    build: UsdPerKw | None = None
-    rack_price: Usd | None = None
+    pue: Annotated[
+        float | None,
+        Field(
+            ge=1,
+            le=5,
+            description="power of the building divided by that of the devices; default: a published average",
+        ),
+    ] = None
+    tariff: Annotated[
+        UsdPerKwh | None,
+        Field(
+            description="electricity price, like `$0.12/kWh`; default: the region's or country's"
+        ),
+    ] = None
+    colocation_rate: Annotated[
+        UsdPerKwMonth | None,
+        Field(description="colocation rent, like `$184/kW/month`; default: a published average"),
+    ] = None
+    build: Annotated[
+        UsdPerKw | None,
+        Field(description="price of building a room, like `$11000/kW`; default: left open"),
+    ] = None
+    rack_price: Annotated[
+        Usd | None, Field(description="price of one empty rack; default: left open")
+    ] = None
 
     @model_validator(mode="after")
     def _check_region(self) -> "Site":

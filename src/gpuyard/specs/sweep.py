@@ -30,7 +30,7 @@ class SweepLink(Spec):
         Field(
             ge=1,
             le=10_000,
-            description="everything runs this many times slower; results are scaled back",
+            description="slowdown factor of everything in the lab; results are scaled back",
         ),
     ] = 1.0
 
@@ -41,13 +41,16 @@ class SweepWorkload(Spec):
     workload: Annotated[
         WorkloadReference, Field(description="workload file next to the sweep, or a catalog model")
     ]
-    batch: Counts | None = None
+    batch: Annotated[
+        Counts | None,
+        Field(description="batch sizes for this workload; default: those of the sweep"),
+    ] = None
 
 
 class SweepFile(Spec):
     """The combinations to measure, and the number of repeats."""
 
-    name: Name
+    name: Annotated[Name, Field(description="name of the sweep")]
     workloads: Annotated[
         tuple[
             Annotated[
@@ -57,15 +60,22 @@ class SweepFile(Spec):
             ],
             ...,
         ],
-        Field(min_length=1, max_length=MAX_LISTED),
+        Field(
+            min_length=1,
+            max_length=MAX_LISTED,
+            description="list of workloads: files next to the sweep, catalog models, or the next two keys",
+        ),
     ]
     nodes: Annotated[Counts, Field(description="numbers of workers; in a lab, one per node")] = (
         1,
         2,
     )
-    batch: Annotated[Counts | None, Field(description="batch sizes per worker")] = None
+    batch: Annotated[
+        Counts | None, Field(description="batch sizes per worker; default: the workload's")
+    ] = None
     strategy: Annotated[
-        tuple[MeasuredStrategy, ...], Field(min_length=1, max_length=MAX_LISTED)
+        tuple[MeasuredStrategy, ...],
+        Field(min_length=1, max_length=MAX_LISTED, description="list of strategies"),
     ] = ("ddp",)
     link: Annotated[
         tuple[
@@ -75,19 +85,37 @@ class SweepFile(Spec):
             ],
             ...,
         ],
-        Field(max_length=MAX_LISTED, description="links, each in its own lab; default: no lab"),
+        Field(
+            max_length=MAX_LISTED,
+            description="list of link rates, or of the next two keys; each gets its own lab; default: no lab: "
+            "this machine",
+        ),
     ] = ()
-    remedy: Annotated[tuple[ExchangeOptions, ...], Field(min_length=1, max_length=MAX_LISTED)] = (
-        DEFAULT_EXCHANGE,
-    )
+    remedy: Annotated[
+        tuple[ExchangeOptions, ...],
+        Field(
+            min_length=1,
+            max_length=MAX_LISTED,
+            description="list of the next keys; `{}` is plain DDP; default: `[{}]`",
+        ),
+    ] = (DEFAULT_EXCHANGE,)
     gpu: Annotated[
         GpuName | None,
-        Field(description="catalog GPU whose compute time each step sleeps instead of computing"),
+        Field(
+            description="catalog GPU whose compute time each step sleeps instead of computing; default: none: "
+            "steps are computed"
+        ),
     ] = None
-    repeats: Annotated[int, Field(ge=1, le=100)] = 1
-    time_per_point: Annotated[Seconds, Field(gt=0)] = 3.0
+    repeats: Annotated[
+        int, Field(ge=1, le=100, description="number of measurements per combination")
+    ] = 1
+    time_per_point: Annotated[
+        Seconds,
+        Field(gt=0, description="measuring time of each combination, after warm-up"),
+    ] = 3.0
     attempts: Annotated[
-        int, Field(ge=1, le=20, description="attempts at a point whose runs are not valid")
+        int,
+        Field(ge=1, le=20, description="number of attempts at a point whose runs are not valid"),
     ] = 2
 
     def links(self) -> tuple[SweepLink | None, ...]:

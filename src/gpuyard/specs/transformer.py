@@ -17,29 +17,39 @@ class TransformerShape(Spec):
     With `encoder_layers`, it is an encoder and a decoder whose `layers` also attend to the encoder's output.
     """
 
-    layers: Annotated[int, Field(gt=0, le=10_000)]
-    hidden: _Size
-    heads: Annotated[int, Field(gt=0, le=10_000)]
+    layers: Annotated[
+        int,
+        Field(
+            gt=0, le=10_000, description="number of layers; of the decoder, if there is an encoder"
+        ),
+    ]
+    hidden: Annotated[_Size, Field(description="width of the hidden state")]
+    heads: Annotated[int, Field(gt=0, le=10_000, description="attention heads")]
     kv_heads: Annotated[
-        int | None, Field(gt=0, le=10_000, description="key and value heads; default: heads")
+        int | None, Field(gt=0, le=10_000, description="key and value heads; default: `heads`")
     ] = None
-    head_size: Annotated[int | None, Field(gt=0, le=100_000)] = None
+    head_size: Annotated[
+        int | None,
+        Field(gt=0, le=100_000, description="size of a head; default: `hidden` / `heads`"),
+    ] = None
     ffn: Annotated[_Size, Field(description="width of the feed-forward layer")]
     gated: Annotated[
-        bool, Field(description="the feed-forward layer has a gate: SwiGLU or GeGLU")
+        bool, Field(description="whether the feed-forward layer has a gate (SwiGLU, GeGLU)")
     ] = True
-    vocabulary: Annotated[int, Field(gt=0, le=10_000_000)]
+    vocabulary: Annotated[int, Field(gt=0, le=10_000_000, description="number of tokens")]
     tied_embeddings: Annotated[
-        bool, Field(description="the output layer shares the weights of the embedding")
+        bool, Field(description="whether the output layer shares the embedding's weights")
     ] = False
     sequence: Annotated[int, Field(gt=0, le=100_000_000, description="tokens per sample")] = 2048
     positions: Annotated[
         int, Field(ge=0, le=100_000_000, description="learned position embeddings")
     ] = 0
-    causal: Annotated[bool, Field(description="a token attends only to earlier tokens")] = True
+    causal: Annotated[bool, Field(description="whether a token attends only to earlier tokens")] = (
+        True
+    )
     attention: Annotated[
         Literal["full", "sliding-window", "mla"],
-        Field(description="mla: multi-head latent attention, as in DeepSeek"),
+        Field(description="attention"),
     ] = "full"
     window: Annotated[
         int | None, Field(gt=0, le=100_000_000, description="tokens that a sliding window covers")
@@ -48,16 +58,20 @@ class TransformerShape(Spec):
         int | None,
         Field(gt=0, le=1000, description="every n-th layer has full attention instead of a window"),
     ] = None
-    query_rank: Annotated[_Number, Field(description="mla: rank of the queries; 0: full rank")] = 0
-    kv_rank: Annotated[_Number, Field(description="mla: rank of keys and values")] = 0
-    rope_head_size: Annotated[_Number, Field(description="mla: rotary part of a head")] = 0
-    value_head_size: Annotated[_Number, Field(description="mla: size of a value head")] = 0
-    experts: Annotated[_Number, Field(description="routed experts per layer; 0: a dense model")] = 0
+    query_rank: Annotated[
+        _Number, Field(description="`mla`: rank of the queries; 0 is full rank")
+    ] = 0
+    kv_rank: Annotated[_Number, Field(description="`mla`: rank of keys and values")] = 0
+    rope_head_size: Annotated[_Number, Field(description="`mla`: rotary part of a head")] = 0
+    value_head_size: Annotated[_Number, Field(description="`mla`: size of a value head")] = 0
+    experts: Annotated[
+        _Number, Field(description="routed experts per layer; 0 is a dense model")
+    ] = 0
     active_experts: Annotated[_Number, Field(description="routed experts that a token uses")] = 0
     shared_experts: Annotated[_Number, Field(description="experts that every token uses")] = 0
-    expert_ffn: Annotated[_Size | None, Field(description="width of one expert; default: ffn")] = (
-        None
-    )
+    expert_ffn: Annotated[
+        _Size | None, Field(description="width of one expert; default: `ffn`")
+    ] = None
     dense_layers: Annotated[_Number, Field(description="first layers without experts")] = 0
     encoder_layers: Annotated[_Number, Field(description="layers of the encoder")] = 0
     other_parameters: Annotated[

@@ -67,26 +67,43 @@ Shape = Annotated[tuple[Count, ...], Field(max_length=16), AfterValidator(_check
 class Dataset(Spec):
     """The samples of one epoch."""
 
-    samples: Annotated[int, Field(gt=0, le=10**15, description="samples in one epoch")]
+    samples: Annotated[int, Field(gt=0, le=10**15, description="number of samples in one epoch")]
     bytes_per_sample: Annotated[
-        Bytes | None, Field(description="bytes read from storage per sample")
+        Bytes | None,
+        Field(
+            description="bytes read from storage per sample; default: the size of the model's input"
+        ),
     ] = None
     preprocess: Annotated[
         ShortDuration | None,
-        Field(ge=0, description="time in which one CPU core decodes and transforms one sample"),
+        Field(
+            ge=0,
+            description="time in which one CPU core decodes and transforms one sample, like `8 ms`; default: no"
+            " time",
+        ),
     ] = None
     input_workers: Annotated[
-        int | None, Field(gt=0, le=4096, description="processes that prepare samples, per GPU")
+        int | None,
+        Field(
+            gt=0,
+            le=4096,
+            description="number of processes that prepare samples, per GPU; default: one per core; 4 if "
+            "`machine.cores` is not set",
+        ),
     ] = None
     variation: Annotated[
         Share | None,
-        Field(ge=0, description="standard deviation of a batch's compute time, if samples differ"),
+        Field(
+            ge=0,
+            description="standard deviation of a batch's compute time, if samples differ in size, like `15%`; "
+            "default: the fitted value",
+        ),
     ] = None
     source: Annotated[
         Line,
         Field(
-            description="'synthetic', 'spoken-digits', an importable module:factory that returns a torch Dataset, "
-            "or the path of an image folder or webdataset archive"
+            description="source of the samples: `synthetic`, `spoken-digits`, a `module:factory` that returns a"
+            " torch Dataset, or the path of an image folder or webdataset archive"
         ),
     ] = "synthetic"
 
@@ -95,9 +112,13 @@ class Tensor(Spec):
     """The shape of one sample's tensor, without the batch dimension."""
 
     shape: Annotated[Shape, Field(description="shape without the batch dimension")]
-    dtype: Literal["float32", "int64"] = "float32"
+    dtype: Annotated[
+        Literal["float32", "int64"],
+        Field(description="data type; default: `float32`; with `below`, `int64`"),
+    ] = "float32"
     below: Annotated[
-        Count | None, Field(description="upper limit of int64 values: 0 to below-1")
+        Count | None,
+        Field(description="upper limit of int64 values, which are drawn from 0 to below − 1"),
     ] = None
 
     @model_validator(mode="before")
@@ -112,8 +133,13 @@ class Tensor(Spec):
 class TrainingTarget(Spec):
     """The target that the model predicts: a class, or a tensor."""
 
-    classes: Annotated[int | None, Field(gt=1, le=100_000_000)] = None
-    shape: Shape | None = None
+    classes: Annotated[
+        int | None,
+        Field(gt=1, le=100_000_000, description="number of classes; the loss is cross-entropy"),
+    ] = None
+    shape: Annotated[
+        Shape | None, Field(description="shape of a tensor; the loss is mean squared error")
+    ] = None
 
     @model_validator(mode="after")
     def _check_classes_or_shape(self) -> "TrainingTarget":
@@ -128,11 +154,13 @@ NextToken = Literal["next-token"]
 class KnownThroughput(Spec):
     """The measured throughput of one GPU or several."""
 
-    gpu: GpuName
+    gpu: Annotated[GpuName, Field(description="catalog GPU")]
     gpus: Annotated[Count, Field(description="number of GPUs that trained together")] = 1
     nodes: Annotated[Count, Field(description="number of machines that the GPUs were in")] = 1
-    batch_per_gpu: Count
-    samples_per_second: Annotated[float, Field(gt=0, le=1e15)]
+    batch_per_gpu: Annotated[Count, Field(description="batch size per GPU")]
+    samples_per_second: Annotated[
+        float, Field(gt=0, le=1e15, description="measured samples per second")
+    ]
     precision: Annotated[
         Precision | None,
         Field(description="precision of the measurement; default: the workload's"),
@@ -140,8 +168,9 @@ class KnownThroughput(Spec):
     network: Annotated[
         BytesPerSecond | None,
         Field(
-            description="rate of all network ports of one machine together; default: that of the predicted cluster "
-            "(a plan, which compares networks, then ignores the measurement)"
+            description="rate of all network ports of one machine together, like `100 Gbit/s`; predictions for "
+            "other networks ignore the figure; default: that of the predicted cluster; `plan` "
+            "ignores figures of several machines without it"
         ),
     ] = None
     source: Annotated[Line | None, Field(description="source of the measurement")] = None
@@ -156,61 +185,71 @@ class KnownThroughput(Spec):
 class Workload(Spec):
     """A training workload."""
 
-    name: Name
+    name: Annotated[Name, Field(description="name in tables and reports")]
     model: Annotated[
         Annotated[ModelName, Tag("named")] | Annotated[TransformerShape, Tag("described")],
         Discriminator(get_reference_tag),
         Field(
-            description="catalog model, any importable module:factory, the path of a Hugging Face config.json, or the "
-            "shape of a transformer"
+            description="catalog model, any importable `module:factory`, the path of a Hugging Face "
+            "`config.json`, or a transformer's shape as the next keys"
         ),
     ]
     precision: Annotated[
         Precision | None,
         Field(
-            description="precision of training; default: PyTorch's, which is tf32 for convolutions and RNNs on NVIDIA "
-            "GPUs that have it, otherwise fp32"
+            description="precision of training; default: PyTorch's: `tf32` for models of convolutions or RNNs "
+            "on NVIDIA GPUs that have it, otherwise `fp32`"
         ),
     ] = None
     optimizer: Annotated[
         Optimizer | None,
         Field(
-            description="optimizer, whose state needs memory; momentum: SGD with momentum; default: adamw for "
-            "transformers, otherwise momentum"
+            description="optimizer, whose state needs memory; default: `adamw` for transformers, otherwise "
+            "`momentum`"
         ),
     ] = None
     channels_last: Annotated[
         bool,
         Field(
-            description="convolutions on tensors in torch.channels_last, which tensor cores need"
+            description="convolutions on tensors in `torch.channels_last`, which tensor cores need"
         ),
     ] = False
-    compile: Annotated[bool, Field(description="the model is compiled with torch.compile")] = False
+    compile: Annotated[bool, Field(description="the model is compiled with `torch.compile`")] = (
+        False
+    )
     fused_attention: Annotated[
         bool,
         Field(
-            description="attention in one kernel: FlashAttention or scaled_dot_product_attention"
+            description="attention in one kernel: FlashAttention or `scaled_dot_product_attention`"
         ),
     ] = False
-    batch_per_gpu: Count = 32
-    dataset: Dataset | None = None
-    epochs: Count = 1
+    batch_per_gpu: Annotated[Count, Field(description="samples per GPU in one step")] = 32
+    dataset: Annotated[
+        Dataset | None, Field(description="samples of one epoch; default: synthetic samples")
+    ] = None
+    epochs: Annotated[
+        Count, Field(description="passes over the dataset; `predict` shows the time of all of them")
+    ] = 1
     framework: Annotated[
         Annotated[Line, AfterValidator(_normalize_framework)] | None,
         Field(
-            description="library that exchanges gradients: pytorch-ddp, horovod, tf-distribute, apex, paddle, oneflow, "
-            "mindspore, or tf-cnn-benchmarks; predictions then use its published results"
+            description="library that exchanges gradients: `pytorch-ddp`, `horovod`, `tf-distribute`, `apex`, "
+            "`paddle`, `oneflow`, `mindspore`, or `tf-cnn-benchmarks`; predictions then use its "
+            "published results"
         ),
     ] = None
     gradient_dtype: Annotated[
         GradientDtype | None,
         Field(
-            description="format of gradients on the network; default: fp32, or the training precision with mixed "
-            "precision in apex, deepspeed, or tf-cnn-benchmarks"
+            description="format of gradients on the network; default: `fp32`; the training precision for `fp16`"
+            " or `bf16` with `framework` `apex`, `deepspeed`, or `tf-cnn-benchmarks`"
         ),
     ] = None
     input: Annotated[
-        Tensor | None, Field(description="input tensor, if the factory returns a bare torch module")
+        Tensor | None,
+        Field(
+            description="input tensor of one sample; required if the factory returns a bare torch module"
+        ),
     ] = None
     target: Annotated[
         Annotated[
@@ -218,9 +257,18 @@ class Workload(Spec):
             Discriminator(get_reference_tag),
         ]
         | None,
-        Field(description="class, tensor, or next-token: the input's tokens, one step later"),
+        Field(
+            description="target of the model: one of the next two keys, or `next-token`, the input's tokens one"
+            " step later"
+        ),
     ] = None
-    measured: Annotated[tuple[KnownThroughput, ...], Field(max_length=MAX_LISTED)] = ()
+    measured: Annotated[
+        tuple[KnownThroughput, ...],
+        Field(
+            max_length=MAX_LISTED,
+            description="list of your measured figures, for one GPU or several",
+        ),
+    ] = ()
     parallel: Annotated[
         Parallel | None, Field(description="how a large transformer is divided among GPUs")
     ] = None

@@ -56,11 +56,18 @@ class KubernetesOptions(Spec):
 
     kind: Annotated[
         KubernetesKind,
-        Field(description="kind of object to submit; notebook: the command starts JupyterLab"),
+        Field(
+            description="kind of object to submit: `job`, `trainjob` or `pytorchjob` (Kubeflow's), or "
+            "`notebook`, whose command starts JupyterLab"
+        ),
     ] = "job"
     image: Annotated[
         Line | None,
-        Field(max_length=500, description="container image that has the command"),
+        Field(
+            max_length=500,
+            description="container image that has the command; required on Kubernetes, except for a "
+            "trainjob",
+        ),
     ] = None
     context: Annotated[
         Name | None, Field(description="context in your kubeconfig; default: the current one")
@@ -69,26 +76,33 @@ class KubernetesOptions(Spec):
         None
     )
     queue: Annotated[
-        ObjectName | None, Field(description="local queue of Kueue, which decides when it starts")
+        ObjectName | None,
+        Field(
+            description="local queue of Kueue, which decides when it starts; default: it starts at once"
+        ),
     ] = None
     priority_class: Annotated[
         ObjectName | None,
+        Field(description="priority class of Kueue with a queue, otherwise of the pods"),
+    ] = None
+    runtime: Annotated[ObjectName, Field(description="ClusterTrainingRuntime of a trainjob")] = (
+        "torch-distributed"
+    )
+    gpu_resource: Annotated[
+        LabelKey, Field(description="resource name of the nodes' GPUs, like `amd.com/gpu`")
+    ] = "nvidia.com/gpu"
+    cpus: Annotated[
+        float | None,
         Field(
-            description="priority class of Kueue with a queue, otherwise of the pods; replaces `priority`"
+            gt=0,
+            le=100_000,
+            description="number of CPU cores on each node; default: the namespace's own",
         ),
     ] = None
-    runtime: Annotated[
-        ObjectName, Field(description="Kubeflow's ClusterTrainingRuntime of a trainjob")
-    ] = "torch-distributed"
-    gpu_resource: Annotated[
-        LabelKey, Field(description="resource name of the nodes' GPUs, like amd.com/gpu")
-    ] = "nvidia.com/gpu"
-    cpus: Annotated[float | None, Field(gt=0, le=100_000, description="CPU cores on each node")] = (
-        None
-    )
-    memory: Annotated[Bytes | None, Field(gt=0, description="memory on each node, like 64 GB")] = (
-        None
-    )
+    memory: Annotated[
+        Bytes | None,
+        Field(gt=0, description="memory on each node, like `64 GB`; default: the namespace's own"),
+    ] = None
     volumes: Annotated[
         dict[MountPath, ObjectName],
         Field(max_length=50, description="PersistentVolumeClaim for each path in the container"),

@@ -12,31 +12,65 @@ _INDICES = r"\d{1,7}(?:-\d{1,7}(?::\d{1,7})?)?"
 class SlurmOptions(Spec):
     """Options for sbatch, mostly with the same names."""
 
-    partition: Name | None = None
-    account: Name | None = None
-    qos: Name | None = None
-    reservation: Name | None = None
-    constraint: Name | None = None
-    exclude: Annotated[Name | None, Field(description="nodes that it must not use")] = None
+    partition: Annotated[
+        Name | None,
+        Field(
+            description="partition, as in sbatch's option; default: `$SBATCH_PARTITION`, or the cluster's own"
+        ),
+    ] = None
+    account: Annotated[
+        Name | None,
+        Field(
+            description="account, as in sbatch's option; default: `$SBATCH_ACCOUNT`, or the user's own"
+        ),
+    ] = None
+    qos: Annotated[
+        Name | None,
+        Field(
+            description="quality of service, as in sbatch's option; default: `$SBATCH_QOS`, or the user's own"
+        ),
+    ] = None
+    reservation: Annotated[
+        Name | None,
+        Field(
+            description="reservation, as in sbatch's option; default: `$SBATCH_RESERVATION`, or none"
+        ),
+    ] = None
+    constraint: Annotated[
+        Name | None, Field(description="required node features, as in sbatch's option")
+    ] = None
+    exclude: Annotated[
+        Name | None, Field(description="nodes that it must not use, as in sbatch's option")
+    ] = None
     array: Annotated[
         Name | None,
         Field(
             pattern=rf"^{_INDICES}(?:,{_INDICES})*(?:%\d{{1,7}})?$",
-            description="a job array, like 0-9%2: ten tasks, at most two of them at once",
+            description="job array, like `0-9%2`: ten tasks, at most two of them at once",
         ),
     ] = None
     gpu_type: Annotated[
-        Name | None, Field(description="GPU type as the cluster names it, like a100")
+        Name | None,
+        Field(description="GPU type as the cluster names it, like `a100`; default: any"),
     ] = None
     cluster: Annotated[
         Name | None,
         Field(
-            description="cluster file or short form like 4x8xt4@25G, for the job's scaling curve; default: one node with "
-            "the GPUs that Slurm reports"
+            description="machines, network, and racks for the job's scaling curve: a cluster file, or a short "
+            "form like `4x8xt4@25G`; default: one node with the GPUs that Slurm reports"
         ),
     ] = None
-    cpus_per_gpu: Count | None = None
-    memory_per_gpu: Annotated[Bytes | None, Field(gt=0, le=1e15)] = None
+    cpus_per_gpu: Annotated[
+        Count | None, Field(description="number of CPU cores per GPU; default: the cluster's own")
+    ] = None
+    memory_per_gpu: Annotated[
+        Bytes | None,
+        Field(
+            gt=0,
+            le=1e15,
+            description="host memory per GPU, like `32 GiB`; default: the cluster's own",
+        ),
+    ] = None
     exclusive: Annotated[bool, Field(description="whether no other job may run on its nodes")] = (
         False
     )
@@ -45,19 +79,25 @@ class SlurmOptions(Spec):
         Field(
             ge=0,
             le=1000,
-            description="largest number of switches; 0: any; default: 1 if Slurm knows the topology",
+            description="largest number of switches between its nodes; 0: any; default: 1 if Slurm knows the "
+            "switches",
         ),
     ] = None
     switches_wait: Annotated[
         Duration,
-        Field(ge=0, le=30 * 86400, description="longest wait for that number of switches"),
+        Field(
+            ge=0,
+            le=30 * 86400,
+            description="longest wait for that number of switches",
+        ),
     ] = 300.0
-    contiguous: Annotated[bool, Field(description="only adjacent nodes")] = False
+    contiguous: Annotated[bool, Field(description="whether it uses only adjacent nodes")] = False
     walltime: Annotated[
         Duration | None,
         Field(
             ge=60,
             le=366 * 86400,
-            description="time limit of one run, after which it writes a checkpoint and is queued again",
+            description="time limit of one run, after which the job writes a checkpoint and is queued again; "
+            "default: `time_limit`",
         ),
     ] = None

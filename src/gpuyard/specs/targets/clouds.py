@@ -66,14 +66,18 @@ class LambdaTarget(CloudTarget):
 
     kind: Literal["lambda"]
     instance_type: Annotated[
-        str, Field(pattern=r"^[a-z0-9_]{1,64}$", description="a name like gpu_8x_a100")
+        str,
+        Field(
+            pattern=r"^[a-z0-9_]{1,64}$",
+            description="instance type of each machine, like `gpu_8x_a100`",
+        ),
     ]
-    region: Zone
+    region: Annotated[Zone, Field(description="region, like `us-east-1`")]
     ssh_key: Annotated[
         str,
         Field(
             pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._@+-]{0,63}$",
-            description="the name of a public key in the account",
+            description="name of a public key in the account",
         ),
     ]
 
@@ -96,27 +100,35 @@ class AwsTarget(NetworkedCloudTarget):
 
     kind: Literal["aws"]
     instance_type: Annotated[
-        str, Field(pattern=r"^[a-z0-9-]{1,32}\.[a-z0-9-]{1,32}$", description="like p4d.24xlarge")
+        str,
+        Field(
+            pattern=r"^[a-z0-9-]{1,32}\.[a-z0-9-]{1,32}$",
+            description="instance type of each machine, like `p4d.24xlarge`",
+        ),
     ]
-    region: Zone
+    region: Annotated[Zone, Field(description="region, like `us-east-1`")]
     zone: Annotated[
         Zone | None,
-        Field(description="like us-east-1a; null: the first that offers the instance type"),
+        Field(
+            description="zone, like `us-east-1a`; default: the first that offers the instance type"
+        ),
     ] = None
     image: Annotated[
         str | None,
         Field(
             pattern=r"^ami-[0-9a-f]{8,32}$",
-            description="an Ubuntu image; null: Amazon's newest image with a driver at the first `up`",
+            description="Ubuntu AMI; default: Amazon's newest with a driver at the first `up`",
         ),
     ] = None
-    disk_gb: Annotated[int, Field(ge=8, le=16_384)] = 200
+    disk_gb: Annotated[
+        int, Field(ge=8, le=16_384, description="disk size of each machine in GB")
+    ] = 200
     efa_interfaces: Annotated[
         int | None,
         Field(
             ge=0,
             le=64,
-            description="Elastic Fabric Adapters per machine; null: as many as the instance type has",
+            description="number of Elastic Fabric Adapters per machine; default: as many as the instance type has; 0 for one machine",
         ),
     ] = None
     market: Annotated[
@@ -127,7 +139,7 @@ class AwsTarget(NetworkedCloudTarget):
         str | None,
         Field(
             pattern=r"^cr-[0-9a-f]{8,32}$",
-            description="a capacity reservation or capacity block, like cr-0123456789abcdef0, in `zone`",
+            description="capacity reservation or capacity block, like `cr-0123456789abcdef0`; needs its `zone`",
         ),
     ] = None
 
@@ -147,32 +159,34 @@ class GcpTarget(NetworkedCloudTarget):
 
     kind: Literal["gcp"]
     project: Annotated[
-        str, Field(pattern=r"^[a-z][a-z0-9:.-]{4,61}[a-z0-9]$", description="a project's ID")
+        str, Field(pattern=r"^[a-z][a-z0-9:.-]{4,61}[a-z0-9]$", description="ID of the project")
     ]
     zone: Annotated[
-        str, Field(pattern=r"^[a-z]+-[a-z]+[0-9]+-[a-z]$", description="a name like us-central1-a")
+        str, Field(pattern=r"^[a-z]+-[a-z]+[0-9]+-[a-z]$", description="zone, like `us-central1-a`")
     ]
     machine_type: Annotated[
-        str, Field(pattern=r"^[a-z0-9-]{1,64}$", description="a name like a2-highgpu-8g")
+        str, Field(pattern=r"^[a-z0-9-]{1,64}$", description="machine type, like `a2-highgpu-8g`")
     ]
     accelerator: Annotated[
         str | None,
         Field(
             pattern=r"^[a-z0-9-]{1,64}$",
-            description="like nvidia-tesla-t4, if the machine type does not include GPUs",
+            description="GPU to add to a machine type without GPUs, like `nvidia-tesla-t4`; the cluster sets the number per machine",
         ),
     ] = None
     image: Annotated[
         str | None,
         Field(
             pattern=r"^[a-z0-9][a-z0-9/._-]{0,200}$",
-            description="an Ubuntu image; null: Canonical's newest with a driver at the first `up`",
+            description="Ubuntu image; default: Canonical's newest with a driver at the first `up`",
         ),
     ] = None
     spot: Annotated[
         bool, Field(description="use spot machines, which Google may stop at any time")
     ] = False
-    disk_gb: Annotated[int, Field(ge=10, le=65_536)] = 200
+    disk_gb: Annotated[
+        int, Field(ge=10, le=65_536, description="disk size of each machine in GB")
+    ] = 200
 
 
 class OpenstackTarget(NetworkedCloudTarget):
@@ -180,26 +194,28 @@ class OpenstackTarget(NetworkedCloudTarget):
 
     kind: Literal["openstack"]
     flavor: Annotated[
-        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,127}$", description="the flavor's name")
+        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,127}$", description="name of the flavor")
     ]
     image: Annotated[
-        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._()-]{0,127}$", description="the image's name")
+        str,
+        Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._()-]{0,127}$", description="name of the image"),
     ]
     external_network: Annotated[
         str,
         Field(
             pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,127}$",
-            description="the name of the network that has the floating addresses",
+            description="name of the network that has the floating addresses",
         ),
     ]
     user: Annotated[
         str,
-        Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$", description="a user of the image with sudo"),
+        Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$", description="user of the image with sudo"),
     ] = "ubuntu"
     name_servers: Annotated[
         tuple[Annotated[str, Field(pattern=r"^[0-9.]{7,15}$", description="an IPv4 address")], ...],
         Field(max_length=5, description="DNS servers of the new network; default: the cloud's"),
     ] = ()
     usd_per_hour: Annotated[
-        UsdPerHour | None, Field(gt=0, description="price of one machine, if you pay for it")
+        UsdPerHour | None,
+        Field(gt=0, description="price of one machine, if you pay for it; default: unknown"),
     ] = None

@@ -14,9 +14,9 @@ class GpulabTarget(Spec):
 
     kind: Literal["gpulab"]
     project: Annotated[
-        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$", description="a project's name")
+        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$", description="name of the project")
     ]
-    image: Annotated[str, Field(pattern=_IMAGE, description="a Debian or Ubuntu Docker image")]
+    image: Annotated[str, Field(pattern=_IMAGE, description="Debian or Ubuntu Docker image")]
     cpus: Annotated[int, Field(gt=0, le=1000, description="CPU cores per job")] = 4
     memory_gb: Annotated[int, Field(gt=0, le=10_000, description="memory per job")] = 16
     gpu_model: Annotated[
@@ -32,23 +32,32 @@ class GpulabTarget(Spec):
         ],
         Field(
             max_length=20,
-            description="acceptable GPU models by name (letters, digits, spaces, _, and -)",
+            description="acceptable GPU models by name (letters, digits, spaces, _, and -); default: any",
         ),
     ] = ()
     cluster_id: Annotated[
-        int | None, Field(gt=0, le=10_000, description="a GPULab cluster; null: any that fits")
+        int | None, Field(gt=0, le=10_000, description="GPULab cluster; default: any that fits")
     ] = None
-    min_cuda_version: Annotated[int | None, Field(gt=0, le=100)] = None
+    min_cuda_version: Annotated[
+        int | None,
+        Field(
+            gt=0, le=100, description="minimum CUDA version of the driver, like `12`; default: any"
+        ),
+    ] = None
     storage: Annotated[
         str,
         Field(
             pattern=r"^/[A-Za-z0-9_/-]{1,100}$",
-            description="the storage that all jobs of the project share, where they find each other",
+            description="storage that all jobs of the project share, where they find each other",
         ),
     ] = "/project_ghent"
     ttl: Annotated[
         Duration,
-        Field(ge=60, le=28 * 86400, description="time after which GPULab stops the jobs"),
+        Field(
+            ge=60,
+            le=28 * 86400,
+            description="time after which GPULab stops the jobs",
+        ),
     ] = 8 * 3600.0
 
 
@@ -60,7 +69,7 @@ class VirtualWallTarget(Spec):
 
     kind: Literal["virtual-wall"]
     project: Annotated[
-        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$", description="a project's name")
+        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$", description="name of the project")
     ]
     user_urn: Annotated[
         str,
@@ -71,20 +80,20 @@ class VirtualWallTarget(Spec):
     ]
     testbed: Annotated[
         str,
-        Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,100}$", description="the testbed's authority"),
+        Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,100}$", description="authority of the testbed"),
     ] = "wall2.ilabt.iminds.be"
     hardware_type: Annotated[
         str | None,
         Field(
             pattern=r"^[A-Za-z0-9_.-]{1,64}$",
-            description="the hardware type of every machine; null: any",
+            description="hardware type of every machine, as the testbed names it; default: any",
         ),
     ] = None
     disk_image: Annotated[
         str | None,
         Field(
             pattern=r"^urn:publicid:IDN\+[A-Za-z0-9.:/_+-]{1,200}$",
-            description="a Debian or Ubuntu image; null: the testbed's default",
+            description="URN of a Debian or Ubuntu image; default: the testbed's",
         ),
     ] = None
     latency: Annotated[
@@ -97,10 +106,14 @@ class VirtualWallTarget(Spec):
         str | None,
         Field(
             pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}@[A-Za-z0-9][A-Za-z0-9.-]{0,252}$",
-            description="user@host that ssh connects through; null: ssh connects directly",
+            description="`user@host` that ssh connects through",
         ),
     ] = None
     ttl: Annotated[
         Duration,
-        Field(ge=3600, le=28 * 86400, description="time after which the testbed removes the slice"),
+        Field(
+            ge=3600,
+            le=28 * 86400,
+            description="time after which the testbed removes the slice",
+        ),
     ] = 8 * 3600.0
