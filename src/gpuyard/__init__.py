@@ -14,17 +14,21 @@ if TYPE_CHECKING:
     from gpuyard.api import results as results
     from gpuyard.api.cost import cost as cost
     from gpuyard.api.facility import facility as facility
+    from gpuyard.api.goodput import goodput as goodput
     from gpuyard.api.lease import lease as lease
     from gpuyard.api.plan import plan as plan
     from gpuyard.api.predict import predict as predict
     from gpuyard.api.simulate import simulate as simulate
     from gpuyard.api.submit import submit as submit
     from gpuyard.api.topology import topology as topology
+    from gpuyard.reporting import checkpoint as checkpoint
     from gpuyard.reporting import step as step
 
 _FUNCTIONS = {
+    "checkpoint": "gpuyard.reporting",
     "cost": "gpuyard.api.cost",
     "facility": "gpuyard.api.facility",
+    "goodput": "gpuyard.api.goodput",
     "lease": "gpuyard.api.lease",
     "plan": "gpuyard.api.plan",
     "predict": "gpuyard.api.predict",

@@ -244,6 +244,20 @@ def format_seconds(seconds: float) -> str:
     return "1 day" if text == "1 days" else text
 
 
+def format_rough_seconds(seconds: float) -> str:
+    """1337 → "22 min": two digits, for times that are estimates anyway."""
+    year = _DURATION["year"]
+    if seconds >= year:
+        return format_years(float(f"{seconds / year:.2g}"))
+    steps = [(86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s")]
+    # 59.7 s is 60 s, and so a minute
+    size, unit = next(
+        ((size, unit) for size, unit in steps if float(f"{seconds / size:.2g}") >= 1), (1.0, "s")
+    )
+    text = f"{float(f'{seconds / size:.2g}'):g}"
+    return "1 day" if (text, unit) == ("1", "days") else f"{text} {unit}"
+
+
 def format_duration(seconds: float) -> str:
     """Format like `format_seconds`, and in years from one year on."""
     year = _DURATION["year"]

@@ -9,18 +9,15 @@ from gpuyard.economics.billing import (
     INCREMENTS,
     billed_hours,
     committed_usd,
-    daly_interval_hours,
     egress_usd,
     fitting_increments,
     on_demand_usd,
     reserved_cash_by_month,
     reserved_usd,
-    spot_hours_per_useful_hour,
-    spot_usd,
     storage_usd,
     to_cents,
-    young_interval_hours,
 )
+from gpuyard.economics.goodput import spot_usd
 from gpuyard.errors import UserMistake
 
 HOURS = st.floats(0, 1e5)
@@ -134,42 +131,6 @@ def test_all_upfront_is_paid_at_the_start_of_each_term() -> None:
     assert cash.sum() == 2400
     cash = reserved_cash_by_month(24, 1200, term_years=1, upfront_share=0.5)
     assert (cash[0], cash[1], cash[12], cash[24]) == (600, 50, 650, 50)
-
-
-def test_young_and_daly_by_hand() -> None:
-    # 5 minutes a checkpoint, one interruption in 24 h: sqrt(2 × 300 s × 86400 s) = 7200 s
-    assert young_interval_hours(300 / 3600, 1 / 24) == pytest.approx(2.0)
-    # Daly: 7200 × (1 + sqrt(300/172800)/3 + 300/172800/9) − 300 = 7001.4 s
-    assert daly_interval_hours(300 / 3600, 1 / 24) * 3600 == pytest.approx(7001.4, abs=0.1)
-
-
-@given(st.floats(1e-3, 0.5), st.floats(1e-4, 0.5), st.floats(0, 0.5), st.floats(0.3, 3))
-def test_dalys_interval_is_hard_to_beat(
-    saving: float, rate: float, restart: float, other: float
-) -> None:
-    best = spot_hours_per_useful_hour(rate, saving, restart)
-    interval = daly_interval_hours(saving, rate) * other
-    assert best <= spot_hours_per_useful_hour(rate, saving, restart, interval) * 1.002
-    assert best >= 1
-
-
-@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.2), HOURS, HOURS, st.floats(0, 1))
-def test_spot_costs_more_with_more_interruptions_and_hours(
-    one: float, other: float, saving: float, hours: float, more: float, restart: float
-) -> None:
-    few, many = sorted((one, other))
-    low, high = sorted((hours, more))
-    costs = [
-        spot_usd(h, 1.0, interruptions_per_hour=r, checkpoint_hours=saving, restart_hours=restart)
-        for h, r in ((low, few), (high, many))
-    ]
-    assert costs[0] <= costs[1] * (1 + 1e-9)
-    assert costs[0] >= low * (1 - 1e-12)
-
-
-def test_nothing_interrupts_and_nothing_is_lost() -> None:
-    assert spot_hours_per_useful_hour(0.0, 0.1, 0.1) == 1.0
-    assert spot_hours_per_useful_hour(0.1, 0.0, 0.0) == 1.0
 
 
 def test_arrays_broadcast() -> None:

@@ -265,3 +265,37 @@ def test_step_is_a_lazy_name_of_the_package() -> None:
     assert gpuyard.step is reporter.step
     with pytest.raises(AttributeError, match="no attribute 'stepp'"):
         gpuyard.stepp  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_checkpoints_are_reported_and_are_in_no_step_time() -> None:
+    loop = Loop()
+    loop.run(31, seconds=0.1)
+    loop.now += 8.0
+    loop.reporter.add_checkpoint(8.0)
+    loop.run(30, seconds=0.1)
+    loop.reporter.close()
+    assert sum(window.checkpoints for window in loop.windows) == 1
+    (window,) = (window for window in loop.windows if window.checkpoints)
+    assert window.checkpoint_seconds == 8.0
+    assert window.seconds > 8.0
+    assert window.step_seconds == pytest.approx(0.1)
+
+
+def test_startup_and_checkpoints_of_a_real_process(tmp_path: Path) -> None:
+    steps = tmp_path / "steps"
+    program = (
+        "import time, gpuyard\n"
+        "time.sleep(0.3)\n"
+        "for i in range(15):\n"
+        "    gpuyard.step(samples=4)\n"
+        "    if i == 12:\n"
+        "        with gpuyard.checkpoint():\n"
+        "            time.sleep(0.2)\n"
+    )
+    environment = {**os.environ, "GPUYARD_STEPS": str(steps), "PYTHONPATH": str(ROOT / "src")}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+    windows = StepsFile(steps).read()
+    assert windows[0].startup_seconds is not None
+    assert windows[0].startup_seconds >= 0.3
+    assert windows[1].startup_seconds is None
+    assert sum(window.checkpoint_seconds for window in windows) >= 0.2

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpuyard.economics.ownership import Owned
     from gpuyard.economics.purchase import Purchase
     from gpuyard.economics.rent_or_own import RentOrOwn
+    from gpuyard.planner.goodput import InstanceLosses
 
 _YEAR_SECONDS = units.parse_seconds("1 year")
 _HORIZON_MONTHS, _TERM_MONTHS = 36, 12
@@ -175,8 +176,20 @@ def cost(
         draws=monte_carlo,
         seed=seed,
         electricity=describe_electricity(costs),
+        losses=_estimate_losses(rent),
     )
     return Result(rent_or_own_answer(question, page=page), plot=lambda: _create_plot(case, rent))
+
+
+def _estimate_losses(rent: str) -> "InstanceLosses | None":
+    """Return what interruptions take from a job on all GPUs of a catalog instance; None for any other price."""
+    from gpuyard.catalog import gpus, prices
+    from gpuyard.planner.goodput import estimate_instance_losses
+
+    name = rent.partition("@")[0]
+    if name not in prices() or (price := prices().get(name)).gpu is None:
+        return None
+    return estimate_instance_losses(price, gpus().get(price.gpu))
 
 
 def _create_costs(owning: Mapping[str, Any]) -> OwningCosts:

@@ -6,8 +6,11 @@ from typing import Any, get_args
 
 from gpuyard.api.inputs import read_counts
 from gpuyard.api.result import Line, Plot, Result
+from gpuyard.economics.goodput import Goodput
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.clusters import resolve_machine
+from gpuyard.planner.goodput import estimate_goodput
+from gpuyard.predictor.large.checkpoints import count_checkpoint_bytes
 from gpuyard.predictor.large.layout import RECOMPUTE
 from gpuyard.predictor.large.prediction import LargePrediction, LargeResult, predict_large
 from gpuyard.predictor.large.search import Choices
@@ -64,11 +67,29 @@ def predict_layouts(
     most = cluster.nodes * machine.gpus
     counts = read_counts(gpus, "number of GPUs") if gpus is not None else _usual_counts(most)
     result = predict_large(training, cluster, sorted(counts))
+    losses = _estimate_losses(training, cluster, result)
 
     def explain() -> LargePredictions:
-        return LargePredictions(large_answer(result, why=True), result)
+        return LargePredictions(large_answer(result, why=True, losses=losses), result)
 
-    return LargePredictions(large_answer(result, why=why), result, explain=explain)
+    answer = large_answer(result, why=why, losses=losses)
+    return LargePredictions(answer, result, explain=explain)
+
+
+def _estimate_losses(
+    training: LargeTraining, cluster: Cluster, result: LargeResult
+) -> dict[int, Goodput]:
+    """Return the goodput by number of GPUs if the length of the training is known."""
+    return {
+        row.gpus: estimate_goodput(
+            training.name,
+            cluster,
+            gpus=row.gpus,
+            checkpoint_bytes=count_checkpoint_bytes(training, row.strategy),
+        ).goodput
+        for row in result.predictions
+        if row.days is not None and row.fits
+    }
 
 
 def create_training(

@@ -14,6 +14,7 @@ from gpuyard.report.answers.jobs.simulation import simulation_answer
 from gpuyard.report.answers.jobs.what_if import what_if_answer
 
 if TYPE_CHECKING:
+    from gpuyard.jobs.simulate.failures import FailureModel
     from gpuyard.jobs.simulate.trace import Trace
     from gpuyard.jobs.simulate.traces import BatchChoice
     from gpuyard.jobs.simulate.what_if import Speedup, SpeedupLookup
@@ -35,6 +36,9 @@ def simulate(
     traces: str | Path | None = None,
     batch_choice: str = "user",
     deadlines: str | None = None,
+    failures: str | float | None = None,
+    checkpoint_every: str | float | None = None,
+    seed: int = 0,
     on_progress: Callable[[str, int, int], None] | None = None,
 ) -> Result[Row]:
     """Run a trace of jobs (a CSV file) under policies, and compare completion times, makespan, and GPU utilization.
@@ -70,7 +74,18 @@ def simulate(
     def report_case(name: str) -> Callable[[int, int], None]:
         return lambda done, total: on_progress(name, done, total) if on_progress else None
 
-    outcomes = [run(case.trace, case.policy, case.pool, report_case(case.name)) for case in cases]
+    if failures is None and checkpoint_every is not None:
+        raise UserMistake("--checkpoint-every only affects failures: add --failures published")
+    outcomes = [
+        run(
+            case.trace,
+            case.policy,
+            case.pool,
+            report_case(case.name),
+            _create_failures(failures, checkpoint_every, seed, machines),
+        )
+        for case in cases
+    ]
     answer = simulation_answer(outcomes)
     if changes:
         names = [case.name for case in cases]
@@ -80,6 +95,38 @@ def simulate(
         )
     rows = answer.document["what_if" if changes else "policies"]
     return Result(answer, wrap(rows), plot=lambda: _create_plot(answer.title, rows))
+
+
+def _create_failures(
+    failures: str | float | None,
+    checkpoint_every: str | float | None,
+    seed: int,
+    machines: "Cluster | Pool | None",
+) -> "FailureModel | None":
+    """Parse the mean time between failures of one GPU: hours, a duration, or `published`."""
+    from gpuyard.economics.interruption_rates import find_failures
+    from gpuyard.hardware.clusters import resolve_machine
+    from gpuyard.jobs.simulate.failures import CHECKPOINT_EVERY_SECONDS, FailureModel
+    from gpuyard.specs import Cluster
+    from gpuyard.units import parse_seconds
+
+    if failures is None:
+        return None
+    if failures == "published":
+        gpu = resolve_machine(machines)[0] if isinstance(machines, Cluster) else None
+        hours = find_failures(gpu).hours
+    elif isinstance(failures, str):
+        hours = parse_seconds(failures, "50000 h") / 3600
+    else:
+        hours = float(failures)
+    if not hours > 0:
+        raise UserMistake(f"--failures must be above zero, got {failures!r}")
+    every = CHECKPOINT_EVERY_SECONDS
+    if checkpoint_every is not None:
+        every = float(parse_seconds(checkpoint_every, "30 min"))
+    if every <= 0:
+        raise UserMistake("--checkpoint-every must be above zero")
+    return FailureModel(hours, seed, every)
 
 
 def _create_plot(title: str, rows: "Sequence[Mapping[str, Any]]") -> Plot:

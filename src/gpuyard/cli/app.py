@@ -26,7 +26,7 @@ from gpuyard.temporary import remove_leftovers, shared_directory
 from gpuyard.version import __version__
 
 PANELS = {
-    "Decide": ("study", "predict", "plan", "playbook", "cost", "facility"),
+    "Decide": ("study", "predict", "goodput", "plan", "playbook", "cost", "facility"),
     "Measure": (
         "doctor",
         "bench",

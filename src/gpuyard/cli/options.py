@@ -155,6 +155,7 @@ MAY_RUN_CODE = frozenset(
         "deploy bench",
         "facility fabric",
         "facility storage",
+        "goodput",
         "plan",
         "playbook",
         "predict",

@@ -1,9 +1,7 @@
 """Rental prices and cloud bills: on demand, committed, reserved, and spot capacity, storage, and egress.
 
 All billing functions accept floats or NumPy arrays that broadcast against each other and return dollars in
-their common shape. Prices are for the whole rented unit (an instance or a cluster). The checkpoint interval is
-J. T. Daly's higher-order estimate (2006) of J. W. Young's optimum (1974). The expected run time is Daly's model
-of random interruptions at a constant rate, each of which loses the work since the last checkpoint.
+their common shape. Prices are for the whole rented unit (an instance or a cluster).
 """
 
 import datetime
@@ -287,76 +285,3 @@ def unused_years(horizon_years: Amounts, term_years: Amounts, rest: Rest | None)
 def _refunded_share(rest: Rest | None, resale_share: Amounts) -> Array:
     check_share("the resale share", resale_share)
     return array_of(resale_share) if rest == "resell" else array_of(0.0)
-
-
-def young_interval_hours(checkpoint_hours: Amounts, interruptions_per_hour: Amounts) -> Array:
-    """Return Young's first-order optimum: `sqrt(2 × checkpoint time × mean time between interruptions)`."""
-    return np.sqrt(2 * array_of(checkpoint_hours) * _mean_hours(interruptions_per_hour))
-
-
-def daly_interval_hours(checkpoint_hours: Amounts, interruptions_per_hour: Amounts) -> Array:
-    """Return Daly's optimal hours of work between two checkpoints; infinite without interruptions."""
-    check_not_negative("the checkpoint time", checkpoint_hours)
-    mean = _mean_hours(interruptions_per_hour)
-    saving = array_of(checkpoint_hours)
-    with np.errstate(invalid="ignore"):
-        ratio = np.sqrt(saving / (2 * mean))
-        first_order = young_interval_hours(checkpoint_hours, interruptions_per_hour)
-        interval = first_order * (1 + ratio / 3 + ratio**2 / 9) - saving
-    interval = np.where(saving < 2 * mean, interval, mean)
-    return np.where(np.isinf(mean), np.inf, interval)
-
-
-def spot_hours_per_useful_hour(
-    interruptions_per_hour: Amounts,
-    checkpoint_hours: Amounts = 0.0,
-    restart_hours: Amounts = 0.0,
-    interval_hours: Amounts | None = None,
-) -> Array:
-    """Return the rented hours per hour of progress: 1 plus checkpoints, repeated work, and restarts.
-
-    Without `interval_hours`, checkpoints use Daly's interval. Rates are those of the whole job: a job on 8
-    instances with 0.05 interruptions per hour each has 0.4.
-    """
-    check_not_negative("the restart time", restart_hours)
-    saving, mean = array_of(checkpoint_hours), _mean_hours(interruptions_per_hour)
-    if interval_hours is None:
-        interval = daly_interval_hours(checkpoint_hours, interruptions_per_hour)
-    else:
-        interval = array_of(interval_hours)
-        if np.any(~(interval > 0)):
-            raise UserMistake("the checkpoint interval must be above zero")
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        exposed = (interval + saving) / mean
-        per_segment = np.where(np.isinf(mean), interval + saving, mean * np.expm1(exposed))
-        factor = np.exp(array_of(restart_hours) / mean) * per_segment / interval
-    # limits that the formula cannot express: checkpoints that cost nothing, and no checkpoints
-    factor = np.where(interval == 0, np.exp(array_of(restart_hours) / mean), factor)
-    return np.where(np.isinf(interval), 1.0, factor)
-
-
-def spot_usd(
-    useful_hours: Amounts,
-    usd_per_hour: Amounts,
-    *,
-    interruptions_per_hour: Amounts,
-    checkpoint_hours: Amounts = 0.0,
-    restart_hours: Amounts = 0.0,
-    interval_hours: Amounts | None = None,
-) -> Array:
-    """Return the price of this many hours of progress on spot capacity."""
-    check_not_negative("hours", useful_hours)
-    check_not_negative("the price", usd_per_hour)
-    factor = spot_hours_per_useful_hour(
-        interruptions_per_hour, checkpoint_hours, restart_hours, interval_hours
-    )
-    return array_of(useful_hours) * factor * usd_per_hour
-
-
-def _mean_hours(interruptions_per_hour: Amounts) -> Array:
-    check_not_negative("the interruption rate", interruptions_per_hour)
-    rate = array_of(interruptions_per_hour)
-    # a rate below one in the age of the universe counts as zero, because it would overflow
-    rate = np.where(rate < 1e-30, 0.0, rate)
-    with np.errstate(divide="ignore"):
-        return np.asarray(1.0 / rate)

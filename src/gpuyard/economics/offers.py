@@ -21,10 +21,10 @@ from gpuyard.economics.billing import (
     committed_usd,
     egress_usd,
     reserved_cash_by_month,
-    spot_hours_per_useful_hour,
     storage_usd,
 )
 from gpuyard.economics.demand import demand_from_load
+from gpuyard.economics.goodput import hours_per_useful_hour
 from gpuyard.economics.ownership import (
     Owned,
     best_owned_size,
@@ -256,7 +256,7 @@ def _price_spot(
     # losing any one of the instances stops the job
     interval = None if offer.checkpoint_every is None else offer.checkpoint_every / 3600
     factor = float(
-        spot_hours_per_useful_hour(
+        hours_per_useful_hour(
             offer.interruptions_per_hour * offer.count,
             offer.checkpoint / 3600,
             offer.restart / 3600,

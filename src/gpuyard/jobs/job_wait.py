@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.engines.base import Engine, load_engine
@@ -40,7 +41,18 @@ def add_progress(status: JobStatus, job: Job, windows: Sequence[StepWindow]) -> 
         speed_basis=progress.speed_basis,
         expected_end=progress.expected_end,
         loss=latest_loss(windows),
+        checkpoints=describe_checkpoints(windows, gpus),
     )
+
+
+def describe_checkpoints(windows: Sequence[StepWindow], gpus: int) -> dict[str, Any] | None:
+    """Return the advice on checkpoints as a status holds it; most jobs report none, which saves imports."""
+    if not any(window.checkpoints for window in windows):
+        return None
+    from gpuyard.jobs.checkpoint_interval import advise_checkpoints
+
+    advice = advise_checkpoints(windows, gpus=gpus)
+    return None if advice is None else advice.as_json()
 
 
 def get_status(engine: Engine, handle: Handle) -> JobStatus:

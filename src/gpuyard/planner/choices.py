@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuyard.planner.candidates import Candidates
+from gpuyard.planner.goodput import estimate_run_goodput
 from gpuyard.planner.mixes import Mixes, reprice_mix, simplify_mix
 from gpuyard.planner.offers import BOUGHT, has_assumed_price
 from gpuyard.planner.ranking import Ranking, find_simplest_setting, price_cheapest_other
@@ -80,6 +81,12 @@ def create_choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]
                 network_keys=None if offer.network is None else _format_network_keys(offer.network),
                 compute_basis=f"{line.basis}: {line.source}",
                 evidence_note=line.caveat,
+                goodput=estimate_run_goodput(
+                    server.gpu,
+                    gpus,
+                    checkpoint_seconds=candidates.plan.spot.checkpoint,
+                    restart_seconds=candidates.plan.spot.restart,
+                ).share,
                 in_time=bool(ranking.in_time[number]),
                 in_budget=bool(ranking.in_budget[number]),
                 broken_rules=tuple(

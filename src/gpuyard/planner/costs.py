@@ -17,9 +17,8 @@ from gpuyard.economics.billing import (
     Amounts,
     on_demand_usd,
     reserved_usd,
-    spot_hours_per_useful_hour,
-    spot_usd,
 )
+from gpuyard.economics.goodput import hours_per_useful_hour, spot_usd
 from gpuyard.economics.ownership import Owned, owned_usd
 from gpuyard.errors import UserMistake
 from gpuyard.facilities.housing import (
@@ -276,7 +275,7 @@ def _price_spot(plan: Plan, runs: PlannedRuns, rows: PriceRows) -> Costs:
         checkpoint_hours=checkpoint,
         restart_hours=restart,
     )
-    stretch = spot_hours_per_useful_hour(rate, checkpoint, restart)
+    stretch = hours_per_useful_hour(rate, checkpoint, restart)
     return _price_per_run(runs, rows, hours * stretch, usd)
 
 

@@ -155,6 +155,9 @@ class Choice:
     machine_usd: float | None = None  # of one bought machine
     machine_usd_range: tuple[float, float] | None = None  # in which a quote for it is expected
     evidence_note: str = ""  # set if nothing is published for this GPU or its vendor
+    goodput: float = (
+        1.0  # left of a run's time by failures; the time includes only spot interruptions
+    )
 
     @property
     def allowed(self) -> bool:

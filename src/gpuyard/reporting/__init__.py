@@ -9,6 +9,6 @@ Outside of a gpuyard job this does nothing, unless GPUYARD_REPORT=stdout is set.
 """
 
 from gpuyard.reporting.callbacks import huggingface_callback, lightning_callback, watch
-from gpuyard.reporting.reporter import step
+from gpuyard.reporting.reporter import checkpoint, step
 
-__all__ = ["huggingface_callback", "lightning_callback", "step", "watch"]
+__all__ = ["checkpoint", "huggingface_callback", "lightning_callback", "step", "watch"]

@@ -5,10 +5,11 @@ A package is imported only when its callback is created.
 
 import importlib
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpuyard.reporting.reporter import step
+from gpuyard.reporting.reporter import add_checkpoint, step
 
 _MAX_DEPTH = 4
 
@@ -64,6 +65,15 @@ def huggingface_callback() -> Any:
 
         def __init__(self) -> None:
             self._loss: float | None = None
+            self._before_save = 0.0
+
+        def on_evaluate(self, *_: Any, **__: Any) -> None:
+            self._before_save = time.perf_counter()
+
+        def on_save(self, *_: Any, **__: Any) -> None:
+            # the trainer saves right after the step and its evaluation
+            if self._before_save:
+                add_checkpoint(time.perf_counter() - self._before_save)
 
         def on_step_end(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
             step(
@@ -72,6 +82,7 @@ def huggingface_callback() -> Any:
                 number=state.global_step,
                 total=state.max_steps if state.max_steps > 0 else None,
             )
+            self._before_save = time.perf_counter()
 
         def on_log(
             self, _args: Any, _state: Any, _control: Any, logs: Any = None, **_: Any

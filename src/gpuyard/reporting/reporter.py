@@ -10,9 +10,11 @@ A line is `MARKER` and one JSON object. Its keys:
     gpus, nodes, workers        used for the training
     start                       an id shared by all lines of one process; a restarted job gets a new one
     job, number, total, loss    the job's UUID; the number of the last step, and of all steps; its loss
+    checkpoints                 written in these steps; checkpoint_seconds is their time, which no step time contains
+    startup_seconds             from the start of the process to the end of its first step, in the first line only
     testbed                     the machine, in the first line only
 
-Only rank 0 reports. An error here never stops the training.
+An error here never stops the training.
 """
 
 import atexit
@@ -22,7 +24,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 MARKER = "gpuyard-steps: "
 FILE_VARIABLE = "GPUYARD_STEPS"
@@ -75,7 +77,8 @@ class Reporter:
         self._number: int | None = None
         self._total: int | None = None
         self._loss: float | None = None
-        self._last = self._window_start = self._due = 0.0
+        self._last = self._window_start = self._due = self._paused = 0.0
+        self._startup_seconds: float | None = None
         self._start_window(0.0)
 
     def step(
@@ -99,16 +102,24 @@ class Reporter:
                 self._total = _parse_integer(total)
             if self._first is None:  # its start is unknown, so it is not timed
                 self._first = now
+                self._startup_seconds = _read_process_seconds()
                 self._start_window(now)
                 return
             self._steps += 1
             self._samples += samples
-            self._add_time(now - self._last)
-            self._last = now
+            self._add_time(max(0.0, now - self._last - self._paused))
+            self._last, self._paused = now, 0.0
             if not self._warm:
                 self._warm_up(now)
             elif now >= self._due:
                 self._report(now, warmup=False)
+
+    def add_checkpoint(self, seconds: float) -> None:
+        """Count a checkpoint that took this long; the step in which it was written does not include it."""
+        with self._lock:
+            self._checkpoints += 1
+            self._checkpoint_seconds += seconds
+            self._paused += seconds
 
     def close(self) -> None:
         """Report the steps that have not been reported yet."""
@@ -127,6 +138,9 @@ class Reporter:
         self._samples = 0.0
         self._times: list[float] = []
         self._stride = 1
+        self._paused = 0.0  # since the last step
+        self._checkpoints = 0
+        self._checkpoint_seconds = 0.0
         elapsed = now - (self._first if self._first is not None else now)
         self._due = now + min(max(elapsed * _SHARE_OF_ELAPSED, _MIN_SECONDS), _MAX_SECONDS)
 
@@ -163,8 +177,12 @@ class Reporter:
             "total": self._total,
             "loss": self._loss,
         }
+        if self._checkpoints:
+            line["checkpoints"] = self._checkpoints
+            line["checkpoint_seconds"] = round(self._checkpoint_seconds, 6)
         if not self._testbed_reported:
             self._testbed_reported = True
+            line["startup_seconds"] = self._startup_seconds
             with contextlib.suppress(Exception):  # an error in torch must not stop the training
                 line["testbed"] = _describe_testbed()
         self._start_window(now)
@@ -183,6 +201,18 @@ def _parse_number(value: object, minimum: float = 0.0) -> float | None:
 def _parse_integer(value: object) -> int | None:
     number = _parse_number(value)
     return None if number is None else int(number)
+
+
+def _read_process_seconds() -> float | None:
+    """Return how long this process has run; None if the system does not say."""
+    try:
+        with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
+            started_ticks = int(file.read().rpartition(b")")[2].split()[19])
+        with open("/proc/uptime", "rb") as file:  # noqa: PTH123
+            uptime = float(file.read().split()[0])
+        return max(0.0, round(uptime - started_ticks / os.sysconf("SC_CLK_TCK"), 3))
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _describe_testbed() -> dict[str, object]:
@@ -299,6 +329,25 @@ def step(
         _initialize()
     if _reporter is not None:
         _reporter.step(samples, loss, number, total)
+
+
+@contextlib.contextmanager
+def checkpoint() -> Iterator[None]:
+    """Time the writing of a checkpoint: `with gpuyard.checkpoint(): torch.save(…)`.
+
+    From these times, `gpuyard status` proposes how often to write one. A checkpoint that fails is not counted.
+    """
+    started = time.perf_counter()
+    yield
+    add_checkpoint(time.perf_counter() - started)
+
+
+def add_checkpoint(seconds: float) -> None:
+    """Report a checkpoint that took this long."""
+    if not _initialized:
+        _initialize()
+    if _reporter is not None:
+        _reporter.add_checkpoint(seconds)
 
 
 def _initialize() -> None:

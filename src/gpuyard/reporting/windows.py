@@ -54,6 +54,9 @@ class StepWindow:
     total: int | None = None
     loss: float | None = None
     testbed: dict[str, Any] | None = field(default=None, hash=False)
+    checkpoints: int = 0
+    checkpoint_seconds: float = 0.0
+    startup_seconds: float | None = None
 
     @property
     def samples_per_second(self) -> float:
@@ -187,6 +190,9 @@ def _build_window(report: dict[str, Any]) -> StepWindow:
         total=_parse_optional(report.get("total"), _parse_integer),
         loss=_parse_loss(report.get("loss")),
         testbed=_parse_testbed(report.get("testbed")),
+        checkpoints=_parse_integer(report.get("checkpoints", 0)),
+        checkpoint_seconds=_parse_number(report.get("checkpoint_seconds", 0)),
+        startup_seconds=_parse_optional(report.get("startup_seconds"), _parse_number),
     )
 
 

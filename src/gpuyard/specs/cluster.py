@@ -108,11 +108,15 @@ class Network(Spec):
 
 
 class Storage(Spec):
-    """The storage that all nodes read samples from. `gpuyard facility` places its servers and network."""
+    """The storage of samples and checkpoints. `gpuyard facility` places its servers and network."""
 
     read: Annotated[
         BytesPerSecond | None,
         Field(description="read rate of all nodes together; default: no limit"),
+    ] = None
+    write: Annotated[
+        BytesPerSecond | None,
+        Field(description="write rate of all nodes together, for checkpoints; default: 'read'"),
     ] = None
     servers: Annotated[
         int | None,

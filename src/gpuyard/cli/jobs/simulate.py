@@ -82,6 +82,21 @@ def simulate(
             "like '8 h' after the start.",
         ),
     ] = None,
+    failures: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Let machines fail: mean time between failures of one GPU, like '50000 h', or published.",
+        ),
+    ] = None,
+    checkpoint_every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="With --failures: time between a job's checkpoints (default: 30 min).",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="With --failures: another random draw.")] = 0,
     html: PageOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -107,6 +122,9 @@ def simulate(
             traces=traces,
             batch_choice=batch_choice,
             deadlines=deadlines,
+            failures=failures,
+            checkpoint_every=checkpoint_every,
+            seed=seed,
             on_progress=lambda name, done, total: report(ProgressUpdate(name, done, total)),
         )
     show(result.answer, json_output=json_output, html=html)

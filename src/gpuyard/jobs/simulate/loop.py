@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpuyard.errors import GpuyardError, UserMistake, quote
+from gpuyard.jobs.simulate.failures import FailureModel
 from gpuyard.jobs.simulate.outcome import GpuInterval, SimulationOutcome
 from gpuyard.jobs.simulate.trace import Trace, TraceJob
 from gpuyard.jobs.simulate.work import GpusByMachine
@@ -34,14 +35,18 @@ _MAX_ROUNDS = (
 
 
 def simulate(
-    trace: Trace, policy: Policy, pool: Pool, on_progress: ProgressCallback | None = None
+    trace: Trace,
+    policy: Policy,
+    pool: Pool,
+    on_progress: ProgressCallback | None = None,
+    failures: FailureModel | None = None,
 ) -> SimulationOutcome:
-    """Run the whole trace under this policy."""
+    """Run the whole trace under this policy, with failures of machines if there is a model of them."""
     trace = trace.fit_to(pool)
     queue = policy if isinstance(policy, QueuePolicy) else _as_queue(policy, trace)
     if queue is not None:
-        return _QueueLoop(trace, queue, pool, on_progress).run()
-    return EventLoop(trace, policy, pool, on_progress=on_progress).run()
+        return _QueueLoop(trace, queue, pool, on_progress, failures).run()
+    return EventLoop(trace, policy, pool, on_progress=on_progress, failures=failures).run()
 
 
 def _as_queue(policy: Policy, trace: Trace) -> QueuePolicy | None:
@@ -69,6 +74,7 @@ class ActiveJob:
     started_s: float | None = None
     attained_gpu_s: float = 0.0
     restarts: int = 0
+    fails_s: float = math.inf  # when one of its machines fails
     _waiting_view: JobView | None = None  # does not change while the job waits
 
     def done_at(self, now_s: float) -> float:
@@ -108,6 +114,7 @@ class ActiveJob:
         """Move to other GPUs, or to none."""
         self.done, self.attained_gpu_s = self.done_at(now_s), self.attained_at(now_s)
         self._waiting_view = None
+        self.fails_s = math.inf
         if allocation is None:
             self.allocation, self.shape, self.racks = None, (), 1
             self.since_s, self.end_s = now_s, math.inf
@@ -117,6 +124,17 @@ class ActiveJob:
         else:
             self.restarts += 1
         self.run_on(allocation, pool, since_s=now_s, resumed_s=now_s + self.job.restart_s)
+
+    def fail(self, model: FailureModel) -> float:
+        """Go back to the last checkpoint when a machine fails; return the seconds that this costs."""
+        before_s = self.end_s
+        self.done = model.find_saved(
+            self.job.work, self.done, self.shape, self.racks, self.fails_s - self.resumed_s
+        )
+        self.restarts += 1
+        self.resumed_s = self.fails_s + model.restart_s
+        self.end_s = self.resumed_s + self.job.work.seconds(self.done, self.shape, self.racks)
+        return self.end_s - before_s
 
 
 @dataclass
@@ -132,11 +150,13 @@ class _Record:
         self.ended_s = np.full(count, math.nan)
         self.gpu_seconds = np.zeros(count)
         self.restarts = np.zeros(count, dtype=np.int64)
+        self.failures = 0
+        self.lost_gpu_seconds = 0.0
 
     def outcome(self, policy: str, pool: Pool, decisions: int) -> SimulationOutcome:
         return SimulationOutcome(
             policy, self.trace, pool, self.started_s, self.ended_s, self.gpu_seconds,
-            self.restarts, tuple(self.intervals), decisions,
+            self.restarts, tuple(self.intervals), decisions, self.failures, self.lost_gpu_seconds,
         )  # fmt: skip
 
 
@@ -154,8 +174,10 @@ class EventLoop:
         *,
         active: Sequence[ActiveJob] = (),
         on_progress: ProgressCallback | None = None,
+        failures: FailureModel | None = None,
     ) -> None:
         self.trace, self.policy, self.pool, self.on_progress = trace, policy, pool, on_progress
+        self.failures = failures
         self.record = _Record(trace)
         self.active = {job.job.id: job for job in active}
         self.arrived = len(active)
@@ -201,7 +223,7 @@ class EventLoop:
         """Return the next round, or the first one after the next event; infinity stops the loop."""
         jobs = self.trace.jobs
         arrival_s = jobs[self.arrived].submitted_s if self.arrived < len(jobs) else math.inf
-        end_s = min((job.end_s for job in self.active.values()), default=math.inf)
+        end_s = min((min(job.end_s, job.fails_s) for job in self.active.values()), default=math.inf)
         event_s = min(arrival_s, end_s)
         if self.policy.round_s is not None and self.active and not self.policy.only_on_change:
             if math.isinf(event_s) and not changed:
@@ -229,7 +251,9 @@ class EventLoop:
             )
 
     def _advance(self, now_s: float) -> bool:
-        """Process ends and submissions up to now, and return whether there were any."""
+        """Process failures, ends, and submissions up to now, and return whether there were ends or submissions."""
+        if self.failures is not None:
+            self._fail_jobs(now_s, self.failures)
         ended = [job for job in self.active.values() if job.end_s <= now_s]
         for job in ended:
             del self.active[job.job.id]
@@ -245,6 +269,13 @@ class EventLoop:
             self.active[arrival.id] = ActiveJob(self.arrived, arrival, since_s=now_s)
             self.arrived += 1
         return bool(ended) or self.arrived > first
+
+    def _fail_jobs(self, now_s: float, model: FailureModel) -> None:
+        for job in self.active.values():
+            while job.allocation is not None and job.fails_s <= now_s and job.fails_s < job.end_s:
+                self.record.failures += 1
+                self.record.lost_gpu_seconds += sum(job.shape) * job.fail(model)
+                job.fails_s = model.next_failure(job.allocation, self.pool, job.fails_s)
 
     def _can_decide(self) -> bool:
         """Return False if jobs that must not be stopped hold all GPUs."""
@@ -284,6 +315,8 @@ class EventLoop:
             if allocation != job.allocation:
                 self._record_interval(job, now_s)
                 job.move(allocation, now_s, self.pool)
+                if self.failures is not None and allocation is not None:
+                    job.fails_s = self.failures.next_failure(allocation, self.pool, now_s)
                 moved = True
         return moved
 
@@ -299,9 +332,15 @@ class _QueueLoop:
     """
 
     def __init__(
-        self, trace: Trace, policy: QueuePolicy, pool: Pool, on_progress: ProgressCallback | None
+        self,
+        trace: Trace,
+        policy: QueuePolicy,
+        pool: Pool,
+        on_progress: ProgressCallback | None,
+        failures: FailureModel | None = None,
     ) -> None:
         self.trace, self.policy, self.pool, self.on_progress = trace, policy, pool, on_progress
+        self.failures = failures
         self.record = _Record(trace)
         self.queues = WaitingQueues(policy)
         self.free = np.array(pool.gpus_by_machine, dtype=np.int64)
@@ -338,11 +377,22 @@ class _QueueLoop:
         job = self.trace.jobs[index]
         allocation = choose_gpus(self.free, job.requested_gpus, self.racks)
         use_gpus(self.free, allocation)
-        shape = tuple(sorted((gpus for _, gpus in allocation), reverse=True))
-        run_s = job.work.seconds(0.0, shape, self.pool.count_racks(allocation))
-        end_s = now_s + job.restart_s + run_s
+        active = ActiveJob(index, job)
+        active.run_on(allocation, self.pool, since_s=now_s, resumed_s=now_s + job.restart_s)
+        if self.failures is not None:
+            self._fail(active, allocation, self.failures)
+        end_s = active.end_s
         heapq.heappush(self.ends, (end_s, index, allocation, self.policy.queue_key(view)))
         self.record.started_s[index] = now_s
         self.record.ended_s[index] = end_s
+        self.record.restarts[index] = active.restarts
         self.record.gpu_seconds[index] = job.requested_gpus * (end_s - now_s)
         self.record.intervals.append(GpuInterval(index, job.requested_gpus, now_s, end_s))
+
+    def _fail(self, job: ActiveJob, allocation: Allocation, model: FailureModel) -> None:
+        """Play all failures of a job that has just started: it keeps its machines until it ends."""
+        job.fails_s = model.next_failure(allocation, self.pool, job.since_s)
+        while job.fails_s < job.end_s < math.inf:
+            self.record.failures += 1
+            self.record.lost_gpu_seconds += sum(job.shape) * job.fail(model)
+            job.fails_s = model.next_failure(allocation, self.pool, job.fails_s)

@@ -35,6 +35,8 @@ class SimulationOutcome:
     restarts: npt.NDArray[np.int64]
     intervals: tuple[GpuInterval, ...]
     decisions: int
+    failures: int = 0  # of machines, that hit a job
+    lost_gpu_seconds: float = 0.0  # restarts and work since the last checkpoint
 
     @cached_property
     def submitted_s(self) -> _Seconds:
@@ -85,5 +87,7 @@ class SimulationOutcome:
             "utilization": self.utilization,
             "gpu_hours": self.gpu_hours,
             "restarts": int(self.restarts.sum()),
+            "failures": self.failures,
+            "lost_gpu_hours": self.lost_gpu_seconds / 3600,
             "decisions": self.decisions,
         }

@@ -13,7 +13,7 @@ from gpuyard.specs.parallel import LargeStrategy, Offload
 from gpuyard.specs.transformer import TransformerShape
 
 _DEFAULT_TOKENS = 2**20  # tokens per step if no batch is given
-_OPTIMIZER_BYTES = {"adamw": 8.0, "adam": 8.0, "adam-8bit": 2.0, "momentum": 4.0, "sgd": 0.0}
+OPTIMIZER_BYTES = {"adamw": 8.0, "adam": 8.0, "adam-8bit": 2.0, "momentum": 4.0, "sgd": 0.0}
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def trained_share(training: LargeTraining, model: ModelColumns) -> float:
 
 def states_of(training: LargeTraining, layouts: LayoutColumns, trained: float) -> StateBytes:
     """Return the bytes per parameter of weights, gradients, and optimizer."""
-    moments = _OPTIMIZER_BYTES[training.optimizer]
+    moments = OPTIMIZER_BYTES[training.optimizer]
     narrow, flash = float(training.precision in NARROW), float(training.flash)
     if trained < 1:
         weights = 0.56 if training.qlora_rank else 2.0

@@ -1,6 +1,10 @@
 """The answer to `gpuyard predict` for a large model: does it fit, how fast is it, and with which layout."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from gpuyard import units
+from gpuyard.economics.goodput import Goodput
 from gpuyard.predictor.large.launch import launch_lines
 from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.large.prediction import LargePrediction, LargeResult
@@ -18,6 +22,7 @@ from gpuyard.report.answer import (
     Table,
     Text,
 )
+from gpuyard.report.answers.goodput import describe_losses
 from gpuyard.report.figures.large import build_layouts_chart, build_memory_chart
 
 _COLUMNS = (
@@ -52,8 +57,14 @@ _ADVICE = {
 }
 
 
-def large_answer(result: LargeResult, *, why: bool = False, cost: str = "") -> Answer:
-    """Build the answer; `cost` is a phrase like "$1,780 on the cheapest offer"."""
+def large_answer(
+    result: LargeResult,
+    *,
+    why: bool = False,
+    cost: str = "",
+    losses: Mapping[int, Goodput] | None = None,
+) -> Answer:
+    """Build the answer; `cost` is a phrase like "$1,780 on the cheapest offer", `losses` is by number of GPUs."""
     largest = max(result.predictions, key=lambda p: p.gpus)
     title = f"{result.workload} on {result.cluster} ({largest.precision}, sequence {largest.sequence:,})"
     parts: list[Part] = [_first_line(result, largest, cost)]
@@ -71,6 +82,10 @@ def large_answer(result: LargeResult, *, why: bool = False, cost: str = "") -> A
             parts.append(
                 Sentence(f"Simpler: {describe_layout(result.simpler.layout)}, {slower:.0%} slower.")
             )
+    lost = (losses or {}).get(largest.gpus)
+    if lost is not None and largest.days is not None:
+        days = f"So {largest.days:,.1f} days become about {largest.days * lost.stretch:,.1f}."
+        parts.append(Sentence(f"{describe_losses(lost)} {days} See gpuyard goodput."))
     if not result.evidence:
         parts.append(
             Sentence(
@@ -85,7 +100,16 @@ def large_answer(result: LargeResult, *, why: bool = False, cost: str = "") -> A
         parts.append(
             Sentence("Add --why for the step's parts, other layouts, and launch commands.")
         )
-    return Answer(parts, result.as_json(), title=title, verb="predict")
+    return Answer(parts, _add_losses(result.as_json(), losses or {}), title=title, verb="predict")
+
+
+def _add_losses(document: dict[str, Any], losses: Mapping[int, Goodput]) -> dict[str, Any]:
+    """Add goodput, and days with losses, to each prediction of a training whose length is known."""
+    for row in document["predictions"]:
+        lost = losses.get(row["gpus"])
+        row["goodput"] = None if lost is None else lost.as_json()
+        row["expected_days"] = None if lost is None else row["days"] * lost.stretch
+    return document
 
 
 def _first_line(result: LargeResult, p: LargePrediction, cost: str) -> Sentence:

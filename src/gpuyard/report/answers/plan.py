@@ -42,6 +42,7 @@ _OPTIONS = (
     Column("price date", 10),
     Column("goal", 3),
 )
+_NOTABLE_GOODPUT = 0.98  # a smaller loss is only explained with --why
 _CAPTION = (
     "Left is faster, down is cheaper. Every point above the blue line is worse than a point on it; "
     "points below it are ruled out or over the budget. Predicted, at the prices and dates in the table."
@@ -108,8 +109,12 @@ def plan_parts(result: PlanResult, *, with_chart: bool = True) -> list[Part]:
             Sentence("What would change the decision:", "strong"),
             Bullets(result.would_change),
         ]
+    lost = _describe_failures(result)
+    if lost and lost.tone == "caution":
+        parts.append(lost)
     if result.reasons:
         parts += [Sentence(_WHY, "strong"), Bullets(result.reasons)]
+        parts += [lost] if lost and lost.tone != "caution" else []
     if result.front:
         if with_chart:
             parts.append(_create_chart(result))
@@ -129,6 +134,18 @@ def plan_parts(result: PlanResult, *, with_chart: bool = True) -> list[Part]:
     assumptions += [end.sentence for end in _find_ends_of_life(result)]
     parts.append(Section("Assumptions", [Bullets(assumptions)], folded=True))
     return parts
+
+
+def _describe_failures(result: PlanResult) -> Sentence | None:
+    """Return what failures leave of the winner's time; times and costs do not include it."""
+    if result.winner is None:
+        return None
+    left = result.winner.goodput
+    sentence = (
+        f"Failures and checkpoints leave {left:.1%} of a run's time on "
+        f"{units.format_count(result.winner.gpus, 'GPU')}, which is not in the figures; see gpuyard goodput."
+    )
+    return Sentence(sentence, "caution" if left < _NOTABLE_GOODPUT else "plain")
 
 
 def _create_chart(result: PlanResult) -> Chart:

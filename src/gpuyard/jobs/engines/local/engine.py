@@ -23,6 +23,7 @@ from gpuyard.jobs.engines.local.runner_process import ensure_runner
 from gpuyard.jobs.engines.local.store import Store, StoredJob
 from gpuyard.jobs.engines.local.transitions import close_dead_starts
 from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
+from gpuyard.jobs.job_wait import describe_checkpoints
 from gpuyard.jobs.log_files import read_logs
 from gpuyard.jobs.torchrun import complete_torchrun_command
 from gpuyard.reporting.windows import latest_loss
@@ -263,12 +264,13 @@ class LocalEngine(Engine):
 
     def _build_status(self, stored: StoredJob) -> JobStatus:
         job, running, loss = stored.summary, stored.state == "running", stored.loss
-        progress = None
+        progress = checkpoints = None
         if running or stored.measured_starts < stored.start_count:
             reports = StepReports(self._paths, tail_only=True)
             windows = reports.read_job(stored)
             loss = latest_loss(windows) if windows else loss
             progress = self._estimate_progress(stored, reports) if running else None
+            checkpoints = describe_checkpoints(windows, stored.gpus or job.max_gpus)
         return JobStatus(
             handle=stored.handle,
             state=stored.state,
@@ -291,6 +293,7 @@ class LocalEngine(Engine):
             speed_basis=None if progress is None else progress.speed_basis,
             expected_end=None if progress is None else progress.expected_end,
             loss=loss,
+            checkpoints=checkpoints,
             reason=(self._runner_error if stored.state == "queued" else "") or stored.reason,
             canceling=stored.cancel_requested is not None and stored.state not in FINAL,
             command=job.command,

@@ -32,6 +32,7 @@ from gpuyard.economics.rent_or_own import (
     saving_usd,
 )
 from gpuyard.economics.sensitivity import SavingSpread, TornadoBar, monte_carlo, tornado
+from gpuyard.planner.goodput import InstanceLosses
 from gpuyard.report.answer import (
     ALL_BATCHES,
     Answer,
@@ -60,6 +61,7 @@ class RentOrOwnQuestion:
     draws: int | None = None
     seed: int = 0
     electricity: str = ""  # the price in use; empty if electricity is not counted
+    losses: InstanceLosses | None = None  # known for a catalog instance
 
     @cached_property
     def simple(self) -> BreakEven:
@@ -147,12 +149,22 @@ def rent_or_own_answer(question: RentOrOwnQuestion, *, page: bool = True) -> Ans
             RendererOnly("terminal", [*terminal, *uncertainty, Sentence(f"{question.prices}.")]),
             RendererOnly("page", page_parts),
             *([Sentence(question.electricity)] if question.electricity else []),
+            *([Sentence(_describe_losses(question.losses))] if question.losses else []),
         ],
         _create_document(question, bars, spread),
         title=f"Rent at {question.rent.text} or buy at {units.format_usd(simple.buy_usd)}",
         verb="cost",
         meta=question.prices,
     )
+
+
+def _describe_losses(losses: InstanceLosses) -> str:
+    gpus = units.format_count(losses.gpus, "GPU")
+    sentence = f"A job on its {gpus} makes progress in {losses.goodput.share:.1%} of the hours."
+    if losses.spot is None or losses.spot_usd_per_useful_hour is None:
+        return sentence
+    hourly = units.format_usd(losses.spot_usd_per_useful_hour)
+    return f"{sentence} On spot, it is {losses.spot.share:.1%}, and an hour of progress costs {hourly}."
 
 
 def create_rent_or_own_charts(
@@ -328,7 +340,7 @@ def _describe_spread(spread: SavingSpread) -> str:
 def _create_document(
     question: RentOrOwnQuestion, bars: list[TornadoBar], spread: SavingSpread | None
 ) -> dict[str, Any]:
-    case, simple = question.case, question.simple
+    case, simple, losses = question.case, question.simple, question.losses
     rented, owned = rented_cash_by_month(case), paid_by_month(case)
     hours: float | None = simple.break_even_hours
     years: float | None = simple.break_even_years
@@ -351,6 +363,9 @@ def _create_document(
         "payments_even_months": even,
         "price_date": (question.rent.date or question.given_on).isoformat(),
         "electricity": question.electricity or None,
+        "goodput": losses and losses.goodput.share,
+        "spot_goodput": losses and losses.spot and losses.spot.share,
+        "spot_usd_per_useful_hour": losses and losses.spot_usd_per_useful_hour,
         "horizon_months": case.months,
         "upfront_usd": float(upfront_usd(case.running)),
         "monthly_usd": {n: float(usd) for n, usd in monthly_parts_usd(case.running).items()},

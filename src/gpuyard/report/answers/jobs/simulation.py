@@ -30,6 +30,14 @@ def simulation_answer(outcomes: Sequence[SimulationOutcome], about: str = "") ->
     """Show one row per policy, the lowest mean completion time first."""
     best_first = sorted(outcomes, key=lambda outcome: outcome.completion_seconds.mean())
     sentences = [Sentence(_describe_best(best_first)), *_compare_deadlines(best_first)]
+    sentences += [
+        Sentence(
+            f"{outcome.policy}: {format_count(outcome.failures, 'failure')} of machines cost jobs "
+            f"{outcome.lost_gpu_seconds / 3600:,.1f} GPU-hours."
+        )
+        for outcome in best_first
+        if outcome.failures
+    ]
     trace, pool = outcomes[0].trace, outcomes[0].pool
     heading = (
         f"{format_count(len(trace.jobs), 'job')} of {trace.name} on {format_count(pool.gpus, 'GPU')} in "

@@ -1,13 +1,14 @@
 """The answer of `gpuyard status`: the state of a job."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from gpuyard.jobs.job import JobState, JobStatus
 from gpuyard.report import formats
 from gpuyard.report.answer import Answer, DefinitionList, StyledText, Text, Tone
-from gpuyard.units import format_per_second, format_share
+from gpuyard.units import format_per_second, format_rough_seconds, format_share
 
 _TONES: dict[JobState, Tone] = {
     "running": "accent",
@@ -39,6 +40,8 @@ def status_answer(status: JobStatus) -> Answer:
         facts.append(("samples/s", f"{rate} ({status.speed_basis})"))
     if status.loss is not None:
         facts.append(("loss", f"{status.loss:.4g}"))
+    if status.checkpoints is not None:
+        facts.append(("checkpoints", describe_checkpoints(status.checkpoints)))
     by_speed = f" (at the {status.speed_basis} speed)" if status.speed_basis else ""
     if status.elapsed_seconds is not None:
         facts.append(("elapsed", format_elapsed(status)))
@@ -51,6 +54,19 @@ def status_answer(status: JobStatus) -> Answer:
         facts.append(("command", shorten(shlex.join(status.command), _MAX_CHARACTERS)))
     facts += [("log", log) for log in status.logs]
     return Answer([DefinitionList(facts)], status.document(), verb="status")
+
+
+def describe_checkpoints(advice: Mapping[str, Any]) -> str:
+    """Describe how often the job writes a checkpoint, and how often would be best."""
+    best, own = (
+        format_rough_seconds(advice[name])
+        for name in ("checkpoint_every_seconds", "own_checkpoint_every_seconds")
+    )
+    times = (
+        f"one takes {format_rough_seconds(advice['checkpoint_seconds'])}, "
+        f"a restart {format_rough_seconds(advice['restart_seconds'])}"
+    )
+    return f"every {own}; every {best} would be best ({times})"
 
 
 def jobs_answer(statuses: Sequence[JobStatus]) -> Answer:

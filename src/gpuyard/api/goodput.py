@@ -1,0 +1,144 @@
+"""Estimate what failures, checkpoints, and spot interruptions take from a training."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuyard import units
+from gpuyard.api.inputs import read_cluster, read_workload
+from gpuyard.api.result import Line, Plot, Result, Row, wrap
+from gpuyard.catalog import Price, prices
+from gpuyard.catalog.short_names import find_hardware
+from gpuyard.errors import UserMistake
+from gpuyard.hardware.clusters import resolve_machine
+from gpuyard.planner.goodput import GoodputResult, checkpoint_bytes_of, estimate_goodput
+from gpuyard.report.answers.goodput import goodput_answer, goodput_svg
+from gpuyard.specs.base import ShortCluster
+from gpuyard.workloads.shapes import find_shape
+
+if TYPE_CHECKING:
+    from gpuyard.specs import Cluster, Workload
+
+
+class Goodputs(Result[Row]):
+    """The goodput of a training; its rows are the numbers of GPUs of the curve."""
+
+    def __init__(self, result: GoodputResult) -> None:
+        answer = goodput_answer(result)
+        super().__init__(
+            answer,
+            wrap(answer.document["by_gpus"]),
+            plot=self._create_plot,
+            draw=lambda: goodput_svg(result, answer.title),
+        )
+        self.result = result
+
+    def _create_plot(self) -> Plot:
+        points = self.result.by_interval
+        line = Line(
+            self.result.cluster,
+            [seconds / 60 for seconds, _ in points],
+            [point.share for _, point in points],
+            [point.low for _, point in points],
+            [point.high for _, point in points],
+        )
+        return Plot(self.answer.title, "minutes between checkpoints", "goodput", [line])
+
+
+def goodput(
+    workload: "str | Path | Workload",
+    *,
+    on: "str | Path | Cluster",
+    gpus: int | None = None,
+    tokens: str | float | None = None,
+    days: float | None = None,
+    storage: str | None = None,
+    checkpoint_size: str | float | None = None,
+    checkpoint_time: str | float | None = None,
+    checkpoint_every: str | float | None = None,
+    restart: str | float | None = None,
+    mean_gpu_hours: float | None = None,
+    strategy: str | None = None,
+    precision: str | None = None,
+) -> Goodputs:
+    """Estimate goodput, the best checkpoint interval, and what spot saves after restarts.
+
+    `days` is the length of the training without losses; with `tokens`, gpuyard predicts it. `mean_gpu_hours` is the mean
+    time between interruptions of one GPU. The other parameters are the options of `gpuyard goodput`.
+    """
+    spec, cluster = read_workload(workload), read_cluster(on)
+    if tokens is not None and days is not None:
+        raise UserMistake("give --tokens or --days, not both: --tokens predicts the days")
+    size = None if checkpoint_size is None else units.parse_bytes(checkpoint_size)
+    useful = None if days is None else (days, days, days)
+    _, machine = resolve_machine(cluster)
+    count = gpus or cluster.nodes * machine.gpus
+    if find_shape(spec) is not None:
+        found, predicted = _describe_large(
+            spec, cluster, count, tokens=tokens, strategy=strategy, precision=precision
+        )
+        size, useful = size or found, useful or predicted
+    elif tokens is not None:
+        raise UserMistake(f"--tokens needs a transformer; {spec.name} is none: use --days")
+    if size is None:
+        from gpuyard.workloads import profile_model
+
+        size = checkpoint_bytes_of(profile_model(spec).parameters)
+    return Goodputs(
+        estimate_goodput(
+            spec.name,
+            cluster,
+            gpus=count,
+            checkpoint_bytes=size,
+            checkpoint_seconds=_parse_time(checkpoint_time),
+            restart_seconds=_parse_time(restart),
+            interval_seconds=_parse_time(checkpoint_every),
+            storage=storage,
+            gpu_hours=mean_gpu_hours,
+            instance=find_instance(on),
+            useful_days=useful,
+        )
+    )
+
+
+def _describe_large(
+    spec: "Workload",
+    cluster: "Cluster",
+    gpus: int,
+    *,
+    tokens: Any,
+    strategy: str | None,
+    precision: str | None,
+) -> tuple[float, tuple[float, float, float] | None]:
+    """Return the bytes of a checkpoint and, if the tokens are known, the days without losses."""
+    from gpuyard.api.large import create_training
+    from gpuyard.predictor.large.checkpoints import count_checkpoint_bytes
+    from gpuyard.predictor.large.prediction import predict_large
+
+    training = create_training(spec, strategy=strategy, precision=precision, tokens=tokens)
+    if training.tokens is None:
+        return count_checkpoint_bytes(training, strategy or "fsdp"), None
+    (row,) = predict_large(training, cluster, [gpus]).predictions
+    if not row.fits or row.days is None:
+        remedy = f"; it would fit with {row.remedy}" if row.remedy else ""
+        raise UserMistake(f"{spec.name} does not fit on {gpus} GPUs of {cluster.name}{remedy}")
+    days = (
+        row.days,
+        row.days * row.tokens_per_second / row.high,
+        row.days * row.tokens_per_second / row.low,
+    )
+    return count_checkpoint_bytes(training, row.strategy), days
+
+
+def find_instance(on: object) -> Price | None:
+    """Return the price if the cluster is named by a cloud instance, like 4xp5.48xlarge."""
+    short = ShortCluster.parse(on) if isinstance(on, str) else None
+    hardware = find_hardware(short.name) if short is not None else None
+    if hardware is None or hardware.kind != "instance":
+        return None
+    return prices().get(hardware.id)
+
+
+def _parse_time(text: str | float | None) -> float | None:
+    if text is None or isinstance(text, int | float):
+        return text
+    return units.parse_seconds(text, "5 min")
