@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpuyard.api.goodput import goodput
 from gpuyard.catalog import gpus, machines
 from gpuyard.catalog.facility import plugs
 from gpuyard.catalog.specfiles import read_site, read_sweep
@@ -53,6 +54,7 @@ def drawings() -> Iterator[tuple[str, str]]:
         machine = machines().get(name)
         graph = build_preset(machine.topology, gpus().get(machine.gpu), machine.gpus)
         yield f"topology-{name}", draw_topology_svg(graph)
+    yield "goodput", goodput("llama-3-70b", on="32xp5.48xlarge", tokens="1T").svg()
     yield "plugs", draw_plugs_svg(list(plugs()))
     for cluster, site in ROOMS.items():
         spec = read_cluster(str(EXAMPLES / f"{cluster}.cluster.yaml"))

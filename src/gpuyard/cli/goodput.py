@@ -1,4 +1,4 @@
-"""`gpuyard goodput`: how often to checkpoint, and what interruptions cost."""
+"""`gpuyard goodput`: the best checkpoint interval, and what interruptions cost."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""How often a GPU fails, and how often a cloud reclaims a spot instance, from published figures.
+"""Failure rates of GPUs and interruption rates of spot instances, from published figures.
 
 Publications differ by a factor of twelve, so the interval is wide: it is that of a new cluster, not of the mean.
 """

@@ -1,4 +1,4 @@
-"""Propose how often a job should write a checkpoint, from the times that its own starts reported."""
+"""Propose a job's checkpoint interval from the times that its own starts reported."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -23,6 +23,7 @@ PyTorch notices a hanging NCCL collective after 10 minutes by default; a crash i
 also start again.
 """
 _MIN_WRITE_SECONDS = 1.0  # to collect and serialize even a small model
+_HOPELESS_GOODPUT = 0.1
 _DEFAULT_STORAGE = "lustre-nvme"
 _MACHINES_PER_UNIT = 16  # of the default storage
 _INTERVALS, _LARGEST = 41, 16_384  # points and GPUs of the curves
@@ -38,7 +39,7 @@ class Checkpoints:
     size_bytes: float
     write_seconds: float
     restart_seconds: float  # including reading the checkpoint
-    storage: str
+    storage: str  # empty if the time is given
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,14 @@ class GoodputResult:
     def spot_saving(self) -> float | None:
         """The share of the dollars that spot saves after all restarts; negative if it costs more."""
         full, spot = self.usd_per_useful_hour, self.spot_usd_per_useful_hour
-        return None if full is None or spot is None else 1 - spot / full
+        if full is None or spot is None or self.spot_fails:
+            return None
+        return 1 - spot / full
+
+    @property
+    def spot_fails(self) -> bool:
+        """True if interruptions hardly leave the job the time to restart."""
+        return self.spot is not None and self.spot.share < _HOPELESS_GOODPUT
 
     def as_json(self) -> dict[str, Any]:
         days = self.days
@@ -266,7 +274,7 @@ def plan_checkpoints(
         size_bytes,
         max(_MIN_WRITE_SECONDS, size_bytes / write) if write_seconds is None else write_seconds,
         restart + size_bytes / read,
-        label if write_seconds is None else "a given checkpoint time",
+        label if write_seconds is None else "",
     )
 
 

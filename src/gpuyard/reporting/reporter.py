@@ -335,7 +335,7 @@ def step(
 def checkpoint() -> Iterator[None]:
     """Time the writing of a checkpoint: `with gpuyard.checkpoint(): torch.save(…)`.
 
-    From these times, `gpuyard status` proposes how often to write one. A checkpoint that fails is not counted.
+    From these times, `gpuyard status` proposes an interval. A checkpoint that fails is not counted.
     """
     started = time.perf_counter()
     yield

@@ -1,4 +1,4 @@
-"""The answer of `gpuyard goodput`: how often to checkpoint, and what interruptions cost."""
+"""The answer of `gpuyard goodput`: the best checkpoint interval, and what interruptions cost."""
 
 from collections.abc import Mapping
 
@@ -54,6 +54,8 @@ def first_line(result: GoodputResult) -> str:
         verb = "saves" if saving >= 0 else "costs"
         more = "" if saving >= 0 else " more"
         words.append(f"spot {verb} {abs(saving):.0%}{more} after restarts")
+    elif result.spot_fails:
+        words.append("spot would hardly make progress")
     return "; ".join(words) + "."
 
 
@@ -77,7 +79,8 @@ def _facts(result: GoodputResult) -> list[tuple[str, StyledText]]:
         (
             "checkpoint",
             f"{units.format_bytes(checkpoints.size_bytes)}, written in "
-            f"{units.format_seconds(checkpoints.write_seconds)} to {checkpoints.storage}",
+            f"{units.format_seconds(checkpoints.write_seconds)}"
+            + (f" to {checkpoints.storage}" if checkpoints.storage else ", as given"),
         ),
         ("restart", units.format_seconds(checkpoints.restart_seconds)),
         ("goodput", f"{_percent(best.share)} ({_percent(best.low)} to {_percent(best.high)})"),
@@ -89,8 +92,9 @@ def _facts(result: GoodputResult) -> list[tuple[str, StyledText]]:
     document = result.as_json()
     if result.price is not None and result.usd_per_useful_hour is not None:
         facts.append(("on demand", _money(result.price.id, result.usd_per_useful_hour, document)))
-    if result.spot is not None and result.spot_price and result.spot_usd_per_useful_hour:
-        spot = _money(result.spot_price.id, result.spot_usd_per_useful_hour, document["spot"])
+    if result.spot is not None and result.spot_saving is not None and result.spot_price:
+        hourly = document["spot"]["usd_per_useful_hour"]
+        spot = _money(result.spot_price.id, hourly, document["spot"])
         facts.append(("spot", f"{spot}, {_percent(result.spot.share)} goodput"))
     return facts
 

@@ -57,7 +57,7 @@ def status_answer(status: JobStatus) -> Answer:
 
 
 def describe_checkpoints(advice: Mapping[str, Any]) -> str:
-    """Describe how often the job writes a checkpoint, and how often would be best."""
+    """Describe the job's own checkpoint interval and the best one."""
     best, own = (
         format_rough_seconds(advice[name])
         for name in ("checkpoint_every_seconds", "own_checkpoint_every_seconds")
