@@ -8,7 +8,7 @@ SOAK := $(VENV)/.soak
 INSTALL := $(BIN)/pip install --quiet --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help study test soak check format schemas reference bench clean system-packages soak-packages
+.PHONY: help study test soak check format docs schemas reference bench clean system-packages soak-packages
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,11 +37,14 @@ test: $(TOOLS) system-packages ## Install what the tests need and run all of the
 soak: $(SOAK) soak-packages ## Run the long tests: 200 kills at random times, faults of Slurm and Kubernetes, the wheel, and more random examples.
 	@$(BIN)/pytest -n 2 --dist loadgroup -m 'soak or hypothesis' --hypothesis-profile=soak --timeout=3600
 
-check: $(TOOLS) ## Check formatting, lint, types, and layers.
+check: $(TOOLS) docs ## Check formatting, lint, types, layers, and the documentation's links.
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+
+docs: $(TOOLS) ## Build the documentation into site/, which also works from disk.
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(TOOLS) ## Format the code and fix what lint can fix.
 	@$(BIN)/ruff check --fix-only .
