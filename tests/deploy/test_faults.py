@@ -221,7 +221,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BareMachin
         pytest.skip(f"a machine of its own needs root and {', '.join(programs)}")
     pytest.importorskip("ansible_runner")
     monkeypatch.setenv("GPUYARD_ROOTS", str(LAB_ROOTS))
-    with bare_machine(make_root(), tmp_path / "machine") as machine:
+    with bare_machine(make_root(("fuse3", "sshfs")), tmp_path / "machine") as machine:
         monkeypatch.setenv("PATH", f"{machine.programs}:{os.environ['PATH']}")
         yield machine
 

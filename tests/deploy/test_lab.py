@@ -91,8 +91,8 @@ def test_the_five_steps_of_the_page_train_on_a_pair_that_is_repaired_where_it_is
     os.kill(first_process(StateDirectory("pair").path / "disks" / "node0") or 0, signal.SIGTERM)
     repaired = _up(cli, file)
     assert repaired["changes"] == {"added": 1, "changed": 0, "removed": 0}
-    # node0 mounts the shared path, node1 is let in on the new head and mounts it; nothing else is done a second time
-    assert repaired["changed_tasks"] == {"node0": 1, "node1": 2}
+    # both mount the shared path; nothing else is done a second time
+    assert repaired["changed_tasks"] == {"node0": 1, "node1": 1}
 
     checks = _verify(cli, file)
     assert {("shared directory", "node1"), ("open ports", "node0")} <= set(checks)
@@ -155,8 +155,11 @@ def test_a_cluster_with_every_role_works_is_repaired_and_leaves_nothing(
     with _kill_when(in_the_middle_of_the_roles.exists, "up", file):
         pass
     _up(cli, file)
+    for node in ("node0", "node1", "node2"):
+        _on(home, node, "chmod", "711", "/root")  # below which this host's Python may be
     checks = _verify(cli, file)
     assert checks["a job on all nodes", "all"] == "3 × 2 GPUs"
+    assert checks["a user's job on two nodes", "all"] == "ada ran it on node0 and node1"
     assert checks["notebooks", "node0"] == "200 with the token, 403 without"
     expected = {("monitoring", "node2"), ("firewall", "node1"), ("job accounts", "node0")}
     assert expected | {("MLflow", "node2")} <= set(checks)
@@ -172,7 +175,9 @@ def test_a_cluster_with_every_role_works_is_repaired_and_leaves_nothing(
     _on(home, "node0", "pkill", "-9", "-f", "jupyterlab")
     _on(home, "node1", "pkill", "-9", "-x", "prometheus-node")
     broken = json.loads(cli("deploy", "verify", file, "--json", status=1).stdout)
-    assert {(c["check"], c["host"]) for c in broken["checks"] if not c["ok"]} == {
+    failed = {(c["check"], c["host"]): c["detail"] for c in broken["checks"] if c["ok"] is False}
+    assert "node1: slurmd does not run" in failed["a job on all nodes", "all"]
+    assert set(failed) == {
         ("a job on all nodes", "all"),
         ("shared directory", "node2"),
         ("firewall", "node2"),
@@ -182,6 +187,7 @@ def test_a_cluster_with_every_role_works_is_repaired_and_leaves_nothing(
     _up(cli, file)
     _verify(cli, file)
 
+    _works_as_a_user(cli, file, home)
     _trains_through_slurm(cli, file, tmp_path)
     _no_secret_is_kept(home)
     _down(cli, file)
@@ -195,6 +201,30 @@ def _on(home: Path, machine: str, *argv: str, seconds: float = 60) -> str:
     done = subprocess.run(line, check=False, timeout=seconds, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def _works_as_a_user(cli: Cli, file: str, home: Path) -> None:
+    """A person's jobs run on two machines in the shared storage, and the files that they write there are the person's."""
+    shared = "cd /data/of/all/ada"
+    _as_ada(home, "mkdir /data/of/all/ada")
+    _as_ada(home, f"{shared} && sbatch --wait --quiet --nodes=2 --wrap 'srun touch $SLURM_JOB_ID'")
+    submit = "gpuyard submit --gpus 4 --nodes 2 -- torchrun --no-python hostname"
+    _as_ada(home, f"{shared} && gpuyard wait $({submit})")
+    assert _on(home, "node1", "ls -A /data/of/all/ada").strip()
+    assert _on(home, "node1", "find /data/of/all/ada ! -user ada") == ""
+
+    # while her job holds all nodes, nothing has failed
+    _as_ada(home, f"{shared} && sbatch --quiet --nodes=3 --gres=gpu:2 --wrap 'sleep 300'")
+    verdict = json.loads(cli("deploy", "verify", file, "--json").stdout)
+    untried = {
+        check["check"]: check["detail"] for check in verdict["checks"] if check["ok"] is None
+    }
+    assert "other jobs hold the nodes" in untried["a job on all nodes"]
+    _as_ada(home, "scancel --user=ada")
+
+
+def _as_ada(home: Path, command: str) -> None:
+    _on(home, "node0", "runuser", "-l", "ada", "-c", shlex.quote(command), seconds=120)
 
 
 def _trains_through_slurm(cli: Cli, file: str, tmp_path: Path) -> None:
@@ -403,7 +433,8 @@ def test_a_lab_is_resized_and_repaired_and_nobody_loses_what_they_did_not_give_u
     assert "mine" not in _on(home, "node1", "ls", "/root")
 
     _on(home, "node0", "echo precious > /shared/results.txt")
-    assert "/shared" in cli("deploy", "up", file, "--replace", "node0", status=2).stderr
+    cli("deploy", "up", file, "--replace", "node0")
+    assert _on(home, "node1", "cat", "/shared/results.txt") == "precious\n"
     refused = " ".join(cli("deploy", "down", file, status=2).stderr.split())
     assert "/shared (1 file, 9 B)" in refused and "--yes" in refused
     _on(home, "node1", f"cd /shared; setsid sleep 9876 {BACKGROUND}")

@@ -45,6 +45,15 @@ def test_shared_files_and_processes_that_work_there_are_found(up: Up) -> None:
         }
         worker = inspect_loss(loaded, (other,), (head, other), shared=str(up.shared), people=[])
         assert (worker.files, worker.shared, len(worker.jobs)) == (0, None, 1)
+        elsewhere = inspect_loss(
+            loaded,
+            (head,),
+            (head, other),
+            shared=str(up.shared),
+            people=[],
+            shared_is_on_head=False,
+        )
+        assert (elsewhere.files, elsewhere.shared, len(elsewhere.jobs)) == (0, None, 1)
     assert "2 files, 8 B" in loss.describe()
     gone = replace(other, name="gone", address="127.0.0.3", through_head=False)
     with loaded.state.hold():

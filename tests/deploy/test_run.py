@@ -58,6 +58,12 @@ def test_every_machine_runs_the_command_on_the_copied_folder_and_its_files_come_
     assert not (project / "out" / "copy").exists()
 
 
+def test_the_machines_do_not_get_the_paths_of_this_one(cli: Cli, up: Up, project: Path) -> None:
+    show = ("--nodes", "1", "--no-fetch", "--", "sh", "-c", "echo home ${GPUYARD_HOME-unset}")
+    assert os.environ["GPUYARD_HOME"]
+    assert "home unset" in cli("deploy", "run", up.file, *show, cwd=project).stdout
+
+
 def test_a_file_that_changed_here_during_the_run_is_kept(cli: Cli, up: Up, project: Path) -> None:
     change = f"echo theirs > notes.txt; echo 'my own' > {project}/notes.txt"
     run = ("deploy", "run", up.file, "--nodes", "1", "--json", "--", "sh", "-c", change)

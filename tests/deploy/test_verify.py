@@ -11,6 +11,7 @@ from gpuyard.deploy.verify import Verification, check, training
 from gpuyard.deploy.verify.jupyter import evaluate_answer
 from gpuyard.deploy.verify.machines import parse_chrony_tracking
 from gpuyard.deploy.verify.monitoring import evaluate_targets
+from gpuyard.deploy.verify.slurm import judge_user_job
 from gpuyard.measure.machine_lock import MachineBusy, hold_measurement_lock
 from gpuyard.report.answers.deploy import verify_answer
 from tests.conftest import MACHINE, Cli
@@ -39,6 +40,24 @@ def test_notebooks_require_the_token(answer: dict[str, object], ok: bool, detail
     check = evaluate_answer(answer, "node0", hub=False)
     assert check.ok is ok
     assert detail in check.detail
+
+
+@pytest.mark.parametrize(
+    ("log", "owners", "ok", "detail"),
+    [
+        (["node0", "node1"], {"node0": "ada", "node1": "ada"}, True, "node0 and node1"),
+        (["node0", "node1"], {"node0": "ada", "node1": "root"}, False, "node1 (to root)"),
+        (["node0", "node1"], {"node0": "ada"}, False, "node1 is not there"),
+        (["node0"], {"node0": "ada"}, False, "2 nodes"),
+        ([], {"node0": "ada", "node1": "ada"}, False, "log"),
+    ],
+)
+def test_a_users_job_must_run_on_two_nodes_and_leave_the_users_files(
+    log: list[str], owners: dict[str, str], ok: bool, detail: str
+) -> None:
+    answer = {"log": log, "owners": owners}
+    assert judge_user_job(answer, "ada", 2, "/shared")[0] is ok
+    assert detail in judge_user_job(answer, "ada", 2, "/shared")[1]
 
 
 def _target(machine: str, job: str, health: str, error: str = "") -> dict[str, Any]:

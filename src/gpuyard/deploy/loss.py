@@ -85,14 +85,16 @@ def inspect_loss(
     *,
     shared: str | None,
     people: Sequence[str],
+    shared_is_on_head: bool = True,
 ) -> Loss:
     """Ask the machines what would be lost with some of them; `hosts` are all, of which the first is the head.
 
-    Jobs are those of Slurm on these machines, the processes of people, and processes that work in the shared storage.
+    If the shared storage is not on the head, it is lost only with all machines. Jobs are those of Slurm on these
+    machines, the processes of people, and processes that work in the shared storage.
     """
     head = hosts[0]
-    shared_path = shared if head in lost else None
     everything = len(lost) == len(hosts)
+    shared_path = shared if everything or (shared_is_on_head and head in lost) else None
     names = [] if everything else [host.name for host in lost]
     jobs: list[str] = []
     unreachable = []

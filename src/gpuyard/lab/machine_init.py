@@ -106,10 +106,11 @@ def _mount_all(libc: Any, settings: dict[str, Any]) -> None:
     lock.mkdir()
     lock.chmod(0o1777)
     for source, target in settings["mounts"]:  # last, because the mounts above would hide them
-        mount_point = root / target.lstrip("/")
-        mount_point.mkdir(parents=True, exist_ok=True)
-        _mount(libc, source, mount_point, None, _MS_BIND)
+        mount_point = _bind(libc, source, root / target.lstrip("/"))
         _mount(libc, None, mount_point, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY)
+    if settings["shared"]:
+        source, target = settings["shared"]
+        _bind(libc, source, root / target.lstrip("/"))
     _create_devices(libc, root / "dev", settings["gpus"])
     previous = root / ".previous"
     previous.mkdir(exist_ok=True)
@@ -118,6 +119,12 @@ def _mount_all(libc: Any, settings: dict[str, Any]) -> None:
     os.chdir("/")
     _check(libc.umount2(b"/.previous", _MNT_DETACH), "unmounting the host's root")
     Path("/.previous").rmdir()
+
+
+def _bind(libc: Any, source: str, mount_point: Path) -> Path:
+    mount_point.mkdir(parents=True, exist_ok=True)
+    _mount(libc, source, mount_point, None, _MS_BIND)
+    return mount_point
 
 
 def _create_devices(libc: Any, dev: Path, gpus: int) -> None:

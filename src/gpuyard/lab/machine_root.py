@@ -18,7 +18,6 @@ from gpuyard.temporary import temporary_directory
 
 PACKAGES = (
     "ca-certificates",
-    "fuse3",
     "iproute2",
     "netbase",
     "openssh-server",
@@ -27,7 +26,6 @@ PACKAGES = (
     "python3-apt",
     "python3-venv",
     "rsync",
-    "sshfs",
     "sudo",
 )
 """Packages on every machine: ssh, Python for Ansible, and what roles need without a route out of the lab."""

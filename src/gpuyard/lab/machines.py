@@ -65,8 +65,12 @@ def start(
     authorized_key: str,
     gpus: int = 0,
     mounts: Sequence[tuple[Path, str]] = (),
+    shared: tuple[Path, str] | None = None,
 ) -> LabMachine:
-    """Start the machine, or only its sshd if that has died. It sees the host directories in `mounts` read-only."""
+    """Start the machine, or only its sshd if that has died.
+
+    It sees the host directories in `mounts` read-only. It can write to `shared`, as other machines with the same one.
+    """
     machine = LabMachine(node.name, directory)
     with _changing(directory):
         if machine.up:
@@ -86,6 +90,7 @@ def start(
             "base": str(base.absolute()),
             "gpus": gpus,
             "mounts": [[str(source.absolute()), target] for source, target in mounts],
+            "shared": shared and [str(shared[0].absolute()), shared[1]],
         }
         _spawn(machine, settings)
     return machine

@@ -73,8 +73,17 @@ def _exists(name: str) -> bool:
 def _start(name: str, node: int, directory: str, **settings: Any) -> Any:
     lab_node = lab.find(name).node(str(node))
     mounts = [(Path(path), path) for path in settings.pop("mounts")]
+    shared = Path(settings.pop("shared"))
+    shared.mkdir(parents=True, exist_ok=True)
     base = machine_root.make_root(settings.pop("packages"), settings.pop("release"))
-    machine = machines.start(lab_node, base, Path(directory), mounts=mounts, **settings)
+    machine = machines.start(
+        lab_node,
+        base,
+        Path(directory),
+        mounts=mounts,
+        shared=(shared, "/srv/shared"),
+        **settings,
+    )
     return {
         "name": lab_node.name,
         "address": lab_node.address,

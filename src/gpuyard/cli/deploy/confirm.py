@@ -60,6 +60,7 @@ def check_loss(
         loaded.state.hosts(),
         shared=deployment.shared if "shared-storage" in deployment.head else None,
         people=[user.name for user in deployment.users],
+        shared_is_on_head=loaded.target.shared_is_on_head,
     )
     if loss.jobs and not force:
         shown = "; ".join(loss.jobs[:_MAX_JOBS])

@@ -58,11 +58,6 @@ class RunPlan:
     def head(self) -> Host:
         return self.hosts[0]
 
-    @property
-    def gpuyard_home(self) -> str:
-        """gpuyard's home on the machines; it is shared, because a Slurm job's directory must be on all of them."""
-        return f"{self.loaded.deployment.shared}/.gpuyard-{self.head.user}"
-
     def node_command(self, node: int) -> tuple[str, ...]:
         """Return the command of one machine; torchrun gets the options that describe the machines."""
         return complete_torchrun_command(
@@ -104,9 +99,8 @@ class RunPlan:
     ) -> Command:
         """Return the ssh command that runs `argv` on a machine, in the copied folder, until its stdin closes."""
         place = create_place(self.loaded, self.hosts, Hosts, self.copy.destination)
-        home = {"GPUYARD_HOME": self.gpuyard_home}
         attached = (*module_argv(_ATTACHED), self.hosts[node].cluster_address, *argv)
-        return place.command(node, attached, {**home, **(variables or {}), **import_path()})
+        return place.command(node, attached, {**(variables or {}), **import_path()})
 
     def describe_commands(self) -> list[tuple[str, str]]:
         """Return the machine and the shell line of each process."""

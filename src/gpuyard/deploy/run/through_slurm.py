@@ -55,8 +55,7 @@ def _follow(plan: RunPlan, handle: str, write: WriteLine) -> None:
 
 
 def _advise(plan: RunPlan, handle: str) -> str:
-    logs = f"GPUYARD_HOME={plan.gpuyard_home} gpuyard logs --follow {handle}"
-    return f"on {plan.head.name}, follow it with: {logs}"
+    return f"on {plan.head.name}, follow it with: gpuyard logs --follow {handle}"
 
 
 def _ask(plan: RunPlan, words: Sequence[str]) -> Any:

@@ -26,6 +26,9 @@ class Provisioner(ABC):
     repairs_ssh: ClassVar[bool] = False
     """Terraform finds machines that do not answer ssh, and `up` repairs them."""
 
+    shared_is_on_head: ClassVar[bool] = True
+    """The shared storage is lost with the first machine, not only with the whole deployment."""
+
     @abstractmethod
     def check(self, deployment: Deployment, cluster: Cluster) -> None:
         """Raise if this machine cannot use the target, or the target cannot provide what the deployment needs."""

@@ -127,6 +127,11 @@ class LabMachineResource(ReplacedResource):
                 required_attribute(
                     "mounts", texts, "Directories of this host that the machine sees read-only."
                 ),
+                required_attribute(
+                    "shared",
+                    types.String(),
+                    "Directory of this host, created if necessary, that the machine sees as /srv/shared.",
+                ),
                 computed_attribute("name", types.String(), "Host name."),
                 computed_attribute("address", types.String(), "Address in the lab's network."),
                 computed_attribute("host_key", types.String(), "Public host key."),
@@ -151,6 +156,7 @@ class LabMachineResource(ReplacedResource):
                 packages=planned["packages"],
                 release=planned["release"],
                 mounts=planned["mounts"],
+                shared=planned["shared"],
             )
             paths = [f"{name}={value}" for name, value in import_path().items()]
             # The address is spelled out instead of %h and %p, so ssh has nothing to expand.

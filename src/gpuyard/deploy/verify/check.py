@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 TIMEOUT_SECONDS = 60.0
 _MAX_THREADS = 16
-_TIMED_OUT = 124  # the exit status of timeout(1)
+TIMED_OUT = 124  # the exit status of timeout(1)
 
 
 @dataclass(frozen=True)
@@ -130,4 +130,4 @@ def run_command(argv: Sequence[str], stdin: str = "") -> "subprocess.CompletedPr
         )
     except subprocess.TimeoutExpired:
         error = f"no answer within {TIMEOUT_SECONDS:.0f} s"
-        return subprocess.CompletedProcess(argv, _TIMED_OUT, "", error)
+        return subprocess.CompletedProcess(argv, TIMED_OUT, "", error)

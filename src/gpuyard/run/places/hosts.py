@@ -83,7 +83,10 @@ class Hosts(RemoteMachines):
     def command(
         self, node: int, argv: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> Command:
-        forwarded = {name: os.environ[name] for name in _FORWARDED if name in os.environ}
+        names = (
+            _FORWARDED if self.directory is None else ()
+        )  # others have their own paths and interfaces
+        forwarded = {name: os.environ[name] for name in names if name in os.environ}
         variables = {**forwarded, **(environment or {})}
         if self.python is not None and argv[0] == sys.executable:
             argv = (self.python, *argv[1:])

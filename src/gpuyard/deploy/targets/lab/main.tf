@@ -51,6 +51,11 @@ variable "mounts" {
   description = "Directories of this host that each machine sees read-only at the same path."
 }
 
+variable "shared" {
+  type        = string
+  description = "Directory of this host that all machines share as /srv/shared."
+}
+
 resource "gpuyard_lab" "network" {
   name                  = var.name
   nodes                 = var.nodes
@@ -67,6 +72,7 @@ resource "gpuyard_lab_machine" "node" {
   packages       = var.packages
   release        = var.release
   mounts         = var.mounts
+  shared         = var.shared
 }
 
 output "hosts" {

@@ -38,6 +38,7 @@ class LabProvisioner(Provisioner):
 
     kind: ClassVar[str] = "lab"
     repairs_ssh: ClassVar[bool] = True
+    shared_is_on_head: ClassVar[bool] = False
 
     def check(self, deployment: Deployment, cluster: Cluster) -> None:
         check_can_make_labs()
@@ -64,6 +65,7 @@ class LabProvisioner(Provisioner):
             "packages": _list_packages(deployment),
             "release": getattr(deployment.target, "release", None),
             "mounts": [] if deployment.environment else _find_python_paths(),
+            "shared": str(state.path / "shared"),
         }
 
     def hosts(self, deployment: Deployment, outputs: Mapping[str, Any]) -> tuple[Host, ...]:
@@ -125,12 +127,14 @@ class LabProvisioner(Provisioner):
             "training_python_path": str(_PACKAGE),
             "gpu_stack_driver": "",  # all share this host's driver
             "gpu_stack_frameworks": [],
+            "shared_storage_kind": "attached",  # all have a directory of this host
             "slurm_isolates": False,  # all share one kernel
         }
 
     def notes(self) -> Sequence[str]:
         return (
-            "Lab machines share this host's clock and Python environment, and have stand-ins for GPUs.",
+            "Lab machines share this host's clock, Python environment, and a directory for shared storage, which "
+            "does not use the emulated links. Their GPUs are stand-ins.",
         )
 
 
