@@ -94,6 +94,15 @@ def test_switches_and_fabric_adapters_are_found_on_the_bus(tmp_path: Path) -> No
     assert (hopper["nvswitches"], hopper["managed_switches"], hopper["efa"]) == (True, False, True)
 
 
+def test_rdma_cards_of_google_are_found_only_there(tmp_path: Path) -> None:
+    pci(tmp_path, "0000:05:00.0", vendor="0x15b3", class_="0x020000", device="0x101e")
+    assert not scan_gpus(tmp_path)["google_rdma"]
+    product = tmp_path / "class/dmi/id/product_name"
+    product.parent.mkdir(parents=True)
+    product.write_text("Google Compute Engine\n")
+    assert scan_gpus(tmp_path)["google_rdma"]
+
+
 def test_switches_of_blackwell_are_found_by_the_card_that_manages_them(tmp_path: Path) -> None:
     pci(tmp_path, "0000:1b:00.0", vendor="0x10de", class_="0x030200", device="0x2901")  # a B200
     pci(

@@ -41,7 +41,7 @@ FILES = {
     "openstack": _HEAD % ("t4", 1)
     + "  {kind: openstack, flavor: gpu.large, image: Ubuntu 24.04, external_network: public, usd_per_hour: $1/h}",
 }
-THINGS = {"aws": 25, "gcp": 7, "openstack": 15}
+THINGS = {"aws": 25, "gcp": 9, "openstack": 15}
 INSTANCES = {
     "aws": "aws_instance",
     "gcp": "google_compute_instance",
@@ -407,12 +407,16 @@ def test_google_gets_large_packets_a_driver_and_a_time_limit(
     run_provision(loaded)
     (network,) = read_resources(cloud, "google_compute_network")
     assert network["mtu"] == 8896
+    (nat,) = read_resources(cloud, "google_compute_router_nat")
+    assert nat["source_subnetwork_ip_ranges_to_nat"] == "ALL_SUBNETWORKS_ALL_IP_RANGES"
     (policy,) = read_resources(cloud, "google_compute_resource_policy")
     assert policy["group_placement_policy"][0]["collocation"] == "COLLOCATED"
     for machine in read_resources(cloud, "google_compute_instance"):
         assert "with-nvidia" in machine["boot_disk"][0]["initialize_params"][0]["image"]
         assert f"--on-active={8 * 3600 + 600} " in machine["metadata"]["user-data"]
-        assert machine["network_interface"][0]["nic_type"] == "GVNIC"
+        (card,) = machine["network_interface"]
+        assert card["nic_type"] == "GVNIC"
+        assert bool(card["access_config"]) is machine["name"].endswith("-0")  # only the head
         (scheduling,) = machine["scheduling"]
         assert scheduling["provisioning_model"] == "SPOT"
         assert scheduling["automatic_restart"] is False
@@ -425,6 +429,27 @@ def test_google_gets_large_packets_a_driver_and_a_time_limit(
         ("gpu: t4, gpus: 2", "gpu: h100-sxm5-80gb, gpus: 8"),
     )
     assert any("GPUDirect" in note for note in fast.target.availability(fast.deployment))
+
+
+@pytest.mark.timeout(300)
+def test_google_machines_with_rdma_cards_get_a_network_for_them(
+    cloud: Path, load: Callable[..., LoadedDeployment]
+) -> None:
+    loaded = load(
+        "gcp",
+        ("n1-standard-16, accelerator: nvidia-tesla-t4", "a3-ultragpu-8g"),
+        ("gpu: t4, gpus: 2", "gpu: h200-sxm5-141gb, gpus: 8"),
+    )
+    assert loaded.target.availability(loaded.deployment) == ()
+    run_provision(loaded)
+    networks = {each["name"]: each for each in read_resources(cloud, "google_compute_network")}
+    (rdma,) = (network for name, network in networks.items() if name.endswith("-rdma"))
+    assert rdma["network_profile"].endswith("/networkProfiles/us-central1-a-vpc-roce")
+    for machine in read_resources(cloud, "google_compute_instance"):
+        kinds = [card["nic_type"] for card in machine["network_interface"]]
+        assert kinds == ["GVNIC", *["MRDMA"] * 8]
+        assert len({card["subnetwork"] for card in machine["network_interface"]}) == 9
+    assert down(loaded, quiet) == []
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Ansible module `nvidia_gpus`: reports the NVIDIA GPUs, NVSwitches, and Elastic Fabric Adapters on the PCI bus, and
+"""Ansible module `nvidia_gpus`: reports the NVIDIA GPUs, NVSwitches, and RDMA cards of clouds on the PCI bus, and
 what could block a driver.
 
 It reads only sysfs, so it works before a driver or lspci is installed.
@@ -16,6 +16,8 @@ _NVSWITCHES = ("0x1af1", "0x22a3")
 _MELLANOX = "0x15b3"
 _SWITCH_MANAGEMENT = b"SW_MNG"
 _AMAZON, _EFA = "0x1d0f", "0xefa"
+_GOOGLE = "Google Compute Engine"
+_NETWORK = "0x02"  # the base class of network controllers
 _SECURE_BOOT = "firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
@@ -30,6 +32,8 @@ def scan_gpus(sysfs: Path = Path("/sys")) -> dict[str, Any]:
         # these switches also need NVIDIA's subnet manager
         "managed_switches": managed,
         "efa": any(map(_is_fabric_adapter, devices)),
+        "google_rdma": _read(sysfs / "class/dmi/id/product_name") == _GOOGLE
+        and any(map(_is_mellanox_card, devices)),
         # NVIDIA's open kernel modules support Turing and later, and one driver serves all GPUs of a machine.
         "open_modules": all(int(gpu["device"], 16) >= _TURING for gpu in gpus),
         "nouveau": (sysfs / "module/nouveau").is_dir(),
@@ -59,6 +63,10 @@ def _manages_switches(device: Path) -> bool:
 
 def _is_fabric_adapter(device: Path) -> bool:
     return _read(device / "vendor") == _AMAZON and _read(device / "device").startswith(_EFA)
+
+
+def _is_mellanox_card(device: Path) -> bool:
+    return _read(device / "vendor") == _MELLANOX and _read(device / "class").startswith(_NETWORK)
 
 
 def _has_secure_boot(variable: Path) -> bool:

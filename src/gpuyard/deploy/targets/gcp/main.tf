@@ -3,7 +3,7 @@ terraform {
   required_providers {
     google = {
       source  = "hashicorp/google"
-      version = ">= 6.0, < 8.0"
+      version = ">= 6.40, < 8.0" # network_profile
     }
   }
 }
@@ -73,12 +73,18 @@ variable "near" {
   description = "Use a compact placement policy for all machines."
 }
 
+variable "rails" {
+  type        = number
+  description = "Number of RDMA cards per machine; each gets a subnetwork of a second network."
+}
+
 variable "public_key" {
   type = string
 }
 
 locals {
   network     = "10.83.0.0/16"
+  rdma        = "10.84.0.0/16"
   region      = join("-", slice(split("-", var.zone), 0, 2))
   internal    = "${var.prefix}-internal"
   ssh         = "${var.prefix}-ssh"
@@ -104,6 +110,40 @@ resource "google_compute_subnetwork" "cluster" {
   name          = var.prefix
   network       = google_compute_network.cluster.id
   ip_cidr_range = local.network
+  region        = local.region
+}
+
+# Machines other than the head have no public address, and download packages through it.
+resource "google_compute_router" "nat" {
+  count   = var.nodes > 1 ? 1 : 0
+  name    = var.prefix
+  network = google_compute_network.cluster.id
+  region  = local.region
+}
+
+resource "google_compute_router_nat" "nat" {
+  count                              = var.nodes > 1 ? 1 : 0
+  name                               = var.prefix
+  router                             = google_compute_router.nat[0].name
+  region                             = local.region
+  nat_ip_allocate_option             = "AUTO_ONLY"
+  source_subnetwork_ip_ranges_to_nat = "ALL_SUBNETWORKS_ALL_IP_RANGES"
+}
+
+# A network with an RDMA profile has only RDMA cards, in one zone, and its firewall allows everything between them.
+resource "google_compute_network" "rdma" {
+  count                   = var.rails > 0 ? 1 : 0
+  name                    = "${var.prefix}-rdma"
+  auto_create_subnetworks = false
+  mtu                     = 8896
+  network_profile         = "projects/${var.project}/global/networkProfiles/${var.zone}-vpc-roce"
+}
+
+resource "google_compute_subnetwork" "rdma" {
+  count         = var.rails
+  name          = "${var.prefix}-rdma-${count.index}"
+  network       = google_compute_network.rdma[0].id
+  ip_cidr_range = cidrsubnet(local.rdma, 8, count.index)
   region        = local.region
 }
 
@@ -167,12 +207,24 @@ resource "google_compute_instance" "node" {
     }
   }
 
-  # Every machine needs a public address to download packages; the firewall allows only ssh to the head.
   network_interface {
     subnetwork = google_compute_subnetwork.cluster.id
     nic_type   = "GVNIC"
 
-    access_config {
+    dynamic "access_config" {
+      for_each = count.index == 0 ? [0] : []
+
+      content {
+      }
+    }
+  }
+
+  dynamic "network_interface" {
+    for_each = google_compute_subnetwork.rdma
+
+    content {
+      subnetwork = network_interface.value.id
+      nic_type   = "MRDMA"
     }
   }
 
@@ -199,6 +251,8 @@ resource "google_compute_instance" "node" {
   lifecycle {
     ignore_changes = [boot_disk[0].initialize_params[0].image, metadata["user-data"]]
   }
+
+  depends_on = [google_compute_router_nat.nat]
 }
 
 output "hosts" {

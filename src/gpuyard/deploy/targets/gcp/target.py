@@ -20,7 +20,7 @@ from gpuyard.specs.deployment import Deployment
 from gpuyard.specs.targets.clouds import GcpTarget
 
 _CLOUD = "gcp"
-_UNUSED_LINKS = ("tcpx-", "roce-")
+_TCPX, _ROCE = "tcpx-", "roce-"
 # Canonical's images for Compute Engine, with and without NVIDIA's driver
 _GPU_IMAGE = "ubuntu-os-accelerator-images/ubuntu-accelerator-2404-amd64-with-nvidia-580"
 _PLAIN_IMAGE = "ubuntu-os-cloud/ubuntu-2404-lts-amd64"
@@ -55,6 +55,7 @@ class GcpProvisioner(PrivateNetworkProvisioner):
             "image": spec.image or (_PLAIN_IMAGE if plain else _GPU_IMAGE),
             "spot": spec.spot,
             "lifetime_seconds": calculate_lifetime(spec.ttl),
+            "rails": _find_rails(spec.machine_type, _ROCE) if cluster.nodes > 1 else 0,
             "disk_gb": spec.disk_gb,
             "user": self.user,
         }
@@ -72,12 +73,20 @@ class GcpProvisioner(PrivateNetworkProvisioner):
     def availability(self, deployment: Deployment) -> Sequence[str]:
         """Report machine types whose fast network gpuyard does not set up."""
         machine_type = get_target_spec(deployment, GcpTarget).machine_type
-        rows = [row for row in prices() if row.cloud == _CLOUD and row.instance == machine_type]
-        for row in rows:
-            network = instance_networks().get(row.id) if row.id in instance_networks() else None
-            if network is not None and (network.link or "").startswith(_UNUSED_LINKS):
-                return (
-                    f"gpuyard gives {machine_type} one network card. Its other {network.rails} cards and GPUDirect "
-                    "are not set up, so training between machines is slower than predicted.",
-                )
-        return ()
+        rails = _find_rails(machine_type, _TCPX)
+        if not rails:
+            return ()
+        return (
+            f"gpuyard gives {machine_type} one network card. Its other {rails} cards and GPUDirect are not set up, so "
+            "training between machines is slower than predicted.",
+        )
+
+
+def _find_rails(machine_type: str, link_prefix: str) -> int:
+    """Return the number of GPU network cards of a machine type if their kind is this one, otherwise 0."""
+    for row in prices():
+        if row.cloud == _CLOUD and row.instance == machine_type:
+            network = instance_networks().get(row.id)
+            if network is not None and (network.link or "").startswith(link_prefix):
+                return network.rails
+    return 0
