@@ -432,6 +432,19 @@ def test_google_gets_large_packets_a_driver_and_a_time_limit(
 
 
 @pytest.mark.timeout(300)
+def test_an_image_that_openstack_no_longer_has_replaces_no_machine(
+    cloud: Path, load: Callable[..., LoadedDeployment]
+) -> None:
+    """The provider then reports the image as "Image not found", and would rebuild every machine with an empty disk."""
+    loaded = load("openstack")
+    run_provision(loaded)
+    assert read_resources(cloud, "openstack_compute_instance_v2")
+    renamed = load("openstack", ("Ubuntu 24.04", "Ubuntu 24.04 of last year"))
+    assert plan(renamed).changes == Changes()
+    assert down(loaded, quiet) == []
+
+
+@pytest.mark.timeout(300)
 def test_google_machines_with_rdma_cards_get_a_network_for_them(
     cloud: Path, load: Callable[..., LoadedDeployment]
 ) -> None:

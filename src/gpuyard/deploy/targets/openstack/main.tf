@@ -148,6 +148,11 @@ resource "openstack_compute_instance_v2" "node" {
       group = scheduler_hints.value.id
     }
   }
+
+  # A newer image with the same name, or the removal of the old one, must not replace existing machines.
+  lifecycle {
+    ignore_changes = [image_id, image_name]
+  }
 }
 
 resource "openstack_networking_floatingip_v2" "head" {
