@@ -26,6 +26,7 @@ def test_a_dead_sshd_is_started_again_and_the_rest_of_the_machine_stays() -> Non
         "packages": [],
         "release": None,
         "mounts": [],
+        "shared": str(home() / "shared"),
     }
     call("start", **settings)
     try:
