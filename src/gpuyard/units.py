@@ -74,6 +74,9 @@ class Dimension:
 SIZE = Dimension("a size", "46 MB", _SIZES, bare_factor=1.0)
 RATE = Dimension("a rate", "10 Gbit/s", _RATES)
 _MEMORY = Dimension("a size", "12GB", _SIZES)
+TOKENS = Dimension(
+    "a number of tokens", "20B", {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}, 1.0
+)
 POWER = Dimension("a power", "20 kW", {f"{p}W": f for p, f in _DECIMAL.items()})
 
 
@@ -140,6 +143,11 @@ def parse_years(quantity: str | float) -> float:
 def parse_memory(quantity: str | float) -> float:
     """ "12GB" → 12e9. A bare number is refused: as a memory size in bytes, it would be a mistake."""
     return parse_positive(quantity, _MEMORY)
+
+
+def parse_tokens(quantity: str | float) -> float:
+    """ "20B" → 2e10."""
+    return parse_positive(quantity, TOKENS)
 
 
 def parse_watts(quantity: str | float) -> float:
@@ -229,6 +237,14 @@ def format_byte_rate(bytes_per_second: float) -> str:
     return _format_scaled(
         bytes_per_second, [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1, "B/s")]
     )
+
+
+def format_tokens(tokens: float) -> str:
+    """2e10 → "20 B"."""
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
+        if tokens >= size:
+            return f"{tokens / size:.3g} {unit}"
+    return f"{tokens:,.0f}"
 
 
 def format_watts(watts: float) -> str:

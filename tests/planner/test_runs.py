@@ -40,8 +40,13 @@ def test_reserved_has_it_too_and_bought_does_not() -> None:
 def test_without_sizes_they_follow_from_the_workload() -> None:
     profile = models().get("resnet50")
     trained = workload(dataset={"samples": 1000, "bytes_per_sample": "110 kB"})
-    data = estimate_cloud_data(plan(renting={}), trained, profile)
+    data = estimate_cloud_data(plan(renting={}), trained, profile.parameters, profile.input_bytes)
     assert data.stored_gb == pytest.approx(0.11)
     assert data.out_gb_per_run == pytest.approx(12 * profile.parameters / 1e9)
-    plain = estimate_cloud_data(plan(renting={}), workload(dataset={"samples": 1000}), profile)
+    plain = estimate_cloud_data(
+        plan(renting={}),
+        workload(dataset={"samples": 1000}),
+        profile.parameters,
+        profile.input_bytes,
+    )
     assert plain.stored_gb == pytest.approx(profile.input_bytes * 1000 / 1e9)

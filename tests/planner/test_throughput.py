@@ -1,5 +1,7 @@
 """The planner's table gives what `gpuyard predict` gives, one by one."""
 
+from typing import cast
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from gpuyard.planner.throughput import (
     find_compute_lines,
     predict_shapes,
 )
+from gpuyard.planner.training import DataParallel
 from gpuyard.predictor import create_scenario, predict, predict_cluster
 from gpuyard.predictor.explain.remedies import list_proposals
 from gpuyard.predictor.table import Placement
@@ -180,8 +183,9 @@ def test_figures_of_several_gpus_and_the_framework_are_used_as_in_predict() -> N
         for number in range(len(table)):
             row, offered = table.row[number], table.offers[table.offer[number]]
             remedy = table.grid.remedies[table.throughputs.remedy[row]]
+            assert isinstance(table.training, DataParallel)
             scenario = table.training.create_scenario(
-                offered.shape, table.precision(number), remedy
+                offered.shape, cast("Precision", table.precision(number)), remedy
             )
             nodes = int(table.throughputs.nodes[row])
             (same,) = predict(scenario, scenario.platform.placements([8 * nodes]), [64]).predictions

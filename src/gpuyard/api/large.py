@@ -1,32 +1,26 @@
 """Predict training of a large transformer: which layout fits, how fast it is, and what it costs."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, get_args
 
+from gpuyard import units
 from gpuyard.api.inputs import read_counts
 from gpuyard.api.result import Line, Plot, Result
 from gpuyard.economics.goodput import Goodput
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.clusters import resolve_machine
+from gpuyard.planner import find_cheapest_rental
 from gpuyard.planner.goodput import estimate_goodput
 from gpuyard.predictor.large.checkpoints import count_checkpoint_bytes
 from gpuyard.predictor.large.layout import RECOMPUTE
 from gpuyard.predictor.large.prediction import LargePrediction, LargeResult, predict_large
-from gpuyard.predictor.large.search import Choices
-from gpuyard.predictor.large.training import LargeTraining, MeasuredLayout
+from gpuyard.predictor.large.training import LargeTraining, create_training
 from gpuyard.report.answer import Answer
 from gpuyard.report.answers.large import large_answer
 from gpuyard.specs import Cluster, Workload
-from gpuyard.specs.parallel import LARGE_STRATEGIES, Degrees, LargePrecision, Parallel
-from gpuyard.workloads.shapes import find_shape
+from gpuyard.specs.parallel import LARGE_STRATEGIES, LargePrecision, Parallel
 
-_DEGREES = {
-    "tp": "tensor", "pp": "pipeline", "vp": "virtual_pipeline", "cp": "context", "ep": "expert",
-    "zero": "zero", "shard": "shard",
-}  # fmt: skip
-_TOKENS = re.compile(r"([\d.]+)\s*([kKMBGT]?)")
-_SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
+_DEGREES = ("tp", "pp", "vp", "cp", "ep", "zero", "shard")
 
 
 class LargePredictions(Result[LargePrediction]):
@@ -62,17 +56,24 @@ def predict_layouts(
     if len(clusters) != 1:
         raise UserMistake("a large model is predicted for a single cluster: pass only one --on")
     (cluster,) = clusters
-    training = create_training(workload, strategy=strategy, precision=precision, **options)
-    _, machine = resolve_machine(cluster)
+    workload = apply_options(workload, strategy=strategy, precision=precision, **options)
+    training = create_training(workload)
+    gpu, machine = resolve_machine(cluster)
     most = cluster.nodes * machine.gpus
     counts = read_counts(gpus, "number of GPUs") if gpus is not None else _usual_counts(most)
     result = predict_large(training, cluster, sorted(counts))
     losses = _estimate_losses(training, cluster, result)
 
-    def explain() -> LargePredictions:
-        return LargePredictions(large_answer(result, why=True, losses=losses), result)
+    cheapest = None
+    if training.tokens is not None and result.largest.fits:
+        cheapest = find_cheapest_rental(workload, gpu.id, result.largest.gpus)
 
-    answer = large_answer(result, why=why, losses=losses)
+    def explain() -> LargePredictions:
+        return LargePredictions(
+            large_answer(result, why=True, cheapest=cheapest, losses=losses), result
+        )
+
+    answer = large_answer(result, why=why, cheapest=cheapest, losses=losses)
     return LargePredictions(answer, result, explain=explain)
 
 
@@ -92,63 +93,43 @@ def _estimate_losses(
     }
 
 
-def create_training(
+def apply_options(
     workload: Workload, *, strategy: str | None, precision: str | None, **options: Any
-) -> LargeTraining:
-    """Combine the workload's `parallel:` with options, which take precedence."""
-    shape = find_shape(workload)
-    if shape is None:
-        raise UserMistake(
-            f"{workload.model_name} is not a transformer that gpuyard knows by shape: give model: {{layers: …, hidden: …, "
-            "heads: …, ffn: …, vocabulary: …}} or the path of its config.json"
-        )
-    spec = workload.parallel or Parallel()
+) -> Workload:
+    """Return the workload with options in place of its keys under `parallel`."""
     if strategy is not None and strategy not in LARGE_STRATEGIES:
         raise UserMistake(
             f"{strategy} does not shard a model: use --strategy {', '.join(LARGE_STRATEGIES)}"
         )
-    chosen = precision or spec.precision
-    if chosen not in get_args(LargePrecision):
-        raise UnknownName("precision", chosen, get_args(LargePrecision))
-    degrees = parse_layout(options.get("layout"))
-    recompute = options.get("recompute") or spec.recompute
+    if precision is not None and precision not in get_args(LargePrecision):
+        raise UnknownName("precision", precision, get_args(LargePrecision))
+    recompute = options.get("recompute")
     if recompute is not None and recompute not in RECOMPUTE:
         raise UnknownName("recompute", recompute, RECOMPUTE)
-    lora = options.get("lora") or (None if options.get("qlora") else spec.lora)
-    return LargeTraining(
-        name=workload.name,
-        shape=shape,
-        strategy=strategy or spec.strategy,
-        choices=_choices(spec, degrees, options.get("micro_batch"), recompute),
-        global_batch=options.get("global_batch") or spec.global_batch,
-        sequence=options.get("sequence") or spec.sequence,
-        precision=chosen,
-        optimizer=options.get("optimizer") or spec.optimizer,
-        lora_rank=lora,
-        qlora_rank=options.get("qlora") or (None if lora else spec.qlora),
-        offload=options.get("offload") or spec.offload,
-        tokens=parse_tokens(options.get("tokens")) or spec.tokens,
-        measured=tuple(
-            MeasuredLayout(
-                point.gpu,
-                point.gpus,
-                point.tokens_per_second,
-                _choices(point, {}, None, point.recompute),
-                point.global_batch,
-            )
-            for point in spec.measured
-        ),
+    names = (
+        "micro_batch",
+        "global_batch",
+        "sequence",
+        "recompute",
+        "optimizer",
+        "offload",
+        "lora",
+        "qlora",
     )
-
-
-def _choices(
-    spec: Degrees, degrees: Mapping[str, int], micro_batch: int | None, recompute: str | None
-) -> Choices:
-    values = {field: degrees.get(key, getattr(spec, key)) for key, field in _DEGREES.items()}
-    return Choices(
-        **values,
-        micro_batch=micro_batch or spec.micro_batch,
-        recompute=RECOMPUTE.index(recompute) if recompute else None,
+    changes = {name: value for name in names if (value := options.get(name)) is not None}
+    changes |= parse_layout(options.get("layout"))
+    changes |= {
+        k: v for k, v in (("strategy", strategy), ("precision", precision)) if v is not None
+    }
+    if "lora" in changes or "qlora" in changes:  # one replaces the other
+        changes = {"lora": None, "qlora": None} | changes
+    parallel = (workload.parallel or Parallel()).model_copy(update=changes)
+    tokens = options.get("tokens")
+    return workload.model_copy(
+        update={
+            "parallel": parallel,
+            "tokens": workload.tokens if tokens is None else units.parse_tokens(tokens),
+        }
     )
 
 
@@ -168,16 +149,6 @@ def parse_layout(text: str | None) -> dict[str, int]:
             )
         degrees[name] = int(value)
     return degrees
-
-
-def parse_tokens(text: str | float | None) -> float | None:
-    """ "20B" → 2e10."""
-    if text is None or isinstance(text, int | float):
-        return text
-    match = _TOKENS.fullmatch(text.strip())
-    if match is None or not float(match[1]):
-        raise UserMistake(f"--tokens: expected a number like 20B or 300M, got {text!r}")
-    return float(match[1]) * _SCALE[match[2]]
 
 
 def _usual_counts(most: int) -> list[int]:

@@ -13,6 +13,7 @@ from gpuyard.planner import Choice, PlanResult, make_plan
 from gpuyard.report.answers.plan import plan_answer
 from gpuyard.specs.plan import People, Plan
 from gpuyard.specs.workload import Dataset
+from gpuyard.workloads.shapes import find_shape
 
 if TYPE_CHECKING:
     from gpuyard.specs import Workload
@@ -67,6 +68,7 @@ def plan(
     time_per_run: str | float | None = None,
     samples: int | None = None,
     epochs: int | None = None,
+    tokens: str | float | None = None,
     site: "str | Path | Site | None" = None,
     usage: str | Path | None = None,
     project: str | None = None,
@@ -83,7 +85,7 @@ def plan(
     """
     goal = {
         "--budget": budget, "--researchers": researchers, "--model": model, "--runs-per-month": runs_per_month,
-        "--time-per-run": time_per_run, "--samples": samples, "--epochs": epochs,
+        "--time-per-run": time_per_run, "--samples": samples, "--epochs": epochs, "--tokens": tokens,
     }  # fmt: skip
     given = [option for option, value in goal.items() if value is not None]
     assumed: list[str] = []
@@ -95,7 +97,7 @@ def plan(
     else:
         spec, assumed = create_plan(
             model, budget, researchers=researchers, runs_per_month=runs_per_month,
-            time_per_run=time_per_run, samples=samples, epochs=epochs,
+            time_per_run=time_per_run, samples=samples, epochs=epochs, tokens=tokens,
         )  # fmt: skip
     if file is not None and given:
         raise UserMistake(f"a plan file has its own goal; leave out {' and '.join(given)}")
@@ -127,6 +129,7 @@ def create_plan(
     time_per_run: str | float | None = None,
     samples: int | None = None,
     epochs: int | None = None,
+    tokens: str | float | None = None,
 ) -> tuple[Plan, list[str]]:
     """Create a plan from a budget and a team, and list what it assumes."""
     if budget is None or model is None:
@@ -135,7 +138,7 @@ def create_plan(
             "gpuyard init plan writes a file"
         )
     people = researchers or 1
-    workload, assumed = _complete_workload(read_workload(model), samples, epochs)
+    workload, assumed = _complete_workload(read_workload(model), samples, epochs, tokens)
     if runs_per_month is None:
         runs_per_month = RUNS_PER_RESEARCHER * people
         assumed.append(
@@ -153,16 +156,25 @@ def create_plan(
 
 
 def _complete_workload(
-    workload: "Workload", samples: int | None, epochs: int | None
+    workload: "Workload",
+    samples: int | None,
+    epochs: int | None,
+    tokens: str | float | None = None,
 ) -> "tuple[Workload, list[str]]":
     """Add a dataset and epochs to a workload that has none; ImageNet is assumed for image models."""
     assumed = []
     updates: dict[str, object] = {}
+    if tokens is not None:
+        updates["tokens"] = units.parse_tokens(tokens)
     images = str(workload.model).startswith(_IMAGE_MODELS)
     if samples is not None:
         updates["dataset"] = replace_samples(workload.dataset, samples)
-    elif workload.dataset is None:
+    elif workload.dataset is None and workload.tokens is None and tokens is None:
         if not images:
+            if find_shape(workload) is not None:
+                raise UserMistake(
+                    f"the length of a run of {workload.name} is unknown: add its tokens, e.g. --tokens 20B"
+                )
             raise UserMistake(
                 f"the length of a run of {workload.name} is unknown: add --samples and --epochs, e.g. "
                 "--samples 1000000 --epochs 3"

@@ -12,6 +12,8 @@ from gpuyard.specs import Topology
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 
+_REST_OF_SERVER = 0.6  # power of CPUs, fans, and so on per watt of GPU power
+
 
 class Gpu(Fact):
     """A GPU as software sees it: a K80 board has two, and an MI250X package is one.
@@ -105,6 +107,10 @@ class Gpu(Fact):
             "links_to_others": self.links_description,
             "end_of_life": end.sentence if end else None,
         }
+
+    def server_watts(self, gpus: int) -> float:
+        """Return the power of a server with these GPUs under load, if its own is unknown."""
+        return gpus * self.board_watts * (1 + _REST_OF_SERVER)
 
     def peak_flops(self, precision: str) -> float | None:
         """Return the peak in FLOP/s, or None if the GPU does not offer the precision.

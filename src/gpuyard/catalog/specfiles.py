@@ -94,7 +94,8 @@ def known_names() -> KnownNames:
 def read_workload(name_or_path: str, directory: Path = Path()) -> Workload:
     """Read a workload file, or build a workload with synthetic data from a catalog model or a `config.json`."""
     if name_or_path.endswith(".json"):
-        return Workload(name=_name_of_config(name_or_path), model=name_or_path)
+        path = str(directory / name_or_path)
+        return Workload(name=_name_of_config(path), model=path)
     if name_or_path.endswith(".py"):
         raise UserMistake(
             f"{name_or_path} is code: write a workload that names the function in it that returns your model, with "

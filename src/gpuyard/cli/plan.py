@@ -41,6 +41,10 @@ def plan(
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Without FILE: epochs of a run.")
     ] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(help="Without FILE: tokens of a run of a large model, e.g. 20B."),
+    ] = None,
     why: Annotated[
         bool,
         typer.Option("--why", help="Add the reasons, all good options, and the assumptions."),
@@ -80,7 +84,7 @@ def plan(
 ) -> None:
     """Find the machines to rent or buy for a goal, and explain the choice.
 
-    Searches offers, GPUs, nodes, networks, batches, remedies, and precisions.
+    Searches offers, GPUs, nodes, networks, batches, remedies, precisions, and layouts of large models.
 
     Example: gpuyard plan --budget '$60000' --researchers 6 --model resnet50
     """
@@ -98,6 +102,7 @@ def plan(
             time_per_run=time_per_run,
             samples=samples,
             epochs=epochs,
+            tokens=tokens,
             site=site,
             usage=usage,
             project=project,

@@ -86,6 +86,13 @@ def resolve_machine(cluster: Cluster) -> tuple[Gpu, MachineSpec]:
     return staged_gpu, machine.model_copy(update={"topology": pcie_topology})
 
 
+def machine_load_watts(cluster: Cluster) -> float:
+    """Return the power of one of the cluster's machines under load."""
+    gpu, machine = resolve_machine(cluster)
+    entry = machines().get(cluster.machine) if isinstance(cluster.machine, str) else None
+    return (entry.max_watts if entry else None) or gpu.server_watts(machine.gpus)
+
+
 def find_network_rate(cluster: Cluster) -> float | None:
     """Return the rate of one network port in bytes per second, from the spec or from the catalog link."""
     network = cluster.network

@@ -9,7 +9,7 @@ from gpuyard.planner.result import (
     LocationCost,
     PlanResult,
 )
-from gpuyard.planner.search import make_plan
+from gpuyard.planner.search import find_cheapest_rental, make_plan
 
 __all__ = [
     "Alternative",
@@ -19,5 +19,6 @@ __all__ = [
     "Goal",
     "LocationCost",
     "PlanResult",
+    "find_cheapest_rental",
     "make_plan",
 ]

@@ -34,8 +34,11 @@ def create_choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]
         gpus = int(predicted.gpus[r])
         efficiency = float(predicted.scaling_efficiency[r])
         precision = candidates.precision(int(number))
-        line = candidates.lines[server.gpu.id][precision]
+        basis, caveat = candidates.training.describe_speed(server.gpu.id, precision)
         network = offer.price_network(int(predicted.nodes[r]))
+        layout = int(predicted.layout[r])
+        seconds = float(costs.run_seconds[number])
+        watts = int(predicted.nodes[r]) * server.load_watts
         choices.append(
             Choice(
                 offer=server.id,
@@ -53,7 +56,7 @@ def create_choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]
                 samples_per_second=float(predicted.samples_per_second[r]),
                 scaling_efficiency=efficiency,
                 effective_gpus=gpus * efficiency,
-                run_seconds=float(costs.run_seconds[number]),
+                run_seconds=seconds,
                 run_seconds_low=float(fast.run_seconds[i]),
                 run_seconds_high=float(slow.run_seconds[i]),
                 usd_per_run=float(costs.usd_per_run[number]),
@@ -79,14 +82,21 @@ def create_choices(candidates: Candidates, ranking: Ranking, rows: Sequence[int]
                 network_is_assumed=offer.network_assumed,
                 topology=server.topology,
                 network_keys=None if offer.network is None else _format_network_keys(offer.network),
-                compute_basis=f"{line.basis}: {line.source}",
-                evidence_note=line.caveat,
                 goodput=estimate_run_goodput(
                     server.gpu,
                     gpus,
                     checkpoint_seconds=candidates.plan.spot.checkpoint,
                     restart_seconds=candidates.plan.spot.restart,
                 ).share,
+                compute_basis=basis,
+                evidence_note=caveat,
+                energy_kwh=watts * seconds / 3.6e6,
+                tokens_per_second=(
+                    float(predicted.samples_per_second[r]) * candidates.tokens_per_sample
+                    if candidates.tokens_per_sample
+                    else None
+                ),
+                layout=predicted.layouts[layout] if layout >= 0 else None,
                 in_time=bool(ranking.in_time[number]),
                 in_budget=bool(ranking.in_budget[number]),
                 broken_rules=tuple(

@@ -6,7 +6,6 @@ from functools import cached_property
 
 import numpy as np
 
-from gpuyard.catalog import ModelProfile
 from gpuyard.catalog.prices import ASSUMED_CLOUD
 from gpuyard.catalog.prices import cloud_data as prices_table
 from gpuyard.economics.billing import HOURS_PER_MONTH, egress_usd, storage_usd
@@ -93,16 +92,23 @@ class CloudData:
         return float(storage), float(egress)
 
 
-def estimate_cloud_data(plan: Plan, workload: Workload, profile: ModelProfile) -> CloudData:
+TOKEN_BYTES = 4  # of a stored token: an int32 index
+
+
+def estimate_cloud_data(
+    plan: Plan, workload: Workload, parameters: float, input_bytes: float
+) -> CloudData:
     """Return the plan's own data sizes, or estimate them from the workload."""
     renting, dataset = plan.renting, workload.dataset
     stored = renting.data
     if stored is None and dataset is not None:
         sample_bytes = dataset.bytes_per_sample
-        stored = dataset.samples * (profile.input_bytes if sample_bytes is None else sample_bytes)
+        stored = dataset.samples * (input_bytes if sample_bytes is None else sample_bytes)
+    elif stored is None and workload.tokens is not None:
+        stored = TOKEN_BYTES * workload.tokens
     results = renting.results
     if results is None:
-        results = CHECKPOINT_BYTES_PER_PARAMETER * profile.parameters
+        results = CHECKPOINT_BYTES_PER_PARAMETER * parameters
     return CloudData((stored or 0.0) / _GB, results / _GB, renting)
 
 

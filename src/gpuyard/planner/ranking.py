@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpuyard.planner.candidates import Booleans, Candidates
+from gpuyard.planner.training import DataParallel
 from gpuyard.predictor.table import Floats, Integers
 
 SIMPLICITY_TOLERANCE = 0.03  # a simpler setting may be this much slower or more expensive
@@ -170,9 +171,8 @@ def _create_rules(candidates: Candidates) -> list[Rule]:
     plan, row = candidates.plan, candidates.row
     predicted, offers = candidates.throughputs, candidates.offers
     memory = candidates.columns.memory_bytes[candidates.offer]
-    rules = [
-        Rule("needs more memory than its GPU has", predicted.memory_bytes[row] > memory, True),
-    ]
+    lacking = predicted.memory_bytes[row] > memory
+    rules = [Rule(f"needs more memory than its GPU has{_advise(candidates)}", lacking, True)]
     if plan.search.largest_batch is not None:
         maximum = plan.search.largest_batch
         too_large = predicted.update_samples[row] > maximum
@@ -197,6 +197,17 @@ def _create_rules(candidates: Candidates) -> list[Rule]:
         )[candidates.offer]
         rules.append(Rule(f"not rented from {', '.join(clouds)}", foreign))
     return rules
+
+
+def _advise(candidates: Candidates) -> str:
+    """Say whether the model was divided among the GPUs, and if not, how to let gpuyard try that."""
+    training = candidates.training
+    if not isinstance(training, DataParallel):
+        return ", even divided among all of them"
+    if training.sharded is not None:
+        return " (if whole copies don't fit, dividing the model was tried)"
+    own_code = ":" in training.workload.model_name
+    return "; to divide a transformer, give its shape as 'model'" if own_code else ""
 
 
 def _premises_rules(candidates: Candidates) -> list[Rule]:

@@ -9,7 +9,8 @@ from typing import Any, Literal, get_args
 
 from gpuyard import units
 from gpuyard.catalog.electricity import Tariff
-from gpuyard.specs import Precision
+from gpuyard.predictor.large.layout import Layout
+from gpuyard.specs.parallel import LargePrecision
 from gpuyard.specs.plan import Acquisition, RemedyName
 
 Constraint = Literal["time", "budget", "rules"]
@@ -43,9 +44,9 @@ def format_share_of_runs(share: float) -> str:
     return "over 99%" if 0.99 < share < 1 else units.format_share(share)
 
 
-def format_precisions(precisions: Sequence[Precision]) -> str:
+def format_precisions(precisions: Sequence[LargePrecision]) -> str:
     """Join precisions as in "fp32, tf32, or bf16"."""
-    return join_with_or(sorted(precisions, key=get_args(Precision).index))
+    return join_with_or(sorted(precisions, key=get_args(LargePrecision).index))
 
 
 def join_with_or(items: Sequence[str]) -> str:
@@ -72,7 +73,7 @@ class RentedRest:
     gpus: int
     batch_per_gpu: int
     remedy: RemedyName
-    precision: Precision
+    precision: LargePrecision
     run_seconds: float
     usd_per_run: float  # if all runs were there, including storage and egress
     share_of_runs: float
@@ -92,7 +93,7 @@ class KeptPart:
     gpus: int  # of one run
     batch_per_gpu: int
     remedy: RemedyName
-    precision: Precision
+    precision: LargePrecision
     run_seconds: float
     share_of_runs: float
     utilization: float
@@ -120,7 +121,7 @@ class Choice:
     network: str
     batch_per_gpu: int
     remedy: RemedyName
-    precision: Precision
+    precision: LargePrecision
     update_samples: int
     samples_per_second: float
     scaling_efficiency: float
@@ -158,6 +159,9 @@ class Choice:
     goodput: float = (
         1.0  # left of a run's time by failures; the time includes only spot interruptions
     )
+    energy_kwh: float = 0.0  # of the machines in one run, without cooling
+    tokens_per_second: float | None = None  # of a transformer
+    layout: Layout | None = None  # None: a whole copy of the model on every GPU
 
     @property
     def allowed(self) -> bool:
@@ -220,12 +224,32 @@ class Choice:
         parts = [f"{self.gpus} GPUs per run" if self.gpus > 1 else "1 GPU per run"]
         if self.nodes > 1:
             parts.append(f"{self.nodes} machines over {self.network}")
-        parts.append(f"batch {self.batch_per_gpu} per GPU in {self.precision}")
+        parts.append(self.run_setting)
         if self.remedy != "none":
             parts.append(_REMEDIES[self.remedy])
         if self.clusters > 1:
             parts.append(f"{self.clusters} such clusters side by side")
         return ", ".join(parts)
+
+    @property
+    def run_setting(self) -> str:
+        """The batch or layout, and the precision."""
+        if self.layout is None:
+            return f"batch {self.batch_per_gpu} per GPU in {self.precision}"
+        return (
+            f"{self.layout.method} ({self.layout.description}), micro-batch {self.layout.micro_batch} and "
+            f"global batch {self.layout.global_batch} in {self.precision}, recomputation {self.layout.recompute}"
+        )
+
+    @property
+    def how_trained(self) -> str:
+        """The precision, and for a divided model the layout and its speed."""
+        if self.layout is None or self.tokens_per_second is None:
+            return f"trained in {self.precision}"
+        return (
+            f"trained in {self.precision} with {self.layout.method} ({self.layout.description}), "
+            f"{self.tokens_per_second / self.gpus:,.0f} tokens/s per GPU"
+        )
 
     @property
     def price(self) -> str:
@@ -247,6 +271,7 @@ class Goal:
 
     workload: str
     samples_per_run: float
+    tokens_per_run: float | None
     runs_per_month: float
     runs_per_month_at_end: float
     runs: float
@@ -303,7 +328,7 @@ class MissingRate:
     """Offers that are excluded because the speed of their GPU in a precision is unknown."""
 
     gpu: str
-    precision: Precision
+    precision: LargePrecision
     offers: tuple[str, ...]
 
     @property
@@ -353,7 +378,7 @@ class PlanResult:
     places: tuple[
         LocationCost, ...
     ] = ()  # for the bought machines of the choice, or the best bought ones
-    precisions: tuple[Precision, ...] = ("fp32",)  # tried in the search
+    precisions: tuple[LargePrecision, ...] = ("fp32",)  # tried in the search
     no_rate: tuple[MissingRate, ...] = ()
     price_basis: str = ""  # the old or estimated price that the decision rests on
 

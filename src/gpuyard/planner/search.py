@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpuyard.catalog import ModelProfile
+from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.catalog.specfiles import read_site, read_workload
 from gpuyard.errors import UserMistake
 from gpuyard.planner.candidates import Candidates, create_candidates
@@ -25,17 +25,41 @@ from gpuyard.planner.explain.decision import find_runners_up, list_decision_chan
 from gpuyard.planner.explain.price_basis import describe_price_basis
 from gpuyard.planner.explain.reasons import find_binding_constraints, format_verdict, list_reasons
 from gpuyard.planner.mixes import Mixes, find_mixes
-from gpuyard.planner.offers import OWNED, Offer, estimate_cloud_data, list_offers, plan_runs
+from gpuyard.planner.offers import (
+    OWNED,
+    TOKEN_BYTES,
+    Offer,
+    estimate_cloud_data,
+    list_offers,
+    plan_runs,
+)
 from gpuyard.planner.ranking import Ranking, pareto_front, rank
-from gpuyard.planner.result import Alternative, Choice, Exclusion, Goal, PlanResult, SiteRefusal
+from gpuyard.planner.result import (
+    Alternative,
+    Choice,
+    Exclusion,
+    Goal,
+    MissingRate,
+    PlanResult,
+    SiteRefusal,
+)
 from gpuyard.planner.servers import list_servers
+from gpuyard.planner.sharded import Sharded, find_precisions
+from gpuyard.planner.throughput import Grid, find_compute_lines, find_missing_rates
+from gpuyard.planner.training import DataParallel
 from gpuyard.predictor import Calibration
+from gpuyard.predictor.large.model import describe_model
+from gpuyard.predictor.large.search import divisors
+from gpuyard.predictor.large.training import create_training, trained_share
 from gpuyard.specs import Workload
-from gpuyard.specs.plan import Plan
+from gpuyard.specs.parallel import LargePrecision
+from gpuyard.specs.plan import Plan, PlanSearch
 from gpuyard.specs.site import Site
 from gpuyard.workloads import profile_model
+from gpuyard.workloads.shapes import find_shape, needs_layout
 
 _MAX_ON_FRONT = 12
+_BATCH_FACTORS = (0.5, 1, 2, 4, 8)
 _MAX_CHECKS = 20  # each check finds all refused machines among the recommended ones
 
 
@@ -62,12 +86,17 @@ def make_plan(
     Bought machines stand at `site`, or at the site that the plan names.
     """
     workload = read_plan_workload(plan, directory)
-    if workload.dataset is None:
+    if plan.tokens is not None:
+        workload = workload.model_copy(update={"tokens": plan.tokens})
+    premises = read_plan_premises(plan, directory, site)
+    if needs_layout(workload, None, options_named=False):
+        candidates = search_sharded(plan, workload, premises)
+        return build_result(candidates, workload)
+    if workload.dataset is None and workload.tokens is None:
         raise UserMistake(
             f"workload: {workload.name} has no 'dataset', so the number of samples in a run is unknown; "
-            "give the workload dataset.samples and epochs"
+            "give the workload dataset.samples and epochs, or 'tokens'"
         )
-    premises = read_plan_premises(plan, directory, site)
     profile = profile_model(workload)
     if figures is not None:
         workload = figures(workload, profile)
@@ -89,21 +118,125 @@ def search(
     premises: Premises | None = None,
 ) -> Candidates:
     """Return the table of all candidates with their predictions and prices."""
-    samples = float(workload.dataset.samples * workload.epochs) if workload.dataset else 0.0
+    shape = find_shape(workload)
+    sharding = create_training(workload) if shape is not None else None
     offers = list_offers(list_servers(plan), plan)
+    gpus = _list_gpus(offers)
+    precisions = plan.search.precision or ()
+    lines = find_compute_lines(workload, profile, gpus, calibration, precisions)
+    grid = Grid(
+        tuple(sorted(set(plan.search.nodes))),
+        plan.search.batch or _choose_batches(workload.batch_per_gpu),
+        tuple(dict.fromkeys(plan.search.remedies)),
+    )
+    given = bool(precisions or workload.precision)
+    sharded = None
+    if sharding is not None:
+        tried = {gpu: tuple(by_precision) for gpu, by_precision in lines.items()}
+        sharded = Sharded(workload, sharding, grid, tried, given)
+    training = DataParallel(workload, profile, lines, grid, calibration, given, sharded)
     candidates = create_candidates(
         plan,
-        workload,
-        profile,
-        samples_per_run=samples,
+        training,
+        samples_per_run=_count_samples(workload, sharding.length if sharding else None),
+        tokens_per_sample=sharding.length if sharding else None,
         offers=offers,
         runs=plan_runs(plan),
         premises=premises or create_premises(plan),
-        data=estimate_cloud_data(plan, workload, profile),
-        calibration=calibration,
+        data=estimate_cloud_data(plan, workload, profile.parameters, profile.input_bytes),
+        missing_rates=_group_missing(
+            find_missing_rates(lines, workload, profile, gpus, precisions), offers
+        ),
     )
+    return _require_some(candidates)
+
+
+def find_cheapest_rental(workload: Workload, gpu: str, gpus: int) -> Choice | None:
+    """Return the cheapest machines rented on demand that train the workload once on this number of GPUs.
+
+    Each offer trains with the fastest layout that fits on it, over its own network.
+    """
+    search_ways = PlanSearch(ways=("on-demand",), gpus=(gpu,), nodes=tuple(divisors(gpus)))
+    plan = Plan.model_validate(
+        {"name": workload.name, "workload": workload, "runs_per_month": 1, "horizon": "1 month",
+         "search": search_ways}
+    )  # fmt: skip
+    try:
+        candidates = search_sharded(plan, workload, gpus=gpus)
+    except UserMistake:  # nobody rents this GPU in such machines
+        return None
+    ranking = rank(candidates)
+    if ranking.cheapest is None:
+        return None
+    return create_choices(candidates, ranking, [ranking.cheapest])[0]
+
+
+def search_sharded(
+    plan: Plan, workload: Workload, premises: Premises | None = None, gpus: int | None = None
+) -> Candidates:
+    """Return the table of all candidates for a model that is divided among GPUs; `gpus` fixes their number."""
+    training = create_training(workload)
+    offers = list_offers(list_servers(plan), plan)
+    kinds = _list_gpus(offers)
+    spec = workload.parallel
+    one = workload.precision or (spec.precision if spec else None)
+    precisions: tuple[LargePrecision, ...] = plan.search.precision or ((one,) if one else ())
+    by_gpu = find_precisions(kinds, precisions)
+    missing = [(g.id, p) for g in kinds for p in precisions if p not in by_gpu.get(g.id, ())]
+    grid = Grid(tuple(sorted(set(plan.search.nodes))), (1,), ("none",))
+    model = describe_model(training.shape)
+    trained = float(model.parameters) * trained_share(training, model)
+    candidates = create_candidates(
+        plan,
+        Sharded(workload, training, grid, by_gpu, bool(precisions), gpus),
+        samples_per_run=_count_samples(workload, training.length),
+        tokens_per_sample=training.length,
+        offers=offers,
+        runs=plan_runs(plan),
+        premises=premises or create_premises(plan),
+        data=estimate_cloud_data(plan, workload, trained, TOKEN_BYTES * training.length),
+        missing_rates=_group_missing(missing, offers),
+    )
+    return _require_some(candidates)
+
+
+def _list_gpus(offers: Sequence[Offer]) -> list[Gpu]:
+    return list({offer.server.gpu.id: offer.server.gpu for offer in offers}.values())
+
+
+def _group_missing(
+    missing: Sequence[tuple[str, LargePrecision]], offers: Sequence[Offer]
+) -> list[MissingRate]:
+    return [
+        MissingRate(gpu, precision, tuple(dict.fromkeys(o.server.id for o in offers if o.server.gpu.id == gpu)))
+        for gpu, precision in missing
+    ]  # fmt: skip
+
+
+def _count_samples(workload: Workload, sequence: int | None) -> float:
+    """Return the samples of one run; tokens take precedence over the dataset."""
+    if workload.tokens is not None and sequence is None:
+        raise UserMistake(
+            f"workload: {workload.name} has 'tokens', but its model is not a transformer that gpuyard knows by shape; "
+            "give dataset.samples and epochs"
+        )
+    if workload.tokens is not None and sequence is not None:
+        return workload.tokens / sequence
+    if workload.dataset is None:
+        raise UserMistake(
+            f"workload: {workload.name} has neither 'tokens' nor a 'dataset', so the length of a run is unknown; "
+            "add tokens: 20B to the plan"
+        )
+    return float(workload.dataset.samples * workload.epochs)
+
+
+def _choose_batches(usual: int) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(max(1, round(usual * factor)) for factor in _BATCH_FACTORS))
+
+
+def _require_some(candidates: Candidates) -> Candidates:
     if not len(candidates):
-        raise UserMistake(f"{plan.name}: no candidates: {_explain_empty(candidates)}")
+        raise UserMistake(f"{candidates.plan.name}: no candidates: {_explain_empty(candidates)}")
     return candidates
 
 
@@ -259,6 +392,7 @@ def _create_goal(candidates: Candidates, workload: Workload) -> Goal:
     return Goal(
         workload=workload.name,
         samples_per_run=candidates.samples_per_run,
+        tokens_per_run=candidates.tokens_per_run,
         runs_per_month=runs.per_month_now,
         runs_per_month_at_end=runs.per_month_at_end,
         runs=runs.total,

@@ -73,9 +73,6 @@ ASSUMED_NETWORK = Network(link="ethernet-10g")
 SLOW_NETWORK, FAST_NETWORK = Network(rate="5 Gbit/s"), Network(link="ethernet-100g")
 UNKNOWN_NETWORK = "10 Gbit/s is assumed, and the interval covers 5 to 100 Gbit/s"
 _GPU_ONLY = "GPU only"
-_REST_OF_SERVER = (
-    0.6  # power of CPUs, fans, and so on per watt of GPU power, if a server's own power is unknown
-)
 
 
 @dataclass(frozen=True)
@@ -107,6 +104,11 @@ class PricedServer:
     network_exists: bool = False  # you already have its network
 
     @property
+    def load_watts(self) -> float:
+        """The power of one machine under load, whoever pays for it."""
+        return self.watts or self.gpu.server_watts(self.gpus)
+
+    @property
     def price_date(self) -> datetime.date | None:
         """The date of the oldest part of the price."""
         return min(self.price_dates, default=None)
@@ -134,7 +136,7 @@ def list_servers(plan: Plan) -> list[PricedServer]:
 def _from_plan_offer(offer: OwnOffer) -> PricedServer:
     gpu = gpus().get(offer.gpu)
     check_topology(offer.topology, gpu, offer.gpus)
-    watts = offer.gpus * gpu.board_watts * (1 + _REST_OF_SERVER)
+    watts = gpu.server_watts(offer.gpus)
     return PricedServer(
         id=offer.name,
         name=offer.name,
@@ -168,7 +170,7 @@ def _from_owned(owned: OwnedMachines, plan: Plan) -> PricedServer:
         gpu=gpu,
         gpus=count,
         topology=topology,
-        watts=watts or count * gpu.board_watts * (1 + _REST_OF_SERVER),
+        watts=watts or gpu.server_watts(count),
         price_dates=(),
         price_source=source,
         included_network=owned.network or (_machine_network(machine) if machine else None),
@@ -249,7 +251,7 @@ def _list_products(plan: Plan) -> Iterator[PricedServer]:
         if price is None:
             continue
         gpu = gpus().get(machine.gpu)
-        watts = machine.gpus * gpu.board_watts * (1 + _REST_OF_SERVER)
+        watts = gpu.server_watts(machine.gpus)
         quoted = machine.id in quotes
         yield PricedServer(
             id=machine.id,

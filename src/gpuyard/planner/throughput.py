@@ -19,6 +19,7 @@ from gpuyard.predictor import STRATEGIES, Calibration, ComputeLine, Scenario
 from gpuyard.predictor.compute import ComputeLines, change_workload_precision, resolve_precision
 from gpuyard.predictor.constants import load_tuning
 from gpuyard.predictor.interval import PredictionInterval, estimate_interval
+from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.platform import Fleet
 from gpuyard.predictor.scenario import find_compute_line
 from gpuyard.predictor.software_stacks.posterior import (
@@ -64,7 +65,12 @@ class MachineRates:
 
 def compute_machine_rates(gpu: Gpu, gpus: int, topology: Topology) -> MachineRates:
     """Compute the rates from the machine graph, once for all GPUs with the same wiring."""
-    return _compute_rates_once(_gpus_by_wiring()[_wiring_key(gpu)], gpus, topology)
+    return _compute_rates_once(find_same_wiring(gpu), gpus, topology)
+
+
+def find_same_wiring(gpu: Gpu) -> str:
+    """Return the GPU that stands for all with the same wiring."""
+    return _gpus_by_wiring()[_wiring_key(gpu)]
 
 
 def _wiring_key(gpu: Gpu) -> tuple[object, ...]:
@@ -137,6 +143,8 @@ class Throughputs:
     update_samples: Floats  # per update of the weights
     on_slow_network: Floats  # samples per second; differs only if the network is unknown
     on_fast_network: Floats
+    layout: Integers  # index into `layouts`; -1: a whole copy of the model on every GPU
+    layouts: tuple[Layout, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -264,6 +272,7 @@ def predict_shapes(
         update_samples=gpus * batch * passes,
         on_slow_network=rate,
         on_fast_network=rate,
+        layout=np.full(len(spot), -1, dtype=np.int64),
     )
 
 
@@ -320,7 +329,7 @@ def _line_columns(
 def count_configurations(shape: MachineShape, lines: ComputeLineTable, grid: Grid) -> int:
     """Return the number of configurations of one shape."""
     settings = len(grid.batches) * len(_remedy_indices(shape, grid)) * len(lines[shape.gpu.id])
-    return len(_node_counts(shape, grid)) * settings
+    return len(node_counts(shape, grid)) * settings
 
 
 def _remedy_indices(shape: MachineShape, grid: Grid) -> list[int]:
@@ -330,13 +339,14 @@ def _remedy_indices(shape: MachineShape, grid: Grid) -> list[int]:
     return list(range(len(grid.remedies)))
 
 
-def _node_counts(shape: MachineShape, grid: Grid) -> tuple[int, ...]:
+def node_counts(shape: MachineShape, grid: Grid) -> tuple[int, ...]:
+    """Return the numbers of machines to try: one without a network, several with one."""
     return tuple(count for count in grid.nodes if (count > 1) == (shape.network is not None))
 
 
 def _build_fleet(shapes: Sequence[MachineShape], grid: Grid) -> tuple[Integers, Fleet]:
     """Combine every shape with all its node counts; also return the shape index of each spot in the fleet."""
-    nodes = [_node_counts(shape, grid) for shape in shapes]
+    nodes = [node_counts(shape, grid) for shape in shapes]
     spots_per_shape = np.array([len(counts) for counts in nodes], dtype=np.int64)
     shape_index = np.repeat(np.arange(len(shapes)), spots_per_shape)
     rates = [compute_machine_rates(shape.gpu, shape.gpus, shape.topology) for shape in shapes]
@@ -364,7 +374,7 @@ def _build_rows(
     blocks: dict[tuple[int, int, int], tuple[Floats, ...]] = {}
     first = 0
     for shape in shapes:
-        count, remedies = len(_node_counts(shape, grid)), _remedy_indices(shape, grid)
+        count, remedies = len(node_counts(shape, grid)), _remedy_indices(shape, grid)
         precisions = len(lines[shape.gpu.id])
         key = count, len(remedies), precisions
         if key not in blocks:

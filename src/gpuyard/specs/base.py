@@ -213,6 +213,9 @@ ShortDuration = Annotated[
 ]
 Duration = Annotated[Seconds, PlainSerializer(lambda seconds: f"{seconds!r} s", when_used="json")]
 """A duration that is also written with its unit."""
+Tokens = Annotated[
+    float, *quantity(units.parse_tokens, "a number of tokens", "20B", units.format_tokens)
+]
 Usd = Annotated[float, *quantity(units.parse_usd, "US dollars", "$8000", units.format_usd)]
 UsdPerHour = Annotated[
     float,

@@ -71,16 +71,19 @@ class Parallel(Degrees):
         Recompute | None,
         Field(description="activations that backward computes again; default: chosen"),
     ] = None
-    precision: Annotated[LargePrecision, Field(description="precision of matrices")] = "bf16"
-    optimizer: Annotated[LargeOptimizer, Field(description="optimizer")] = "adamw"
+    precision: Annotated[
+        LargePrecision | None,
+        Field(description="precision of matrices; default: the workload's, or `bf16`"),
+    ] = None
+    optimizer: Annotated[
+        LargeOptimizer | None,
+        Field(description="optimizer; default: the workload's, or `adamw`"),
+    ] = None
     offload: Annotated[Offload | None, Field(description="states in host memory")] = None
     lora: Annotated[Count | None, Field(description="rank of LoRA adapters")] = None
     qlora: Annotated[Count | None, Field(description="rank of LoRA adapters on 4-bit weights")] = (
         None
     )
-    tokens: Annotated[
-        float | None, Field(gt=0, le=1e18, description="tokens of the whole training")
-    ] = None
     measured: Annotated[
         tuple[MeasuredTokens, ...],
         Field(

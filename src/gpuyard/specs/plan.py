@@ -23,6 +23,7 @@ from gpuyard.specs.base import (
     Share,
     SiteReference,
     Spec,
+    Tokens,
     Usd,
     UsdPerHour,
     UsdPerKwh,
@@ -457,9 +458,13 @@ class Plan(Spec):
         Discriminator(get_reference_tag),
         Field(
             description="workload file next to the plan, a catalog model, or the workload itself; it needs a "
-            "dataset"
+            "dataset or tokens"
         ),
     ]
+    tokens: Annotated[
+        Tokens | None,
+        Field(le=1e18, description="tokens of one run of a large model; default: the workload's"),
+    ] = None
     runs_per_month: Annotated[
         float, Field(gt=0, le=1_000_000, description="finished runs per month today")
     ]

@@ -30,6 +30,7 @@ from gpuyard.specs.base import (
     Share,
     ShortDuration,
     Spec,
+    Tokens,
 )
 from gpuyard.specs.cluster import get_reference_tag
 from gpuyard.specs.parallel import Parallel
@@ -43,6 +44,7 @@ _OPTIONAL = (
     "optimizer",
     "gradient_dtype",
     "parallel",
+    "tokens",
     "channels_last",
     "compile",
     "fused_attention",
@@ -230,6 +232,10 @@ class Workload(Spec):
     epochs: Annotated[
         Count, Field(description="passes over the dataset; `predict` shows the time of all of them")
     ] = 1
+    tokens: Annotated[
+        Tokens | None,
+        Field(le=1e18, description="tokens of a whole training run, instead of dataset and epochs"),
+    ] = None
     framework: Annotated[
         Annotated[Line, AfterValidator(_normalize_framework)] | None,
         Field(

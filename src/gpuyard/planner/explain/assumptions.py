@@ -14,10 +14,12 @@ from gpuyard.planner.offers import (
 )
 from gpuyard.planner.result import format_dollars, format_precisions, join_with_or
 from gpuyard.planner.servers import UNKNOWN_NETWORK, count_unusable_prices
+from gpuyard.planner.training import DataParallel
 from gpuyard.predictor import STRATEGIES
 from gpuyard.predictor.compute import HALVES, ComputeBasis, resolve_compute_precision
 from gpuyard.predictor.software_stacks.evidence import describe_superlinear_figures
 from gpuyard.predictor.software_stacks.posterior import has_published_framework
+from gpuyard.specs import Workload
 from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
 
 _BASES: dict[ComputeBasis, str] = {
@@ -32,18 +34,11 @@ _BASES: dict[ComputeBasis, str] = {
 def list_assumptions(candidates: Candidates) -> tuple[str, ...]:
     """List everything that the answer relies on without a measurement, a quote, or a source."""
     plan = candidates.plan
-    lines = candidates.lines.values()
-    bases = sorted({_BASES[line.basis] for by_precision in lines for line in by_precision.values()})
-    assumptions = [
-        f"Single-GPU speed: {join_with_or(bases)}; the speed of several is predicted{_describe_evidence(candidates)}."
-    ]
-    assumptions += _describe_gradients(candidates)
-    superlinear = describe_superlinear_figures(
-        candidates.training.workload, candidates.training.profile
-    )
-    if superlinear:
-        assumptions.append(superlinear)
-    assumptions += _describe_precision(candidates)
+    training = candidates.training
+    if isinstance(training, DataParallel):
+        assumptions = _describe_data_parallel(candidates, training)
+    else:
+        assumptions = _describe_sharded(candidates)
     assumptions += [
         describe_reserved(plan, acquisition)
         for acquisition in plan.search.ways
@@ -73,16 +68,43 @@ def list_assumptions(candidates: Candidates) -> tuple[str, ...]:
     )
     if unusable:
         assumptions.append(f"Unusable rows of the price list: {unusable}.")
-    if plan.search.largest_batch is None:
+    if plan.search.largest_batch is None and isinstance(training, DataParallel):
         assumptions.append(
             "Caveat: samples per update are not limited, so accuracy may suffer (search.largest_batch)."
         )
     return tuple(assumptions)
 
 
-def _describe_evidence(candidates: Candidates) -> str:
+def _describe_data_parallel(candidates: Candidates, training: DataParallel) -> list[str]:
+    """Describe the speed of GPUs that each hold a whole copy of the model."""
+    lines = training.lines.values()
+    bases = sorted({_BASES[line.basis] for by_precision in lines for line in by_precision.values()})
+    assumptions = [
+        f"Single-GPU speed: {join_with_or(bases)}; the speed of several is predicted"
+        f"{_describe_evidence(training.workload)}.",
+        *_describe_gradients(candidates, training),
+    ]
+    superlinear = describe_superlinear_figures(training.workload, training.profile)
+    if superlinear:
+        assumptions.append(superlinear)
+    return assumptions + _describe_precision(candidates, training)
+
+
+def _describe_sharded(candidates: Candidates) -> list[str]:
+    """Describe the speed of GPUs among which a model is divided."""
+    count = len(candidates.throughputs.layouts)
+    figures = candidates.training.workload.parallel
+    own = ", corrected by your own figures" if figures and figures.measured else ""
+    default = "" if candidates.training.precision_given else ", the fastest usual one of each GPU"
+    return [
+        f"Speed and memory: formulas fitted to published runs of large models{own}; {count:,} combinations of "
+        "machines each train with the fastest layout that fits (--strategy auto).",
+        f"Precision: {format_precisions(candidates.precisions)}{default}.",
+    ]
+
+
+def _describe_evidence(workload: Workload) -> str:
     """Describe the published and measured figures that predictions of several GPUs use."""
-    workload = candidates.training.workload
     published = (
         f", from figures published for {workload.framework}"
         if has_published_framework(workload)
@@ -98,20 +120,19 @@ def _describe_evidence(candidates: Candidates) -> str:
     return f"{published}, for {gpu_names} from {figures} measured on several GPUs{unused}"
 
 
-def _describe_gradients(candidates: Candidates) -> list[str]:
+def _describe_gradients(candidates: Candidates, training: DataParallel) -> list[str]:
     """Describe the width of gradients on the network in each precision, if it is unusual."""
-    training = candidates.training
     workload, strategy = training.workload, STRATEGIES[training.grid.strategy]
     variants = (workload.model_copy(update={"precision": p}) for p in candidates.precisions)
     descriptions = (strategy.describe_gradients(variant) for variant in variants)
     return list(dict.fromkeys(filter(None, descriptions)))
 
 
-def _describe_precision(candidates: Candidates) -> list[str]:
+def _describe_precision(candidates: Candidates, training: DataParallel) -> list[str]:
     """Describe the tried precisions, untried mixed precision, and GPUs that gain only memory from it."""
     tried = candidates.precisions
     default = ", PyTorch's default: tf32 for convolutions and RNNs on NVIDIA GPUs that have it, otherwise fp32"
-    why = "" if candidates.precision_given else default
+    why = "" if training.precision_given else default
     sentences = [f"Precision: {format_precisions(tried)}{why}."]
     if not set(tried) & set(HALVES):
         sentences.append(
@@ -121,7 +142,7 @@ def _describe_precision(candidates: Candidates) -> list[str]:
     for precision in HALVES:
         slow = sorted(
             name
-            for name, lines in candidates.lines.items()
+            for name, lines in training.lines.items()
             if precision in lines
             and resolve_compute_precision(precision, gpus().get(name)) != precision
         )

@@ -137,8 +137,16 @@ def _check_overlap(
     speeds = np.linspace(slow, winner.samples_per_second, _SPEEDS)
     costs_more = candidates.price(repeated, speeds).usd_per_run > other.usd_per_run
     machines = "one machine" if winner.nodes == 1 else f"{winner.nodes} machines"
-    run = (
-        f"{winner.gpus} × {winner.gpu} in {machines} with a batch of {winner.batch_per_gpu} per GPU"
+    how = (
+        f"a batch of {winner.batch_per_gpu} per GPU"
+        if winner.layout is None
+        else winner.layout.method
+    )
+    run = f"{winner.gpus} × {winner.gpu} in {machines} with {how}"
+    unit, scale = (
+        ("tokens/s", winner.tokens_per_second / winner.samples_per_second)
+        if winner.layout is not None and winner.tokens_per_second
+        else ("samples/s", 1.0)
     )
     overlap = (
         f"A measurement: the choice is open, because at the ends of the predicted speeds a run costs "
@@ -148,8 +156,8 @@ def _check_overlap(
     if costs_more.any():
         threshold = float(speeds[costs_more].max())
         yield (
-            f"{overlap} A minute on {run} would settle it: below {units.format_per_second(threshold)} samples/s "
-            f"(predicted: {units.format_per_second(winner.samples_per_second)}) the other is cheaper."
+            f"{overlap} A minute on {run} would settle it: below {units.format_per_second(scale * threshold)} {unit} "
+            f"(predicted: {units.format_per_second(scale * winner.samples_per_second)}) the other is cheaper."
             f"{_suggest_smaller_run(candidates, rows[0])}"
         )
     else:
@@ -271,6 +279,12 @@ def _check_deadline(candidates: Candidates, ranking: Ranking, winner: Choice) ->
         )
 
 
+def _how_to_narrow(winner: Choice) -> str:
+    if winner.layout is None:
+        return "Measuring one GPU would narrow it."
+    return "A measured figure under 'parallel.measured' would narrow it."
+
+
 def _check_slow_end(candidates: Candidates, winner: Choice) -> Iterator[str]:
     """Report if the slow end of the prediction misses the time limit."""
     limit = candidates.plan.time_per_run
@@ -278,7 +292,7 @@ def _check_slow_end(candidates: Candidates, winner: Choice) -> Iterator[str]:
         yield (
             f"A measurement: at the slow end of its interval a run takes "
             f"{units.format_seconds(winner.run_seconds_high)}, longer than the "
-            f"{units.format_seconds(limit)}. Measuring one GPU would narrow it."
+            f"{units.format_seconds(limit)}. {_how_to_narrow(winner)}"
         )
 
 

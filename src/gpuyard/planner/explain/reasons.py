@@ -38,9 +38,7 @@ def format_verdict(
     plan: Plan, winner: Choice | None, binding: tuple[BindingConstraint, ...]
 ) -> str:
     if winner is not None:
-        return (
-            f"{winner.summary}: {winner.price}, {winner.duration}, trained in {winner.precision}."
-        )
+        return f"{winner.summary}: {winner.price}, {winner.duration}, {winner.how_trained}."
     sentences = " ".join(constraint.sentence for constraint in binding)
     goal = describe_goal(plan)
     return f"No option {f'meets the goal ({goal})' if goal else 'is allowed'}. {sentences}"
@@ -59,6 +57,11 @@ def list_reasons(
         f"run, in the simplest setting within {units.format_share(SIMPLICITY_TOLERANCE)} of the best.",
         _describe_efficiency(winner),
     ]
+    if winner.layout is not None and winner.tokens_per_second is not None:
+        reasons.append(
+            f"One run is {units.format_tokens(candidates.tokens_per_run or 0.0)} tokens at "
+            f"{winner.tokens_per_second:,.0f} tokens/s and takes {winner.energy_kwh:,.0f} kWh without cooling."
+        )
     if winner.kept:
         reasons += _describe_expansion(candidates, winner)
     elif winner.rest is not None:

@@ -1,6 +1,6 @@
 """The cluster as large models see it: GPU rates, memory, and the links of groups inside and between machines."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +10,8 @@ from gpuyard.catalog import Gpu
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predictor.platform import Platform, create_platform
-from gpuyard.predictor.table import Floats
+from gpuyard.predictor.table import Floats, Integers
+from gpuyard.predictor.transport import Pipe
 from gpuyard.specs import Cluster
 
 Column = Floats | float
@@ -34,6 +35,10 @@ class ClusterColumns:
     inside: Floats  # bytes per second of a ring of 1, 2, 4, … GPUs; one row per cluster
     between_bytes_per_second: Column  # of one GPU's share of its machine's network ports
     hop_seconds: Column  # latency between machines
+
+    def take(self, index: Integers) -> "ClusterColumns":
+        """Return the rows of an index."""
+        return ClusterColumns(*(np.asarray(column)[index] for column in vars(self).values()))
 
     def group_rate(self, members: Column, stride: Column) -> Floats:
         """Return the rate at which each member of a group sends, if members are `stride` GPUs apart.
@@ -87,7 +92,11 @@ def stack_clusters(
         key = cluster.model_dump_json()
         if key not in platforms:
             platform = create_platform(cluster)
-            platforms[key] = (platform, resolve_machine(cluster)[0], _inside_rates(platform))
+            platforms[key] = (
+                platform,
+                resolve_machine(cluster)[0],
+                inside_rates(platform.inside, platform.gpus_per_node),
+            )
         platform, gpu, inside = platforms[key]
         between, hop = np.inf, 0.0
         if used > 1 and platform.between is not None:
@@ -102,7 +111,7 @@ def stack_clusters(
     return ClusterColumns(*columns)
 
 
-def _inside_rates(platform: Platform) -> list[float]:
-    """Return the rate of a ring by the size of its group, for groups of 1, 2, 4, … GPUs."""
-    counts = [min(2**exponent, platform.gpus_per_node) for exponent in range(_SIZES)]
-    return [np.inf if count == 1 else platform.inside(count).bytes_per_second for count in counts]
+def inside_rates(pipe: Callable[[int], Pipe], gpus: int) -> list[float]:
+    """Return the rate of a ring by the size of its group, for groups of 1, 2, 4, … of a machine's GPUs."""
+    counts = [min(2**exponent, gpus) for exponent in range(_SIZES)]
+    return [np.inf if count == 1 else pipe(count).bytes_per_second for count in counts]

@@ -60,7 +60,7 @@ def evaluate(training: LargeTraining, cluster: Cluster, gpus: int) -> Evaluation
     memory = layout_memory(training, layouts)
     step = layout_step(training, layouts, columns, [gpu])
     rate = layouts.global_batch * training.length / step.total
-    return Evaluation(layouts, rate, step, memory, memory_fits(memory.total, gpu.memory_bytes))
+    return Evaluation(layouts, rate, step, memory, needed_bytes(memory.total) <= gpu.memory_bytes)
 
 
 def list_layouts(training: LargeTraining, gpus: int, domain: int) -> LayoutColumns:
@@ -110,9 +110,9 @@ def usable_bytes(memory_bytes: float) -> float:
     return memory_bytes * _USABLE_SHARE
 
 
-def memory_fits(needed: Floats, memory_bytes: float) -> Booleans:
-    """Return which layouts fit, with a margin for the error of the prediction."""
-    return np.asarray(needed * load_fit().memory_margin <= usable_bytes(memory_bytes))
+def needed_bytes(predicted: Floats) -> Floats:
+    """Return the memory that a GPU must have: the prediction, a margin for its error, and what is not usable."""
+    return np.asarray(predicted * load_fit().memory_margin / _USABLE_SHARE)
 
 
 def _add_offload(

@@ -88,6 +88,40 @@ class Layout:
     def gpus(self) -> int:
         return self.tensor * self.pipeline * self.context * self.data
 
+    @property
+    def strategy(self) -> Literal["ddp", "fsdp", "megatron"]:
+        """The strategy that would be typed to get this layout."""
+        if self.family == "megatron":
+            return "megatron"
+        divided = self.zero >= 2 or self.tensor > 1 or self.context > 1
+        return "fsdp" if divided else "ddp"
+
+    @property
+    def method(self) -> str:
+        """The strategy in words."""
+        if self.family == "megatron":
+            return "Megatron-style parallelism"
+        names = ["FSDP"] if self.zero >= 2 else []
+        names += ["tensor parallelism"] if self.tensor > 1 else []
+        names += ["context parallelism"] if self.context > 1 else []
+        return " and ".join(names) or "DDP"
+
+    @property
+    def description(self) -> str:
+        """The sizes of the groups, as in "tp 4, pp 2 × 5, dp 16" or "dp 8, zero 3"."""
+        chunks = f" × {self.virtual_pipeline}" if self.virtual_pipeline > 1 else ""
+        sizes = (
+            (self.tensor, f"tp {self.tensor}"),
+            (self.context, f"cp {self.context}"),
+            (self.pipeline, f"pp {self.pipeline}{chunks}"),
+            (self.expert, f"ep {self.expert}"),
+        )
+        words = [text for size, text in sizes if size > 1]
+        words.append(f"dp {self.data}")
+        if self.zero:
+            words.append(f"zero {self.zero}")
+        return ", ".join(words)
+
     def as_json(self) -> dict[str, int]:
         return {
             "tensor": self.tensor,

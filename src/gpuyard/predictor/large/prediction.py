@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gpuyard.hardware.clusters import resolve_machine
+from gpuyard.hardware.clusters import machine_load_watts, resolve_machine
 from gpuyard.predictor.large.constants import load_fit
 from gpuyard.predictor.large.effects import has_evidence
 from gpuyard.predictor.large.evaluation import Evaluation, evaluate, layout_at, usable_bytes
@@ -45,7 +45,8 @@ class LargePrediction:
     model_flops_per_token: float
     peak_flops: float
     scaling_efficiency: float = 1.0
-    days: float | None = None
+    days: float | None = None  # of the whole training
+    energy_kwh: float | None = None  # of the machines in the whole training, without cooling
     remedy: str = ""  # smallest change that would make it fit
 
     @property
@@ -97,6 +98,7 @@ class LargePrediction:
             "step": {f"{name}_seconds": value for name, value in self.step.items()},
             "choke": self.choke, "memory": {**self.memory, "total": sum(self.memory.values())},
             "memory_high": self.memory_high, "fits": self.fits, "days": self.days,
+            "energy_kwh": self.energy_kwh,
             "remedy": self.remedy,
         }  # fmt: skip
 
@@ -116,6 +118,7 @@ class LargeResult:
 
     workload: str
     cluster: str
+    gpus: int  # of the whole cluster
     predictions: tuple[LargePrediction, ...]
     candidates: int
     pareto: tuple[Alternative, ...]  # speed against memory, for the largest number of GPUs
@@ -123,6 +126,11 @@ class LargeResult:
     evidence: str
     parameters: float
     active_parameters: float
+
+    @property
+    def largest(self) -> LargePrediction:
+        """The prediction with the most GPUs."""
+        return max(self.predictions, key=lambda p: p.gpus)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -143,7 +151,7 @@ def predict_large(
     training: LargeTraining, cluster: Cluster, gpu_counts: Sequence[int]
 ) -> LargeResult:
     """Predict every number of GPUs; `auto` searches all layouts that fit."""
-    gpu, _ = resolve_machine(cluster)
+    gpu, machine = resolve_machine(cluster)
     predictions, evaluations = [], []
     for count in gpu_counts:
         evaluation = evaluate(training, cluster, count)
@@ -165,6 +173,7 @@ def predict_large(
     return LargeResult(
         workload=training.name,
         cluster=cluster.name,
+        gpus=cluster.nodes * machine.gpus,
         predictions=tuple(predictions),
         candidates=sum(len(evaluation.layouts) for evaluation in evaluations),
         pareto=_pareto(largest),
@@ -189,14 +198,13 @@ def _describe(
     model = describe_model(training.shape, training.sequence)
     sixteen = gpu.bf16_tflops or gpu.fp16_tflops or gpu.fp32_tflops or 1.0
     fits = bool(evaluation.fits[index])
-    name = training.strategy
-    if name == "auto":
-        name = ("fsdp" if layout.zero >= 2 else "ddp") if layout.family == "pytorch" else "megatron"
+    watts = machine_load_watts(cluster)
+    days = training.tokens / (rate * factor) / 86400 if training.tokens else None
     return LargePrediction(
         gpus=count,
         nodes=-(-count // per_node),
         gpus_per_node=min(count, per_node),
-        strategy=name,
+        strategy=layout.strategy if training.strategy == "auto" else training.strategy,
         layout=layout,
         sequence=training.length,
         precision=training.precision,
@@ -211,7 +219,8 @@ def _describe(
         choke=_find_choke(parts),
         model_flops_per_token=float(model.model_flops),
         peak_flops=sixteen * 1e12,
-        days=training.tokens / (rate * factor) / 86400 if training.tokens else None,
+        days=days,
+        energy_kwh=None if days is None else -(-count // per_node) * watts * days * 0.024,
     )
 
 

@@ -4,13 +4,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from gpuyard.catalog import gpus
+from gpuyard.errors import UserMistake
 from gpuyard.predictor.large.cluster import NARROW
-from gpuyard.predictor.large.layout import Family, LayoutColumns
+from gpuyard.predictor.large.layout import RECOMPUTE, Family, LayoutColumns, Recompute
 from gpuyard.predictor.large.memory import StateBytes
 from gpuyard.predictor.large.model import ModelColumns
 from gpuyard.predictor.large.search import Choices
-from gpuyard.specs.parallel import LargeStrategy, Offload
+from gpuyard.specs import Workload
+from gpuyard.specs.parallel import Degrees, LargeStrategy, Offload, Parallel
 from gpuyard.specs.transformer import TransformerShape
+from gpuyard.workloads.shapes import find_shape
 
 _DEFAULT_TOKENS = 2**20  # tokens per step if no batch is given
 OPTIMIZER_BYTES = {"adamw": 8.0, "adam": 8.0, "adam-8bit": 2.0, "momentum": 4.0, "sgd": 0.0}
@@ -49,6 +53,55 @@ class MeasuredLayout:
     tokens_per_second: float
     choices: Choices
     global_batch: int | None = None
+
+
+def create_training(workload: Workload) -> LargeTraining:
+    """Describe the training of a workload whose model is known by its shape; `parallel` says what is fixed."""
+    shape = find_shape(workload)
+    if shape is None:
+        raise UserMistake(
+            f"{workload.model_name} is not a transformer that gpuyard knows by shape: give model: {{layers: …, hidden: …, "
+            "heads: …, ffn: …, vocabulary: …}} or the path of its config.json"
+        )
+    spec = workload.parallel or Parallel()
+    return LargeTraining(
+        name=workload.name,
+        shape=shape,
+        strategy=spec.strategy,
+        choices=_read_choices(spec, spec.recompute),
+        global_batch=spec.global_batch,
+        sequence=spec.sequence,
+        precision=spec.precision or workload.precision or "bf16",
+        optimizer=spec.optimizer or workload.optimizer or "adamw",
+        lora_rank=spec.lora,
+        qlora_rank=spec.qlora,
+        offload=spec.offload,
+        tokens=workload.tokens,
+        measured=tuple(
+            MeasuredLayout(
+                gpus().get(point.gpu).id,
+                point.gpus,
+                point.tokens_per_second,
+                _read_choices(point, point.recompute),
+                point.global_batch,
+            )
+            for point in spec.measured
+        ),
+    )
+
+
+def _read_choices(spec: Degrees, recompute: Recompute | None) -> Choices:
+    return Choices(
+        tensor=spec.tp,
+        pipeline=spec.pp,
+        virtual_pipeline=spec.vp,
+        context=spec.cp,
+        expert=spec.ep,
+        zero=spec.zero,
+        shard=spec.shard,
+        micro_batch=spec.micro_batch,
+        recompute=RECOMPUTE.index(recompute) if recompute else None,
+    )
 
 
 def default_global_batch(gpus: int, sequence: int) -> int:

@@ -1,12 +1,14 @@
 """The answer to `gpuyard predict` for a large model: does it fit, how fast is it, and with which layout."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from gpuyard import units
 from gpuyard.economics.goodput import Goodput
+from gpuyard.planner import Choice
+from gpuyard.planner.result import format_dollars
 from gpuyard.predictor.large.launch import launch_lines
-from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.large.prediction import LargePrediction, LargeResult
 from gpuyard.report.answer import (
     ALL_BATCHES,
@@ -61,13 +63,13 @@ def large_answer(
     result: LargeResult,
     *,
     why: bool = False,
-    cost: str = "",
+    cheapest: Choice | None = None,
     losses: Mapping[int, Goodput] | None = None,
 ) -> Answer:
-    """Build the answer; `cost` is a phrase like "$1,780 on the cheapest offer", `losses` is by number of GPUs."""
-    largest = max(result.predictions, key=lambda p: p.gpus)
+    """Build the answer; `cheapest` is the cheapest offer for the most GPUs, `losses` is by number of GPUs."""
+    largest = result.largest
     title = f"{result.workload} on {result.cluster} ({largest.precision}, sequence {largest.sequence:,})"
-    parts: list[Part] = [_first_line(result, largest, cost)]
+    parts: list[Part] = [_first_line(result, largest, cheapest)]
     parts.append(Table(title, list(_COLUMNS), [_row(p) for p in result.predictions]))
     if largest.fits:
         parts.append(
@@ -76,11 +78,22 @@ def large_answer(
                 f"{'' if largest.choke == 'compute' else ' most'}. {_ADVICE[largest.choke]}"
             )
         )
+    if cheapest is not None and cheapest.layout is not None:
+        parts.append(
+            Sentence(
+                f"The cheapest offer is {cheapest.summary}: {cheapest.price}, {cheapest.duration}, "
+                f"{cheapest.how_trained}. gpuyard plan compares all others."
+            )
+        )
+    if largest.energy_kwh is not None and largest.fits:
+        parts.append(
+            Sentence(f"The training takes {largest.energy_kwh:,.0f} kWh, without cooling.")
+        )
     if result.simpler is not None and largest.fits:
         slower = 1 - result.simpler.tokens_per_second / largest.tokens_per_second
         if slower > 0.0:
             parts.append(
-                Sentence(f"Simpler: {describe_layout(result.simpler.layout)}, {slower:.0%} slower.")
+                Sentence(f"Simpler: {result.simpler.layout.description}, {slower:.0%} slower.")
             )
     lost = (losses or {}).get(largest.gpus)
     if lost is not None and largest.days is not None:
@@ -100,7 +113,9 @@ def large_answer(
         parts.append(
             Sentence("Add --why for the step's parts, other layouts, and launch commands.")
         )
-    return Answer(parts, _add_losses(result.as_json(), losses or {}), title=title, verb="predict")
+    document = _add_losses(result.as_json(), losses or {})
+    document["cheapest_offer"] = None if cheapest is None else asdict(cheapest)
+    return Answer(parts, document, title=title, verb="predict")
 
 
 def _add_losses(document: dict[str, Any], losses: Mapping[int, Goodput]) -> dict[str, Any]:
@@ -112,8 +127,8 @@ def _add_losses(document: dict[str, Any], losses: Mapping[int, Goodput]) -> dict
     return document
 
 
-def _first_line(result: LargeResult, p: LargePrediction, cost: str) -> Sentence:
-    where = f"{_gpus(p.gpus)} of {result.cluster}"
+def _first_line(result: LargeResult, p: LargePrediction, cheapest: Choice | None) -> Sentence:
+    where = result.cluster if p.gpus == result.gpus else f"{_gpus(p.gpus)} of {result.cluster}"
     total = units.format_bytes(sum(p.memory.values()))
     if not p.fits:
         remedy = (
@@ -124,15 +139,13 @@ def _first_line(result: LargeResult, p: LargePrediction, cost: str) -> Sentence:
             f"No: needs {total} per GPU, {over} more than {where} can hold.{remedy}", "bad"
         )
     spread = max(p.high / p.tokens_per_second - 1, 1 - p.low / p.tokens_per_second)
-    facts = [f"{p.tokens_per_second_per_gpu:,.0f} tokens/s per GPU ± {spread:.0%}"]
+    facts = [f"{p.tokens_per_second_per_gpu:,.0f} tokens/s/GPU ± {spread:.0%}"]
     if p.days is not None:
-        facts.append(
-            f"{p.days:,.1f} days for {_count(p.days * 86400 * p.tokens_per_second)} tokens"
-        )
-    if cost:
-        facts.append(cost)
-    name = {"fsdp": "FSDP", "ddp": "DDP", "megatron": "Megatron-style parallelism"}[p.strategy]
-    how = f" with {name}" if p.gpus > 1 else ""
+        tokens = units.format_tokens(p.days * 86400 * p.tokens_per_second)
+        facts.append(f"{units.format_seconds(p.days * 86400)} for {tokens} tokens")
+    if cheapest is not None:
+        facts.append(f"{format_dollars(cheapest.usd_per_run)} on the cheapest offer")
+    how = f" with {p.layout.method}" if p.gpus > 1 else ""
     return Sentence(f"Yes: fits on {where}{how}, {', '.join(facts)}.", "good")
 
 
@@ -142,7 +155,7 @@ def _row(p: LargePrediction) -> list[str | Text]:
     return [
         str(p.gpus),
         p.strategy,
-        describe_layout(p.layout),
+        p.layout.description,
         str(p.layout.micro_batch),
         p.layout.recompute,
         f"{p.tokens_per_second_per_gpu:,.0f}",
@@ -151,24 +164,6 @@ def _row(p: LargePrediction) -> list[str | Text]:
         total if p.fits else Text(f"{total}: does not fit", "bad"),
         p.choke,
     ]
-
-
-def describe_layout(layout: Layout) -> str:
-    """Return e.g. "tp 4, pp 2 × 5, dp 16" or "dp 8, zero 3"."""
-    names = [
-        ("tp", layout.tensor), ("cp", layout.context), ("pp", layout.pipeline),
-        ("ep", layout.expert),
-    ]  # fmt: skip
-    words = [f"{name} {size}" for name, size in names if size > 1]
-    if layout.virtual_pipeline > 1:
-        words = [
-            f"{word} × {layout.virtual_pipeline}" if word.startswith("pp") else word
-            for word in words
-        ]
-    words.append(f"dp {layout.data}")
-    if layout.zero:
-        words.append(f"zero {layout.zero}")
-    return ", ".join(words)
 
 
 def _memory_table(p: LargePrediction) -> Part:
@@ -195,7 +190,7 @@ def _explanation(result: LargeResult, p: LargePrediction) -> list[Part]:
         ["layout", Column("micro-batch", 2), Column("recompute", 1), "tokens/s/GPU", "memory/GPU"],
         [
             [
-                describe_layout(a.layout),
+                a.layout.description,
                 str(a.layout.micro_batch),
                 a.layout.recompute,
                 f"{a.tokens_per_second / p.gpus:,.0f}",
@@ -223,10 +218,3 @@ def _explanation(result: LargeResult, p: LargePrediction) -> list[Part]:
 
 def _gpus(count: int) -> str:
     return "1 GPU" if count == 1 else f"{count} GPUs"
-
-
-def _count(number: float) -> str:
-    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
-        if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number:,.0f}"

@@ -24,14 +24,18 @@ from gpuyard.report.answer import (
 _PRECISION = Column(
     "precision", 6
 )  # droppable, because the title names it if all rows have the same
+_BATCH, _REMEDY = Column("batch per GPU", 8), Column("remedy", 7)
+_LAYOUT, _TOKENS = Column("layout", 3), Column("tokens/s per GPU", 4)
 _OPTIONS = (
     "",
     "machines",
     "how acquired",
     Column("GPUs per run", 4),
     Column("network", 5),
-    Column("batch per GPU", 8),
-    Column("remedy", 7),
+    _BATCH,
+    _REMEDY,
+    _LAYOUT,
+    _TOKENS,
     _PRECISION,
     Column("efficiency", 6),
     Column("effective GPUs", 9),
@@ -120,7 +124,14 @@ def plan_parts(result: PlanResult, *, with_chart: bool = True) -> list[Part]:
             parts.append(_create_chart(result))
         title = f"Best options ({result.precision_label}): no other is both cheaper and faster"
         rows = [[_mark(result, choice), *_format_option(choice)] for choice in result.front]
-        parts.append(Table(title, _keep_precision(_OPTIONS, result), rows, folded=True))
+        divided = all(choice.layout is not None for choice in result.front)
+        hidden = (_BATCH, _REMEDY) if divided else ()
+        if not any(choice.layout is not None for choice in result.front):
+            hidden = (_LAYOUT, _TOKENS)
+        kept = [index for index, column in enumerate(_OPTIONS) if column not in hidden]
+        columns = [_OPTIONS[index] for index in kept]
+        rows = [[row[index] for index in kept] for row in rows]
+        parts.append(Table(title, _keep_precision(columns, result), rows, folded=True))
     if result.refused:
         parts.append(_create_refusal_table(result))
     if result.places:
@@ -218,6 +229,8 @@ def _format_option(choice: Choice) -> list[str | Text]:
         choice.network,
         str(choice.batch_per_gpu),
         "" if choice.remedy == "none" else choice.remedy,
+        choice.layout.description if choice.layout else "",
+        f"{choice.tokens_per_second / choice.gpus:,.0f}" if choice.tokens_per_second else "",
         choice.precision,
         units.format_share(choice.scaling_efficiency),
         f"{choice.effective_gpus:.1f}",
