@@ -72,7 +72,9 @@ def test_each_offer_has_the_layout_and_speed_that_predict_finds() -> None:
         )
         assert table.throughputs.low[row] == pytest.approx(expected.low / expected.sequence)
         hours = 20e9 / expected.tokens_per_second / 3600
-        assert table.costs.usd_per_run[number] == pytest.approx(hours * expected.nodes * 20)
+        assert table.costs.usd_per_run[number] == pytest.approx(
+            hours * expected.nodes * 20, rel=1e-4
+        )
 
 
 def test_choice_gives_tokens_days_energy_and_cost() -> None:
@@ -93,7 +95,7 @@ def test_choice_gives_tokens_days_energy_and_cost() -> None:
 
 
 def test_small_gpus_are_ruled_out_only_after_dividing() -> None:
-    small = {"gpu": "rtx-4090", "gpus": 8, "topology": "dual-socket"}
+    small = {"gpu": "rtx-4090", "gpus": 4, "topology": "workstation"}
     answer = result(
         plan(
             large(),

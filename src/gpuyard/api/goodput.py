@@ -110,11 +110,14 @@ def _describe_large(
     precision: str | None,
 ) -> tuple[float, tuple[float, float, float] | None]:
     """Return the bytes of a checkpoint and, if the tokens are known, the days without losses."""
-    from gpuyard.api.large import create_training
+    from gpuyard.api.large import apply_options
     from gpuyard.predictor.large.checkpoints import count_checkpoint_bytes
     from gpuyard.predictor.large.prediction import predict_large
+    from gpuyard.predictor.large.training import create_training
 
-    training = create_training(spec, strategy=strategy, precision=precision, tokens=tokens)
+    training = create_training(
+        apply_options(spec, strategy=strategy, precision=precision, tokens=tokens)
+    )
     if training.tokens is None:
         return count_checkpoint_bytes(training, strategy or "fsdp"), None
     (row,) = predict_large(training, cluster, [gpus]).predictions

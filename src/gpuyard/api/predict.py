@@ -28,7 +28,7 @@ from gpuyard.report.answers.clusters import clusters_answer
 from gpuyard.report.answers.predict import predict_answer, sweep_svg, why_svg
 from gpuyard.specs import Cluster
 from gpuyard.workloads import profile_model
-from gpuyard.workloads.shapes import find_shape, needs_layout
+from gpuyard.workloads.shapes import needs_layout
 
 if TYPE_CHECKING:
     import pandas
@@ -225,9 +225,6 @@ def _predict_one(
         )
     placements = scenario.platform.placements(counts, request.gpus_per_node)
     result = predict_placements(scenario, placements, request.batches)
-    if result.memory_note and find_shape(request.workload) is not None:
-        note = f"{result.memory_note} To divide the model among GPUs, add --strategy auto."
-        result = replace(result, memory_note=note)
     # the first batch of the most GPUs: `max` keeps the first of equals
     largest = max(result.predictions, key=lambda p: p.gpus)
     explanation = next_run = None

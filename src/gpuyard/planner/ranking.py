@@ -8,6 +8,7 @@ import numpy as np
 from gpuyard.planner.candidates import Booleans, Candidates
 from gpuyard.planner.training import DataParallel
 from gpuyard.predictor.table import Floats, Integers
+from gpuyard.workloads.shapes import advise_sharding
 
 SIMPLICITY_TOLERANCE = 0.03  # a simpler setting may be this much slower or more expensive
 DATA_STAYS = "data may not leave the building"
@@ -172,7 +173,8 @@ def _create_rules(candidates: Candidates) -> list[Rule]:
     predicted, offers = candidates.throughputs, candidates.offers
     memory = candidates.columns.memory_bytes[candidates.offer]
     lacking = predicted.memory_bytes[row] > memory
-    rules = [Rule(f"needs more memory than its GPU has{_advise(candidates)}", lacking, True)]
+    advice = _advise(candidates) if lacking.any() else ""
+    rules = [Rule(f"needs more memory than its GPU has{advice}", lacking, True)]
     if plan.search.largest_batch is not None:
         maximum = plan.search.largest_batch
         too_large = predicted.update_samples[row] > maximum
@@ -206,8 +208,8 @@ def _advise(candidates: Candidates) -> str:
         return ", even divided among all of them"
     if training.sharded is not None:
         return " (if whole copies don't fit, dividing the model was tried)"
-    own_code = ":" in training.workload.model_name
-    return "; to divide a transformer, give its shape as 'model'" if own_code else ""
+    advice = advise_sharding(training.workload)
+    return f"; {advice}" if advice else ""
 
 
 def _premises_rules(candidates: Candidates) -> list[Rule]:

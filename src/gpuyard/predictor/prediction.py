@@ -47,6 +47,7 @@ from gpuyard.specs import (
 )
 from gpuyard.specs.workload import GradientDtype, Optimizer
 from gpuyard.units import format_bytes, format_share
+from gpuyard.workloads.shapes import advise_sharding
 
 Choke = Literal["gpu", "network", "pcie", "storage", "host", "none"]
 _PARTS: tuple[Choke, ...] = ("gpu", "network", "pcie", "storage", "host")
@@ -337,10 +338,11 @@ def _describe_memory(scenario: PlatformScenario, predictions: Sequence[Predictio
         f"{format_bytes(scenario.platform.memory_bytes)} with the optimizer "
         f"{resolve_optimizer(scenario.workload, scenario.profile)}; "
         + (
-            f"up to {largest_batch} would fit (--batch {largest_batch})."
+            f"up to {largest_batch} would fit (--batch {largest_batch})"
             if largest_batch
-            else "not even one sample fits."
+            else "not even one sample fits"
         )
+        + (f"; {advice}." if (advice := advise_sharding(scenario.workload)) else ".")
     )
 
 

@@ -28,6 +28,15 @@ def has_profile(workload: Workload) -> bool:
     return model in models() or model not in transformers()
 
 
+def advise_sharding(workload: Workload) -> str:
+    """Return how to divide the model among GPUs, as a clause; empty if it is no transformer."""
+    if find_shape(workload) is not None:
+        return "to divide the model among GPUs, use gpuyard predict --strategy auto"
+    if ":" in workload.model_name:
+        return "to divide a transformer among GPUs, give its shape as 'model'"
+    return ""
+
+
 def needs_layout(workload: Workload, strategy: str | None, options_named: bool) -> bool:
     """Return whether a prediction needs a parallel layout: asked for, or the only way to know the model."""
     asked = options_named or strategy in ("fsdp", "megatron", "auto")

@@ -20,6 +20,7 @@ from gpuyard.units import (
     format_seconds,
     format_share,
 )
+from gpuyard.workloads.shapes import advise_sharding
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ def describe_memory_shortage(scenario: PlatformScenario, gpus: int) -> str:
             if largest_batch
             else "not even one sample fits"
         )
+        + (f"; {advice}" if (advice := advise_sharding(scenario.workload)) else "")
     )
 
 

@@ -92,9 +92,8 @@ def large_answer(
     if result.simpler is not None and largest.fits:
         slower = 1 - result.simpler.tokens_per_second / largest.tokens_per_second
         if slower > 0.0:
-            parts.append(
-                Sentence(f"Simpler: {result.simpler.layout.description}, {slower:.0%} slower.")
-            )
+            how = "about as fast" if slower < 0.01 else f"{slower:.0%} slower"
+            parts.append(Sentence(f"Simpler: {result.simpler.layout.description}, {how}."))
     lost = (losses or {}).get(largest.gpus)
     if lost is not None and largest.days is not None:
         days = f"So {largest.days:,.1f} days become about {largest.days * lost.stretch:,.1f}."
