@@ -91,6 +91,7 @@ _CATALOG_TABLES = {
     "GPU": "gpus",
     "link": "links",
     "machine": "machines",
+    "machine or GPU": "gpus",
     "model": "models",
     "instance": "prices",
     "price": "prices",

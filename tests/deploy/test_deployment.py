@@ -45,7 +45,7 @@ def write_file(tmp_path: Path, text: str) -> Path:
         (("name: ours", "name: 'Ours!'"), "digits"),
         (("kind: ssh", "kind: shh"), "shh"),
         (("nodes: 2", "nodes: 3"), "3 nodes"),
-        (("192.0.2.1", "'$(reboot)'"), "expected a host name or an IP address"),
+        (("192.0.2.1", "'$(reboot)'"), "host name or IP address"),
         (("name: one", "name: -oProxyCommand=x"), "target.machines[0].name"),
         (("target:", "shared: '/a b'\ntarget:"), "expected an absolute path"),
         (("target:", "head: [bass]\ntarget:"), "base"),
@@ -63,6 +63,13 @@ def test_mistakes_are_reported_with_their_location(
     done = cli("deploy", "plan", str(path), status=2)
     assert expected in done.stderr
     assert str(path) in done.stderr
+
+
+def test_a_wrong_gpu_is_not_answered_with_a_wall_of_names(cli: Cli, tmp_path: Path) -> None:
+    path = write_file(tmp_path, "name: pair\ncluster: 2x2xt5@1G\ntarget: {kind: lab}\n")
+    error = cli("deploy", "plan", str(path), status=2).stderr
+    assert "'t5'" in error and "gpuyard catalog gpus" in error
+    assert len(error) < 300
 
 
 def test_existing_machines_are_planned_without_terraform(cli: Cli, tmp_path: Path) -> None:
