@@ -16,7 +16,7 @@ from gpuyard.predictor.large.layout import RECOMPUTE
 from gpuyard.predictor.large.prediction import LargePrediction, LargeResult, predict_large
 from gpuyard.predictor.large.training import LargeTraining, create_training
 from gpuyard.report.answer import Answer
-from gpuyard.report.answers.large import large_answer
+from gpuyard.report.answers.large import large_answer, layouts_svg
 from gpuyard.specs import Cluster, Workload
 from gpuyard.specs.parallel import LARGE_STRATEGIES, LargePrecision, Parallel
 
@@ -68,13 +68,16 @@ def predict_layouts(
     if training.tokens is not None and result.largest.fits:
         cheapest = find_cheapest_rental(workload, gpu.id, result.largest.gpus)
 
+    def draw() -> str:
+        return layouts_svg(result)
+
     def explain() -> LargePredictions:
         return LargePredictions(
-            large_answer(result, why=True, cheapest=cheapest, losses=losses), result
+            large_answer(result, why=True, cheapest=cheapest, losses=losses), result, draw=draw
         )
 
     answer = large_answer(result, why=why, cheapest=cheapest, losses=losses)
-    return LargePredictions(answer, result, explain=explain)
+    return LargePredictions(answer, result, explain=explain, draw=draw)
 
 
 def _estimate_losses(

@@ -107,7 +107,7 @@ def predict(
     svg: Annotated[
         Path | None,
         typer.Option(
-            help="SVG file for the timeline of --why, or otherwise for the chart of several --batch values.",
+            help="SVG file: the timeline of --why, the chart of several --batch values, or a large model's layouts.",
             callback=check_output_file,
         ),
     ] = None,

@@ -4,7 +4,7 @@ Sources: Korthikanti et al. 2022 (arXiv 2205.05198) for activations, Rajbhandari
 states that ZeRO divides.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +26,9 @@ class StateBytes:
     trained_share: Column = 1.0
     narrow: Column = 0.0  # 1: matrix inputs are kept in 8 bits
     flash: Column = 1.0
+    eager: Column = (
+        0.0  # 1: layers of separate PyTorch operations, 0: fused layers as in Megatron-LM
+    )
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,12 @@ class MemoryConstants:
     """The fitted constants; the values here are where a fit starts."""
 
     activation_factor: float = 1.1  # of the counted bytes; above 1, temporary tensors
-    pytorch_activation_factor: float = (
-        1.3  # the same with PyTorch's own layers, whose norms are in fp32
-    )
-    selective_factor: float = 0.7  # of activations that selective recomputation keeps
+    eager_activation_factor: float = 1.2  # the same with separate PyTorch operations
+    selective_factor: float = 1.05  # of the counted bytes that FSDP's selective recomputation keeps
     logit_bytes: float = 6.0  # per token and vocabulary entry, with Megatron-LM's fused loss
-    pytorch_logit_bytes: float = 12.0  # the same with PyTorch's loss
+    pytorch_logit_bytes: float = (
+        15.0  # the same with PyTorch's loss: logits, fp32 copy, softmax, gradients
+    )
     gathered_layers: float = 2.0  # layers whose whole weights FSDP holds at once
     framework_bytes: float = 1.5e9  # CUDA context, NCCL, workspaces
     fragmentation: float = 0.04  # of everything else
@@ -90,14 +93,19 @@ def compute_memory(
 
     tokens = layout.micro_batch * model.sequence / layout.context
     per_layer = tokens / tensor * _bytes_per_token(model, states, moe_share)
-    factor = np.where(
-        np.asarray(layout.pytorch) > 0, c.pytorch_activation_factor, c.activation_factor
+    eager = np.asarray(states.eager) > 0
+    factor = np.where(eager, c.eager_activation_factor, c.activation_factor)
+    # Megatron-LM's selective recomputation drops only the scores, which fused attention never stores
+    unscored = tokens / tensor * _bytes_per_token(model, replace(states, flash=1.0), moe_share)
+    selected = tokens / tensor * _selected_bytes_per_token(model, moe_share)
+    selective = np.where(
+        np.asarray(layout.pytorch) > 0, c.selective_factor * selected, factor * unscored
     )
     kept = np.select(
         [np.asarray(layout.recompute) == 2, np.asarray(layout.recompute) == 1],
         [
             2 * tokens * model.hidden / tensor * np.ones_like(per_layer),
-            c.selective_factor * factor * per_layer,
+            selective,
         ],
         factor * per_layer,
     )
@@ -134,16 +142,26 @@ def compute_memory(
 
 def _bytes_per_token(model: ModelColumns, states: StateBytes, moe_share: Floats) -> Floats:
     """Return the bytes that one layer keeps for backward per token, before tensor parallelism divides them."""
-    inner = (1 - moe_share) * (model.gates + 1) * model.ffn + moe_share * (
-        (model.active_experts + model.shared_experts) * (model.gates + 1) * model.expert_ffn
+    # a gated activation keeps both inputs and its output; as separate operations also the activated gate
+    widths = np.where(np.asarray(states.eager) > 0, 2 * model.gates, model.gates + 1)
+    inner = (1 - moe_share) * widths * model.ffn + moe_share * (
+        (model.active_experts + model.shared_experts) * widths * model.expert_ffn
         + 2 * model.active_experts * model.hidden
     )
     width = 4 * model.hidden + model.query_width + model.kv_width + model.value_width
     width = width + model.latent_width + inner
     # inputs of matrices: both norms, the attention's output, and the activation's
-    inputs = 2 * model.hidden + model.value_width + inner / (model.gates + 1)
+    inputs = 2 * model.hidden + model.value_width + inner / widths
     scores = np.where(np.asarray(states.flash) > 0, 0.0, 5 * model.heads * model.sequence)
     # frozen weights need no inputs for their gradients
     frozen = np.where(np.asarray(states.trained_share) < _FROZEN_SHARE, 2 * inputs, 0.0)
     saved = np.maximum(frozen, np.asarray(states.narrow) * inputs)
     return np.asarray(2 * width - saved + 4 * model.heads + scores)
+
+
+def _selected_bytes_per_token(model: ModelColumns, moe_share: Floats) -> Floats:
+    """Return what torchtitan's selective recomputation keeps: every second matrix product, and attention's output."""
+    active = model.active_experts + model.shared_experts
+    inner = (1 - moe_share) * model.ffn + moe_share * active * model.expert_ffn
+    products = model.query_width + model.kv_width + 2 * model.hidden + model.gates * inner
+    return np.asarray(2 * (model.hidden + model.value_width) + products + 4 * model.heads)

@@ -17,6 +17,7 @@ from gpuyard.predictor.large.remedies import find_remedy
 from gpuyard.predictor.large.training import LargeTraining
 from gpuyard.specs import Cluster
 
+_NEAR = 1.3  # a layout that needs more than this much of a GPU's memory is not worth showing
 LargeChoke = Literal[
     "compute", "memory", "bubble", "tensor", "context", "expert", "pipeline", "data"
 ]
@@ -176,7 +177,7 @@ def predict_large(
         gpus=cluster.nodes * machine.gpus,
         predictions=tuple(predictions),
         candidates=sum(len(evaluation.layouts) for evaluation in evaluations),
-        pareto=_pareto(largest),
+        pareto=_pareto(largest, usable_bytes(gpu.memory_bytes)),
         simpler=_simpler(largest),
         evidence=has_evidence(load_fit(), gpu, training.precision),
         parameters=float(model.parameters),
@@ -235,9 +236,11 @@ def _find_choke(parts: dict[str, float]) -> LargeChoke:
     return name if waits[name] > 0.2 * sum(parts.values()) else "compute"  # type: ignore[return-value]
 
 
-def _pareto(evaluation: Evaluation, most: int = 12) -> tuple[Alternative, ...]:
-    """Return the layouts that no other beats in both speed and memory."""
-    order = np.argsort(-evaluation.tokens_per_second)
+def _pareto(evaluation: Evaluation, limit: float, most: int = 12) -> tuple[Alternative, ...]:
+    """Return the layouts that no other beats in both speed and memory, without those far from fitting."""
+    near = evaluation.memory.total <= _NEAR * max(limit, float(evaluation.memory.total.min()))
+    order = np.flatnonzero(near)
+    order = order[np.argsort(-evaluation.tokens_per_second[order], kind="stable")]
     chosen, least = [], np.inf
     for index in order[:100_000]:
         total = float(evaluation.memory.total[index])

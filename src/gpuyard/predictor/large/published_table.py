@@ -76,15 +76,19 @@ def state_bytes(rows: Sequence[PublishedRow]) -> StateBytes:
 
 def row_states(row: PublishedRow) -> StateBytes:
     """Return the bytes per parameter that the row's software keeps."""
-    narrow, flash = float(row.precision in NARROW), float(row.flash)
+    how = {
+        "narrow": float(row.precision in NARROW),
+        "flash": float(row.flash),
+        "eager": float(row.eager),
+    }
     if row.lora:
         weights = 0.56 if row.lora == "qlora" else 2.0
-        return StateBytes(weights, 2.0, 4.0, trained_share=0.004, narrow=narrow, flash=flash)
+        return StateBytes(weights, 2.0, 4.0, trained_share=0.004, **how)
     if row.pure:
-        return StateBytes(2.0, 2.0, 4.0, narrow=narrow, flash=flash)
+        return StateBytes(2.0, 2.0, 4.0, **how)
     if row.layout.family == "pytorch":  # the weights are the fp32 copy
-        return StateBytes(4.0, 4.0, 8.0, narrow=narrow, flash=flash)
-    return StateBytes(2.0, 4.0, 12.0, narrow=narrow, flash=flash)
+        return StateBytes(4.0, 4.0, 8.0, **how)
+    return StateBytes(2.0, 4.0, 12.0, **how)
 
 
 def stack_states(states: Sequence[StateBytes]) -> StateBytes:

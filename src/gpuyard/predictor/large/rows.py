@@ -63,6 +63,12 @@ class PublishedRow:
         return max(known, self.stated_gb * 2**30) if self.stated_gb else known
 
     @property
+    def eager(self) -> bool:
+        """Whether layers are separate PyTorch operations instead of Megatron-LM's fused ones."""
+        own_layers = re.search(r"nanotron|colossal|deepspeed|alpa", self.framework, re.IGNORECASE)
+        return self.layout.family == "pytorch" or own_layers is not None
+
+    @property
     def gpus(self) -> int:
         return self.layout.gpus
 

@@ -1,6 +1,7 @@
 """What is trained and how, apart from the cluster: the model, its batch, what is fixed, and the states it keeps."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -145,18 +146,17 @@ def trained_share(training: LargeTraining, model: ModelColumns) -> float:
 def states_of(training: LargeTraining, layouts: LayoutColumns, trained: float) -> StateBytes:
     """Return the bytes per parameter of weights, gradients, and optimizer."""
     moments = OPTIMIZER_BYTES[training.optimizer]
-    narrow, flash = float(training.precision in NARROW), float(training.flash)
+    pytorch = np.asarray(layouts.pytorch) > 0
+    how: dict[str, Any] = {
+        "narrow": float(training.precision in NARROW),
+        "flash": float(training.flash),
+        "eager": pytorch.astype(float),
+    }
     if trained < 1:
         weights = 0.56 if training.qlora_rank else 2.0
-        return StateBytes(weights, 4.0, moments + 4, trained, narrow, flash)
-    pytorch = np.asarray(layouts.pytorch) > 0
+        return StateBytes(weights, 4.0, moments + 4, trained, **how)
     if training.precision in ("fp32", "tf32"):
-        return StateBytes(4.0, 4.0, moments, 1.0, narrow, flash)
+        return StateBytes(4.0, 4.0, moments, 1.0, **how)
     return StateBytes(
-        np.where(pytorch, 4.0, 2.0),
-        4.0,
-        np.where(pytorch, moments, moments + 4),
-        1.0,
-        narrow,
-        flash,
+        np.where(pytorch, 4.0, 2.0), 4.0, np.where(pytorch, moments, moments + 4), 1.0, **how
     )

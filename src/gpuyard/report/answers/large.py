@@ -117,6 +117,28 @@ def large_answer(
     return Answer(parts, document, title=title, verb="predict")
 
 
+def layouts_svg(result: LargeResult) -> str:
+    """Draw the layouts of the largest number of GPUs that no other beats in both speed and memory."""
+    from gpuyard.draw.layouts import LayoutPoint, draw_layouts_svg
+
+    largest = result.largest
+    points = [
+        LayoutPoint(
+            layout.memory_bytes,
+            layout.tokens_per_second / largest.gpus,
+            f"{layout.layout.description}, recompute {layout.layout.recompute}",
+            layout.memory_bytes <= largest.memory_limit,
+        )
+        for layout in result.pareto
+    ]
+    return draw_layouts_svg(
+        points,
+        largest.memory_limit,
+        f"{result.workload} on {_gpus(largest.gpus)} of {result.cluster}",
+        f"The fastest layouts by memory, out of {result.candidates:,}; hollow ones don't fit.",
+    )
+
+
 def _add_losses(document: dict[str, Any], losses: Mapping[int, Goodput]) -> dict[str, Any]:
     """Add goodput, and days with losses, to each prediction of a training whose length is known."""
     for row in document["predictions"]:
