@@ -176,6 +176,20 @@ def read_cluster(cluster: "str | Path | Cluster") -> "Cluster":
     return read(str(cluster))
 
 
+def apply_power_cap(cluster: "Cluster", power_cap: str | float | None) -> "Cluster":
+    """Return the cluster with another power cap of its GPUs, checked against published curves."""
+    from gpuyard.hardware.clusters import resolve_machine
+    from gpuyard.predictor.power import cap_power
+    from gpuyard.units import parse_watts
+
+    if power_cap is not None:
+        watts = parse_watts(power_cap) if isinstance(power_cap, str) else float(power_cap)
+        cluster = cluster.model_copy(update={"power_cap": watts})
+    if cluster.power_cap is not None:
+        cap_power(resolve_machine(cluster)[0], cluster.power_cap)  # refuses one that is too low
+    return cluster
+
+
 def read_counts(counts: str | int | Sequence[int], name: str) -> list[int]:
     """Return numbers like 8, [1, 2, 4], "1,2,4", or "1-8" as a list."""
     text = counts if isinstance(counts, str) else None

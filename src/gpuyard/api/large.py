@@ -1,6 +1,7 @@
 """Predict training of a large transformer: which layout fits, how fast it is, and what it costs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 from gpuyard import units
@@ -15,6 +16,7 @@ from gpuyard.predictor.large.checkpoints import count_checkpoint_bytes
 from gpuyard.predictor.large.layout import RECOMPUTE
 from gpuyard.predictor.large.prediction import LargePrediction, LargeResult, predict_large
 from gpuyard.predictor.large.training import LargeTraining, create_training
+from gpuyard.predictor.power import cap_large_prediction, cap_power
 from gpuyard.report.answer import Answer
 from gpuyard.report.answers.large import large_answer, layouts_svg
 from gpuyard.specs import Cluster, Workload
@@ -62,6 +64,10 @@ def predict_layouts(
     most = cluster.nodes * machine.gpus
     counts = read_counts(gpus, "number of GPUs") if gpus is not None else _usual_counts(most)
     result = predict_large(training, cluster, sorted(counts))
+    cap = None if cluster.power_cap is None else cap_power(gpu, cluster.power_cap)
+    if cap is not None:
+        capped = tuple(cap_large_prediction(p, cap) for p in result.predictions)
+        result = replace(result, predictions=capped)
     losses = _estimate_losses(training, cluster, result)
 
     cheapest = None
@@ -73,10 +79,12 @@ def predict_layouts(
 
     def explain() -> LargePredictions:
         return LargePredictions(
-            large_answer(result, why=True, cheapest=cheapest, losses=losses), result, draw=draw
+            large_answer(result, why=True, cheapest=cheapest, losses=losses, power_cap=cap),
+            result,
+            draw=draw,
         )
 
-    answer = large_answer(result, why=why, cheapest=cheapest, losses=losses)
+    answer = large_answer(result, why=why, cheapest=cheapest, losses=losses, power_cap=cap)
     return LargePredictions(answer, result, explain=explain, draw=draw)
 
 

@@ -73,6 +73,7 @@ def plan(
     usage: str | Path | None = None,
     project: str | None = None,
     precision: str | None = None,
+    power_cap: str | float | None = None,
     calibration: str | None = None,
     results: str | None = None,
     why: bool = False,
@@ -103,6 +104,10 @@ def plan(
         raise UserMistake(f"a plan file has its own goal; leave out {' and '.join(given)}")
     if precision is not None:
         search = spec.search.model_copy(update={"precision": parse_precisions(precision)})
+        spec = spec.model_copy(update={"search": search})
+    if power_cap is not None:
+        watts = units.parse_watts(power_cap) if isinstance(power_cap, str) else float(power_cap)
+        search = spec.search.model_copy(update={"power_cap": watts})
         spec = spec.model_copy(update={"search": search})
     if project is not None and usage is None:
         raise UserMistake("--project needs --usage")

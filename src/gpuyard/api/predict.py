@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard import units
 from gpuyard.api.inputs import (
+    apply_power_cap,
     apply_precision,
     load_calibration,
     load_results,
@@ -22,6 +23,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import cluster_from_topology_file, resolve_machine
 from gpuyard.predictor import ClusterPrediction, Prediction, create_scenario
 from gpuyard.predictor import predict as predict_placements
+from gpuyard.predictor.power import cap_power, cap_prediction
 from gpuyard.predictor.prediction import describe_choke
 from gpuyard.report.answer import Answer
 from gpuyard.report.answers.clusters import clusters_answer
@@ -133,6 +135,7 @@ def predict(
     lora: int | None = None,
     qlora: int | None = None,
     tokens: str | float | None = None,
+    power_cap: str | float | None = None,
 ) -> "Predictions | LargePredictions":
     """Predict samples per second, scaling efficiency, and the choke for numbers of GPUs.
 
@@ -151,14 +154,14 @@ def predict(
     if needs_layout(spec, strategy, any(value is not None for value in sharding.values())):
         from gpuyard.api.large import predict_layouts
 
-        targets = [cluster for cluster, _ in _read_clusters(on, topo)]
+        targets = [apply_power_cap(c, power_cap) for c, _ in _read_clusters(on, topo)]
         return predict_layouts(
             spec, targets, gpus=gpus, strategy=strategy, precision=precision, why=why, **sharding
         )
     strategy = strategy or "ddp"
     if precision is not None:
         parse_precision(precision)
-    clusters = _read_clusters(on, topo)
+    clusters = [(apply_power_cap(c, power_cap), g) for c, g in _read_clusters(on, topo)]
     profile = profile_model(spec)
     spec = apply_precision(spec, profile, precision)
     exchange = parse_exchange(compress, accumulate, bucket_mb, local_sgd, hierarchical)
@@ -225,6 +228,11 @@ def _predict_one(
         )
     placements = scenario.platform.placements(counts, request.gpus_per_node)
     result = predict_placements(scenario, placements, request.batches)
+    gpu = resolve_machine(cluster)[0]
+    cap = None if cluster.power_cap is None else cap_power(gpu, cluster.power_cap)
+    if cap is not None:
+        capped = tuple(cap_prediction(p, cap) for p in result.predictions)
+        result = replace(result, predictions=capped)
     # the first batch of the most GPUs: `max` keeps the first of equals
     largest = max(result.predictions, key=lambda p: p.gpus)
     explanation = next_run = None
@@ -243,8 +251,9 @@ def _predict_one(
         calibration=request.calibration,
         why=explanation,
         notes=graph.notes if graph else (),
-        gpu=resolve_machine(cluster)[0],
+        gpu=gpu,
         cluster_note=cluster.note,
+        power_cap=cap,
     )
     return result, answer, explanation
 

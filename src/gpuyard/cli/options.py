@@ -52,6 +52,14 @@ CountryOption = Annotated[
 ]
 
 
+PowerCapOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="POWER", help="Power limit of each GPU, e.g. 300W.", show_default="its rated power"
+    ),
+]
+
+
 _OUTPUT_OPTIONS = ("--html", "--svg", "--csv")
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.options import CalibrationOption, PrecisionsOption, ResultsOption
+from gpuyard.cli.options import CalibrationOption, PowerCapOption, PrecisionsOption, ResultsOption
 from gpuyard.cli.output import JsonOption, check_output_file, show, show_status, write_verbatim
 from gpuyard.errors import UserMistake
 
@@ -74,6 +74,7 @@ def plan(
         str | None, typer.Option(help="Project whose leases count, with --usage.")
     ] = None,
     precision: PrecisionsOption = None,
+    power_cap: PowerCapOption = None,
     calibration: CalibrationOption = None,
     results: ResultsOption = None,
     deploy: Annotated[
@@ -107,6 +108,7 @@ def plan(
             usage=usage,
             project=project,
             precision=precision,
+            power_cap=power_cap,
             calibration=calibration,
             results=results,
             why=why,

@@ -24,6 +24,7 @@ from gpuyard.cli.options import (
     CompressOption,
     HierarchicalOption,
     LocalSgdOption,
+    PowerCapOption,
     PrecisionOption,
     ResultsOption,
 )
@@ -111,6 +112,7 @@ def predict(
             callback=check_output_file,
         ),
     ] = None,
+    power_cap: PowerCapOption = None,
     calibration: CalibrationOption = None,
     results: ResultsOption = None,
     json_output: JsonOption = False,
@@ -154,6 +156,7 @@ def predict(
         lora=lora,
         qlora=qlora,
         tokens=tokens,
+        power_cap=power_cap,
     )
     if svg:
         write_text(svg, result.svg())

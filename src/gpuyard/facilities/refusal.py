@@ -38,6 +38,11 @@ def design_or_advise(
         raise GpuyardError("\n  ".join(filter(None, lines))) from None
 
 
+def can_house(cluster: Cluster, site: Site) -> bool:
+    """Return whether the site can house all machines."""
+    return _try_design(cluster, site) is not None
+
+
 def count_housable(cluster: Cluster, site: Site) -> int:
     """Return how many of the cluster's machines the site can house, by bisection."""
     fits, too_many = 0, cluster.nodes

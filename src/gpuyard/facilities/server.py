@@ -29,6 +29,8 @@ def build_server_device(cluster: Cluster) -> tuple[RackDevice, WallPower]:
         gpu, count = gpus().get(cluster.machine.gpu), cluster.machine.gpus
         name = f"server with {count} × {gpu.name}" if count > 1 else f"server with {gpu.name}"
     model = _find_model(cluster, gpu, count, machine)
+    if cluster.power_cap is not None and cluster.power_cap < gpu.board_watts:
+        model, gpu = _cap_power(model, gpu, count, cluster.power_cap)
     power = estimate_wall_power(model, gpu, count, machine)
     device = RackDevice(
         kind="server",
@@ -51,6 +53,17 @@ def build_server_device(cluster: Cluster) -> tuple[RackDevice, WallPower]:
         part=machine.id if machine else "",
     )
     return device, power
+
+
+def _cap_power(model: ServerModel, gpu: Gpu, count: int, watts: float) -> tuple[ServerModel, Gpu]:
+    """Return the server and its GPU with less power; the supplies stay as they are."""
+    nameplate = model.max_watts
+    if nameplate is not None:
+        nameplate = max(nameplate - count * (gpu.board_watts - watts), 1.0)
+    return (
+        model.model_copy(update={"max_watts": nameplate}),
+        gpu.model_copy(update={"board_watts": watts}),
+    )
 
 
 def _find_model(cluster: Cluster, gpu: Gpu, count: int, machine: Machine | None) -> ServerModel:

@@ -45,7 +45,7 @@ from gpuyard.planner.result import (
 )
 from gpuyard.planner.servers import list_servers
 from gpuyard.planner.sharded import Sharded, find_precisions
-from gpuyard.planner.throughput import Grid, find_compute_lines, find_missing_rates
+from gpuyard.planner.throughput import Grid, cap_lines, find_compute_lines, find_missing_rates
 from gpuyard.planner.training import DataParallel
 from gpuyard.predictor import Calibration
 from gpuyard.predictor.large.model import describe_model
@@ -124,6 +124,7 @@ def search(
     gpus = _list_gpus(offers)
     precisions = plan.search.precision or ()
     lines = find_compute_lines(workload, profile, gpus, calibration, precisions)
+    lines = cap_lines(lines, gpus, plan.search.power_cap)
     grid = Grid(
         tuple(sorted(set(plan.search.nodes))),
         plan.search.batch or _choose_batches(workload.batch_per_gpu),
@@ -296,7 +297,10 @@ def _recommend_for_site(candidates: Candidates, site: Site) -> _Recommendation:
     """Exclude machines that the site cannot house, and rank again until it can house all recommended ones."""
     from gpuyard.planner.site_check import SiteCheck  # most plans name no site and design no room
 
-    check, acquisition = SiteCheck(site), candidates.premises.site_acquisition
+    check, acquisition = (
+        SiteCheck(site, candidates.plan.search.power_cap),
+        candidates.premises.site_acquisition,
+    )
     allowed = np.unique(candidates.offer[rank(candidates).allowed])
     servers = (o.server for i in allowed if (o := candidates.offers[i]).acquisition == acquisition)
     limits = check.find_unhousable(dict.fromkeys(servers))

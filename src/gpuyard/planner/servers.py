@@ -4,7 +4,7 @@ own offers, each with its price and the source of that price."""
 import datetime
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gpuyard import units
@@ -124,13 +124,21 @@ class PricedServer:
 
 def list_servers(plan: Plan) -> list[PricedServer]:
     """List every server, before any filter of the plan applies."""
-    return [
+    servers = [
         *(_from_owned(machines, plan) for machines in plan.owned),
         *(_from_plan_offer(offer) for offer in plan.offers),
         *_list_instances(),
         *_list_products(plan),
         *_list_builds(plan),
     ]
+    cap = plan.search.power_cap
+    return servers if cap is None else [_cap_power(server, cap) for server in servers]
+
+
+def _cap_power(server: PricedServer, watts: float) -> PricedServer:
+    """Return the server with less power; a cloud pays for its own, so that is unknown here."""
+    saved = server.gpus * max(0.0, server.gpu.board_watts - watts)
+    return replace(server, watts=max(0.0, server.watts - saved) if server.watts else 0.0)
 
 
 def _from_plan_offer(offer: OwnOffer) -> PricedServer:

@@ -26,31 +26,41 @@ class SiteCheck:
     """Room designs at one site."""
 
     site: Site
+    power_cap: float | None = None
 
     def find_unhousable(self, servers: Iterable[PricedServer]) -> dict[HousingKey, SiteLimit]:
         """Return the limits of servers of which the site cannot house even one."""
         limits: dict[HousingKey, SiteLimit] = {}
         for server in servers:
-            why = _find_refusal(self.site, server, 1, None)
+            why = _find_refusal(self.site, server, 1, None, self.power_cap)
             if why:
                 limits[server.id, None] = SiteLimit(0, why)
         return limits
 
     def find_limit(self, offer: Offer, count: int) -> SiteLimit | None:
         """Return how many of these machines fit, or None if `count` fits; one is known to fit."""
-        why = _find_refusal(self.site, offer.server, count, offer.network)
+        why = self._refuse(offer, count)
         if not why:
             return None
         fits, too_many = 1, count
         while too_many - fits > 1:
             middle = (fits + too_many) // 2
-            refusal = _find_refusal(self.site, offer.server, middle, offer.network)
+            refusal = self._refuse(offer, middle)
             fits, too_many, why = (fits, middle, refusal) if refusal else (middle, too_many, why)
         return SiteLimit(fits, f"{too_many} are too many: {why}")
 
+    def _refuse(self, offer: Offer, count: int) -> str:
+        return _find_refusal(self.site, offer.server, count, offer.network, self.power_cap)
+
 
 @functools.lru_cache(maxsize=4096)
-def _find_refusal(site: Site, server: PricedServer, count: int, network: Network | None) -> str:
+def _find_refusal(
+    site: Site,
+    server: PricedServer,
+    count: int,
+    network: Network | None,
+    power_cap: float | None,
+) -> str:
     """Explain why the site cannot house this many machines; empty if it can."""
     in_catalog = server.id in machines()
     cluster = Cluster(
@@ -61,6 +71,7 @@ def _find_refusal(site: Site, server: PricedServer, count: int, network: Network
         else MachineSpec(gpu=server.gpu.id, gpus=server.gpus, topology=server.topology),
         network=(network or (None if in_catalog else _PLAIN_NETWORK)) if count > 1 else None,
         storage=Storage(servers=0),  # the plan buys none
+        power_cap=power_cap,
     )
     try:
         design_facility(cluster, site)

@@ -6,6 +6,7 @@ GPU's own speed, including calibrations. Exchanges use the default constants, be
 hardware.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from gpuyard.predictor.constants import load_tuning
 from gpuyard.predictor.interval import PredictionInterval, estimate_interval
 from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.platform import Fleet
+from gpuyard.predictor.power import cap_power
 from gpuyard.predictor.scenario import find_compute_line
 from gpuyard.predictor.software_stacks.posterior import (
     Posterior,
@@ -185,6 +187,22 @@ def find_compute_lines(
                 continue
             lines.setdefault(gpu.id, {})[precision] = line
     return lines
+
+
+def cap_lines(
+    lines: ComputeLineTable, gpus: Sequence[Gpu], power_cap: float | None
+) -> ComputeLineTable:
+    """Return slower lines for GPUs whose power is capped; those for which the cap is too low are left out."""
+    if power_cap is None:
+        return lines
+    capped: ComputeLineTable = {}
+    for gpu in gpus:
+        with contextlib.suppress(UserMistake):
+            factor = 1 / cap_power(gpu, power_cap).speed
+            capped[gpu.id] = {
+                name: line.scale(factor) for name, line in lines.get(gpu.id, {}).items()
+            }
+    return {gpu: found for gpu, found in capped.items() if found}
 
 
 def find_missing_rates(

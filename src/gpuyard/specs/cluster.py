@@ -12,6 +12,7 @@ from gpuyard.specs.base import (
     Name,
     ShortDuration,
     Spec,
+    Watts,
 )
 
 Topology = Literal[
@@ -174,6 +175,10 @@ class Cluster(Spec):
     ] = None
     storage: Annotated[
         Storage | None, Field(description="storage that samples are read from; default: no limit")
+    ] = None
+    power_cap: Annotated[
+        Watts | None,
+        Field(gt=0, description="power limit of each GPU, like `300 W`; default: its rated power"),
     ] = None
     management_ports: Annotated[
         int,

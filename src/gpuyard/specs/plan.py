@@ -345,6 +345,10 @@ class PlanSearch(Spec):
             "`buy`, `colocate`, `keep` (your machines), `hybrid`; default: all",
         ),
     ] = _ACQUISITIONS
+    power_cap: Annotated[
+        Watts | None,
+        Field(gt=0, description="power limit of each GPU, like `300 W`; default: its rated power"),
+    ] = None
     gpus: Annotated[
         tuple[GpuName, ...] | None,
         Field(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.options import CountryOption, write_or_print
+from gpuyard.cli.options import CountryOption, PowerCapOption, write_or_print
 from gpuyard.cli.output import STDOUT, JsonOption, check_output_or_stdout, show, show_status
 from gpuyard.errors import UserMistake
 
@@ -22,6 +22,7 @@ def design(
         Path | None, typer.Option(help="Site file, *.site.yaml.", metavar="FILE")
     ] = None,
     country: CountryOption = None,
+    power_cap: PowerCapOption = None,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -56,7 +57,7 @@ def design(
     from gpuyard.api.facility import facility
 
     with show_status("designing the room"):
-        room = facility(cluster, site=site, country=country)
+        room = facility(cluster, site=site, country=country, power_cap=power_cap)
     renderers = {
         "--svg": room.svg,
         "--csv": room.bill_csv,

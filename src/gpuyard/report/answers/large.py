@@ -10,6 +10,7 @@ from gpuyard.planner import Choice
 from gpuyard.planner.result import format_dollars
 from gpuyard.predictor.large.launch import launch_lines
 from gpuyard.predictor.large.prediction import LargePrediction, LargeResult
+from gpuyard.predictor.power import PowerCap
 from gpuyard.report.answer import (
     ALL_BATCHES,
     Answer,
@@ -25,6 +26,7 @@ from gpuyard.report.answer import (
     Text,
 )
 from gpuyard.report.answers.goodput import describe_losses
+from gpuyard.report.answers.predict import describe_power_cap
 from gpuyard.report.figures.large import build_layouts_chart, build_memory_chart
 
 _COLUMNS = (
@@ -65,6 +67,7 @@ def large_answer(
     why: bool = False,
     cheapest: Choice | None = None,
     losses: Mapping[int, Goodput] | None = None,
+    power_cap: PowerCap | None = None,
 ) -> Answer:
     """Build the answer; `cheapest` is the cheapest offer for the most GPUs, `losses` is by number of GPUs."""
     largest = result.largest
@@ -94,6 +97,9 @@ def large_answer(
         if slower > 0.0:
             how = "about as fast" if slower < 0.01 else f"{slower:.0%} slower"
             parts.append(Sentence(f"Simpler: {result.simpler.layout.description}, {how}."))
+    if power_cap is not None:
+        rate = largest.tokens_per_second_per_gpu
+        parts.append(Sentence(describe_power_cap(power_cap, rate, "tokens")))
     lost = (losses or {}).get(largest.gpus)
     if lost is not None and largest.days is not None:
         days = f"So {largest.days:,.1f} days become about {largest.days * lost.stretch:,.1f}."
@@ -114,6 +120,10 @@ def large_answer(
         )
     document = _add_losses(result.as_json(), losses or {})
     document["cheapest_offer"] = None if cheapest is None else asdict(cheapest)
+    if power_cap is not None:
+        document["power_cap"] = power_cap.as_json()
+        for row in document["predictions"]:
+            row["tokens_per_joule"] = row["tokens_per_second_per_gpu"] / power_cap.drawn_watts
     return Answer(parts, document, title=title, verb="predict")
 
 

@@ -10,6 +10,7 @@ from gpuyard.catalog.hardware import find_end_of_life
 from gpuyard.errors import UserMistake
 from gpuyard.predictor import Calibration, ClusterPrediction, Prediction, Remedy
 from gpuyard.predictor.calibration.applied import CALIBRATED
+from gpuyard.predictor.power import PowerCap
 from gpuyard.report.answer import (
     Answer,
     Column,
@@ -61,6 +62,7 @@ def predict_answer(
     cluster_note: str = "",
     advice: str = "",
     next_run: "NextRun | None" = None,
+    power_cap: PowerCap | None = None,
 ) -> Answer:
     """Build the answer.
 
@@ -95,6 +97,7 @@ def predict_answer(
             sentences.append(f"Measured: {'; '.join(result.point_sources)}.")
     if next_run is not None:
         sentences.append(next_run.sentence)
+    sentences += _describe_capped(result, power_cap)
     batches = {p.batch_per_gpu for p in result.predictions}
     if len(batches) > 1:
         sentences.append(_describe_saturation(result, batches))
@@ -114,12 +117,40 @@ def predict_answer(
         "calibration": _calibration_json(result, calibration),
         "end_of_life": unsupported.model_dump(mode="json") if unsupported else None,
     }
+    document |= _add_energy(document["predictions"], power_cap)
     if cluster_note:
         document["cluster_note"] = cluster_note
     if why is not None:
         parts.append(_build_explanation(why, title))
         document |= {"next_run": asdict(next_run) if next_run else None, "why": why.as_json()}
     return Answer(parts, document, title=title, verb="predict")
+
+
+def _describe_capped(result: ClusterPrediction, cap: PowerCap | None) -> list[str]:
+    if cap is None:
+        return []
+    most = max(result.predictions, key=lambda p: p.gpus)
+    return [describe_power_cap(cap, most.samples_per_second / most.gpus, "samples")]
+
+
+def _add_energy(rows: list[dict[str, Any]], cap: PowerCap | None) -> dict[str, Any]:
+    """Add samples per joule to each row, and return the cap's own keys."""
+    if cap is None:
+        return {}
+    for row in rows:
+        row["samples_per_joule"] = row["samples_per_second"] / row["gpus"] / cap.drawn_watts
+    return {"power_cap": cap.as_json()}
+
+
+def describe_power_cap(cap: PowerCap, rate_per_gpu: float, noun: str) -> str:
+    """Return what a power cap costs in speed and gains in energy; `rate_per_gpu` is already capped."""
+    per_joule = rate_per_gpu / cap.drawn_watts
+    gain = cap.uncapped_watts / cap.drawn_watts * cap.speed - 1
+    return (
+        f"At {cap.watts:g} W of {cap.rated_watts:g} W, each GPU computes {1 - cap.speed:.0%} slower "
+        f"({1 - cap.high:.0%} to {1 - cap.low:.0%}); {units.format_number(per_joule)} {noun} per joule of the GPU, "
+        f"about {abs(gain):.0%} {'more' if gain >= 0 else 'fewer'} than at full power ({cap.basis})."
+    )
 
 
 _LIMITS = {
