@@ -159,7 +159,7 @@ def test_a_cluster_with_every_role_works_is_repaired_and_leaves_nothing(
         _on(home, node, "chmod", "711", "/root")  # below which this host's Python may be
     checks = _verify(cli, file)
     assert checks["a job on all nodes", "all"] == "3 × 2 GPUs"
-    assert checks["a user's job on two nodes", "all"] == "ada ran it on node0 and node1"
+    assert checks["a user's job", "all"] == "ada ran it on node0 and node1"
     assert checks["notebooks", "node0"] == "200 with the token, 403 without"
     expected = {("monitoring", "node2"), ("firewall", "node1"), ("job accounts", "node0")}
     assert expected | {("MLflow", "node2")} <= set(checks)

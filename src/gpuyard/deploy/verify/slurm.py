@@ -11,7 +11,7 @@ from gpuyard.deploy.state import Host
 from gpuyard.deploy.verify.check import TIMED_OUT, CheckResult, VerificationContext
 from gpuyard.hardware.clusters import resolve_machine
 
-_ALL_NODES, _USER_JOB = "a job on all nodes", "a user's job on two nodes"
+_ALL_NODES, _USER_JOB = "a job on all nodes", "a user's job"
 _REPAIR = "repair it with: gpuyard deploy up FILE"
 _UNPRIVILEGED = "nobody"  # a user of every Debian and Ubuntu
 _FIND_CAUSE = """
@@ -33,7 +33,7 @@ def check_slurm(context: VerificationContext) -> list[CheckResult]:
         checks.append(
             _check_user_job(context, head, hosts)
             if checks[0].ok
-            else CheckResult(_USER_JOB, "all", None, f"it needs {_ALL_NODES}, which failed")
+            else CheckResult(_USER_JOB, "all", None, f"tried only after {_ALL_NODES}")
         )
     return [*checks, _check_accounting(context, head)]
 
