@@ -21,7 +21,6 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 32, 4096
 _MS_REC, _MS_PRIVATE = 16384, 1 << 18
 _MNT_DETACH = 2
 _DEVICES = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}  # of major 1
-_FUSE = (10, 229)
 
 
 def main() -> None:
@@ -132,7 +131,6 @@ def _create_devices(libc: Any, dev: Path, gpus: int) -> None:
     for name, minor in _DEVICES.items():
         os.mknod(dev / name, 0o666 | stat.S_IFCHR, os.makedev(1, minor))
     os.mknod(dev / "tty", 0o666 | stat.S_IFCHR, os.makedev(5, 0))
-    os.mknod(dev / "fuse", 0o666 | stat.S_IFCHR, os.makedev(*_FUSE))
     for index in range(gpus):  # stand-ins that a scheduler can allocate
         os.mknod(dev / f"nvidia{index}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
     os.umask(mask)
