@@ -278,6 +278,17 @@ def test_the_site_has_every_page() -> None:
     assert sorted(in_nav) == sorted(p.relative_to(DOCS).as_posix() for p in DOCS.rglob("*.md"))
 
 
+def test_no_level_of_the_site_has_more_than_nine_entries() -> None:
+    def levels(entries: list[Any]) -> Iterator[list[Any]]:
+        yield entries
+        for entry in entries:
+            if isinstance(entry, dict) and isinstance(inner := next(iter(entry.values())), list):
+                yield from levels(inner)
+
+    site = YAML(typ="safe").load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert max(len(level) for level in levels(site["nav"])) <= 9
+
+
 def test_no_text_names_a_path_of_one_machine() -> None:
     path_of_one_machine = re.compile(r"(?<![\w.~-])/(?:root|home|Users|work)/|\.\./shared")
     texts = [*LINKING, *(p for p in (ROOT / "src").rglob("*") if p.is_file())]

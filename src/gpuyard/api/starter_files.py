@@ -75,7 +75,7 @@ _TEMPLATES = {
 # What is trained. Try it: gpuyard predict {file} --on 8xh100
 name: {name}
 model: {model}
-batch_per_gpu: {batch}
+{sample}batch_per_gpu: {batch}
 dataset: {{samples: {samples}}}   # also bytes_per_sample, if samples are read from storage
 epochs: {epochs}
 # precision: bf16               # fp32, tf32, fp16, or bf16; default: PyTorch's
@@ -139,6 +139,10 @@ workers: [base, shared-storage, training]
 shared: /shared
 """,
 }
+_SAMPLE_OF_CODE = """\
+input: {shape: [3, 224, 224]}  # one sample, without the batch; tokens: {shape: [256], below: 50257}
+target: {classes: 1000}        # or {shape: [...]}, or next-token
+"""
 
 
 def create_spec(kind: str, values: Mapping[str, str], file: Path | None = None) -> Path:
@@ -151,7 +155,8 @@ def create_spec(kind: str, values: Mapping[str, str], file: Path | None = None) 
             raise UserMistake(f"a {kind} has no {name!r}; it has: {', '.join(questions)}")
     complete = questions | dict(values)
     path = file or Path(f"{complete['name']}.{kind}.yaml")
-    text = _TEMPLATES[kind].format(file=path.name, **complete)
+    sample = _SAMPLE_OF_CODE if ":" in complete.get("model", "") else ""
+    text = _TEMPLATES[kind].format(file=path.name, sample=sample, **complete)
     parse_spec(text, path, SPECS[kind], known_names())
     _check_absent(path)
     write_text(path, text)
