@@ -28,10 +28,10 @@ def test_it_has_every_file_of_the_package(unpacked: Path) -> None:
         paths = (path for path in directory.rglob("*") if path.is_file())
         return {path.relative_to(directory).as_posix() for path in paths if path.suffix != ".pyc"}
 
-    examples = {f"examples/{name}" for name in files(ROOT / "examples")}
+    data = {f"{place}/{name}" for place in ("examples", "schemas") for name in files(ROOT / place)}
     packed = files(unpacked / "gpuyard")
-    assert packed - examples == files(ROOT / "src" / "gpuyard")
-    assert "examples/resnet50.plan.yaml" in packed & examples
+    assert packed - data == files(ROOT / "src" / "gpuyard")
+    assert {"examples/resnet50.plan.yaml", "schemas/plan.schema.json"} <= packed
     (about,) = unpacked.glob("gpuyard-*.dist-info")
     assert "gpuyard = gpuyard.cli.main:main" in (about / "entry_points.txt").read_text()
     assert list((about / "licenses").rglob("LICENSE*"))

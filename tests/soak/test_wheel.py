@@ -35,6 +35,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     place = tmp_path_factory.mktemp("wheel")
     run(sys.executable, "-m", "build", "--wheel", "--outdir", place, ROOT, cwd=place)
     (wheel,) = place.glob("gpuyard-*.whl")
+    run(sys.executable, "-m", "twine", "check", "--strict", wheel, cwd=place)
     environment = place / "venv"
     venv.create(environment, with_pip=True)
     run(environment / "bin" / "pip", "install", "--quiet", wheel, cwd=place)
@@ -74,3 +75,48 @@ def test_a_study_without_torch_predicts_and_says_that_nothing_was_measured(
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "GPU CHOKE" in page
     assert len(page) > 500_000  # the charts' code is inside
+
+
+WITHOUT_EXTRAS = """
+catalog gpus
+cost --rent $22/h --buy $150000
+doctor
+facility 4xdgx-h100 --country DE
+init workload --yes
+init --examples
+plan --budget $60000 --researchers 6 --model resnet50
+playbook --researchers 12 --gpus 32 --load spiky
+predict resnet50 --on 8xh100 --why
+predict llama-3-8b --on 4xdgx-h100 --strategy auto
+results list
+schema plan
+stack lock
+topo --preset dual-root
+validate --table horovod
+version
+"""
+WITH_EXTRAS = {
+    "bench train resnet18": "gpuyard[train]",
+    "calibrate": "gpuyard[fit]",
+    "data make images --images 2": "gpuyard[images]",
+    "lab up": "gpuyard[lab]",
+    "deploy plan pair.deployment.yaml": "gpuyard[deploy]",
+}
+
+
+@pytest.mark.parametrize("line", WITHOUT_EXTRAS.strip().splitlines())
+def test_a_command_without_extras_works(installed: Path, tmp_path: Path, line: str) -> None:
+    assert run(installed, *line.split(), cwd=tmp_path)
+
+
+@pytest.mark.parametrize(("line", "extra"), WITH_EXTRAS.items())
+def test_a_command_that_needs_an_extra_names_it(
+    installed: Path, tmp_path: Path, line: str, extra: str
+) -> None:
+    run(installed, "init", "--example", "pair", cwd=tmp_path)
+    done = subprocess.run(
+        [str(installed), *line.split()], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert extra in done.stderr
+    assert "Traceback" not in done.stderr

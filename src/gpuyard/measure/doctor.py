@@ -44,7 +44,7 @@ def diagnose_machine(host: HostInfo | None = None) -> list[Diagnosis]:
 def _check_training() -> Diagnosis:
     part = "bench train and study's measurements"
     if importlib.util.find_spec("torch") is None:
-        return Diagnosis(part, False, "PyTorch is not installed", "pip install torch")
+        return Diagnosis(part, False, "PyTorch is not installed", "pip install 'gpuyard[train]'")
     import torch
 
     if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
@@ -83,7 +83,7 @@ def _check_nccl(host: HostInfo) -> Diagnosis:
         fix = "pip install nvidia-ml-py" if "not installed" in (host.gpu_problem or "") else ""
         return Diagnosis(part, False, host.gpu_problem or "there is no GPU", fix)
     if importlib.util.find_spec("torch") is None:
-        return Diagnosis(part, False, "PyTorch is not installed", "pip install torch")
+        return Diagnosis(part, False, "PyTorch is not installed", "pip install 'gpuyard[train]'")
     import torch
 
     if not torch.cuda.is_available():

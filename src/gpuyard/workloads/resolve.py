@@ -28,7 +28,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 def require_torch() -> None:
     """Raise MissingRequirement with the install command if PyTorch is not installed."""
     if importlib.util.find_spec("torch") is None:
-        raise MissingRequirement("training needs PyTorch: pip install torch")
+        raise MissingRequirement("training needs PyTorch: pip install 'gpuyard[train]'")
 
 
 def build_task(workload: Workload) -> "Task":

@@ -87,7 +87,7 @@ def test_module_in_the_current_directory_is_found(
 
 def test_missing_torch_is_an_error(monkeypatch: pytest.MonkeyPatch, tiny: Build) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    with pytest.raises(MissingRequirement, match=r"pip install torch"):
+    with pytest.raises(MissingRequirement, match=r"gpuyard\[train\]"):
         build_task(tiny())
 
 
