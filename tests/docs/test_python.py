@@ -9,15 +9,21 @@ from pathlib import Path
 import pytest
 
 from gpuyard.share.setup import set_up
+from tests.docs.test_docs import fences
 
 ROOT = Path(__file__).parent.parent.parent
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def run(code: str) -> str:
-    """Run code in a new process, in a checkout, and return its output."""
+def run(code: str, directory: Path = ROOT) -> str:
+    """Run code in a new process, by default in a checkout, and return its output."""
     done = subprocess.run(
-        [sys.executable, "-"], input=code, capture_output=True, text=True, cwd=ROOT, check=False
+        [sys.executable, "-"],
+        input=code,
+        capture_output=True,
+        text=True,
+        cwd=directory,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -34,6 +40,16 @@ def test_the_blocks_of_the_page_run_in_order(
     output = run("\n".join(blocks))
     assert output.startswith("8 GPUs: ")
     assert "What would help" in output
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start-researcher.md"])
+def test_the_first_python_block_of_a_page_runs(page: str, tmp_path: Path) -> None:
+    blocks = fences(ROOT / page)
+    for block in blocks:
+        if block.file is not None:
+            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+    code = next(b.text for b in blocks if b.language == "python" and "import gpuyard" in b.text)
+    assert "8 × H100" in run(f"{code}\nprint(p)\nassert '<table' in p._repr_html_()", tmp_path)
 
 
 def test_every_cell_of_the_notebook_draws_itself() -> None:
