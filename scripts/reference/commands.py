@@ -197,21 +197,26 @@ def _render_tables(parameters: list[Any], shown: set[str]) -> str:
         if parameter.hidden or shown & set(parameter.opts):
             continue
         if parameter.param_type_name == "argument":
-            name = f"`{parameter.metavar}`"
+            name = _format_code(parameter.metavar)
         else:
             names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
             described = getattr(parameter, "type_descriptor", None)  # --help has none
             value = parameter.metavar or "|".join(getattr(described, "choices", None) or ())
-            name = f"{names} `{value}`" if value else names
+            name = f"{names} {_format_code(value)}" if value else names
         required = " Required." if parameter.required else ""
         meaning = f"{_format_text(parameter.help or '')}{required}".strip()
         panel = getattr(parameter, "rich_help_panel", None) or ""
-        panels.setdefault(panel, []).append(f"| {name.replace('|', chr(92) + '|')} | {meaning} |")
+        panels.setdefault(panel, []).append(f"| {name} | {meaning} |")
     tables = []
     for panel, rows in panels.items():
         title = f"{panel}:\n\n" if panel else ""
         tables.append(title + "\n".join(["| option | meaning |", "| --- | --- |", *rows]) + "\n")
     return "\n".join(tables)
+
+
+def _format_code(text: str) -> str:
+    """Format code in a table; a bar must be an entity, because some renderers show the backslash of an escaped one."""
+    return f"<code>{text.replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
 
 
 def _format_text(text: str) -> str:

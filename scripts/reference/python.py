@@ -50,7 +50,7 @@ def _render(name: str, function: Callable[..., Any]) -> str:
 def _render_class(cls: type) -> Iterator[str]:
     yield f"## {cls.__name__}\n\n{_format_doc(cls)}\n\n| member | meaning |\n| --- | --- |"
     for field in fields(cls) if is_dataclass(cls) else ():
-        kind = _clean(inspect.formatannotation(field.type)).replace("|", "\\|")
+        kind = _clean(inspect.formatannotation(field.type)).replace("|", "or")
         yield f"| `{field.name}` | `{kind}` |"
     for name, value in vars(cls).items():
         if inspect.isfunction(value) and not name.startswith("_"):
