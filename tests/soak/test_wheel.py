@@ -97,7 +97,6 @@ version
 """
 WITH_EXTRAS = {
     "bench train resnet18": "gpuyard[train]",
-    "calibrate": "gpuyard[fit]",
     "data make images --images 2": "gpuyard[images]",
     "lab up": "gpuyard[lab]",
     "deploy plan pair.deployment.yaml": "gpuyard[deploy]",
@@ -106,7 +105,7 @@ WITH_EXTRAS = {
 
 @pytest.mark.parametrize("line", WITHOUT_EXTRAS.strip().splitlines())
 def test_a_command_without_extras_works(installed: Path, tmp_path: Path, line: str) -> None:
-    assert run(installed, *line.split(), cwd=tmp_path)
+    run(installed, *line.split(), cwd=tmp_path)  # which checks the exit status
 
 
 @pytest.mark.parametrize(("line", "extra"), WITH_EXTRAS.items())

@@ -35,7 +35,8 @@ def check_can_make_labs() -> None:
         )
     if importlib.util.find_spec("pyroute2") is None:
         raise MissingRequirement(
-            "a lab needs pyroute2, which is not installed: pip install 'gpuyard[lab]'"
+            "a lab needs pyroute2, which is not installed: pip install 'gpuyard[lab]', "
+            "or 'gpuyard[deploy]' to deploy to it"
         )
 
 
