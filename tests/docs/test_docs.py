@@ -14,6 +14,7 @@ import pytest
 import typer
 from ruamel.yaml import YAML
 
+from gpuyard.api.predict import predict
 from gpuyard.catalog.specfiles import read_deployment
 from gpuyard.cli.app import app
 from gpuyard.deploy.targets import TARGETS
@@ -160,6 +161,13 @@ def test_the_first_commands_of_the_readme() -> None:
 def sections(page: Path) -> dict[str, str]:
     parts = re.split(r"^## (.+)\n", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_the_readme_quotes_the_interval_of_a_default_prediction() -> None:
+    largest = predict("resnet50", on="8xh100")[-1]
+    low, high = (bound / largest.samples_per_second - 1 for bound in (largest.low, largest.high))
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"−{-low:.0%} to +{high:.0%}" in readme
 
 
 def commands(command: Any, path: str) -> Iterator[tuple[str, set[str]]]:
