@@ -45,6 +45,8 @@ def design(
 ) -> None:
     """Design the room for a cluster: power, racks, cords, cooling, switches, cables, and parts.
 
+    The exit status is 1 if the site lacks something; the output shows what, and how much.
+
     Example: gpuyard facility rack.cluster.yaml --site machine-room.site.yaml --html room.html
     """
     files = {"--html": html, "--svg": svg, "--csv": csv, "--json": STDOUT if json_output else None}
