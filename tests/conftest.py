@@ -54,6 +54,9 @@ _MACHINE_FOLDERS = ("lab", "measure", "run", "soak", "study")
 _MACHINE_FIXTURES = {"can_make_labs", "slurm"}
 _NO_MACHINE = (  # tests in these folders that neither measure nor start ranks
     "lab/test_plan.py",
+    "measure/acceptance/test_bisect.py",
+    "measure/acceptance/test_judging.py",
+    "measure/acceptance/test_pairs.py",
     "measure/collectives/test_expected.py",
     "measure/collectives/test_plan.py",
     "measure/export",

@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuyard import catalog as catalog
     from gpuyard.api import results as results
+    from gpuyard.api.accept import accept as accept
     from gpuyard.api.cost import cost as cost
     from gpuyard.api.facility import facility as facility
     from gpuyard.api.goodput import goodput as goodput
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from gpuyard.reporting import step as step
 
 _FUNCTIONS = {
+    "accept": "gpuyard.api.accept",
     "checkpoint": "gpuyard.reporting",
     "cost": "gpuyard.api.cost",
     "facility": "gpuyard.api.facility",

@@ -13,6 +13,7 @@ from gpuyard.cli.output import check_output_directory, check_output_file, check_
 from tests.conftest import Cli
 
 COMMANDS = (
+    "accept 2xt4@10G --lab 2x1Gbit --html {file}",
     "bench sweep examples/choke.sweep.yaml --output {file}",
     "bench sweep examples/choke.sweep.yaml --svg {file}",
     "calibrate --output {file}",

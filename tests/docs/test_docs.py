@@ -27,7 +27,7 @@ from tests.conftest import MACHINE
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
-MEASURING = ("gpuyard bench", "gpuyard lab", "gpuyard study", "gpuyard train")
+MEASURING = ("gpuyard accept", "gpuyard bench", "gpuyard lab", "gpuyard study", "gpuyard train")
 LINKING = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -30,6 +30,7 @@ PANELS = {
     "Measure": (
         "doctor",
         "bench",
+        "accept",
         "train",
         "results",
         "calibrate",

@@ -3,6 +3,7 @@
 from typing import Any
 
 from gpuyard.errors import UnknownName
+from gpuyard.measure.acceptance.tables import ACCEPTANCE
 from gpuyard.measure.collectives.tables import COLLECTIVES
 from gpuyard.measure.convergence.tables import CONVERGENCE
 from gpuyard.measure.job_runs.tables import JOB_RUNS
@@ -14,7 +15,17 @@ from gpuyard.measure.training.tables import REJECTED, TRAIN
 
 RESULT_KINDS: dict[str, ResultKind[Any]] = {
     kind.name: kind
-    for kind in (TRAIN, JOB_RUNS, LINKS, COLLECTIVES, RELIEF, STORAGE, CONVERGENCE, REJECTED)
+    for kind in (
+        TRAIN,
+        JOB_RUNS,
+        LINKS,
+        COLLECTIVES,
+        RELIEF,
+        STORAGE,
+        CONVERGENCE,
+        ACCEPTANCE,
+        REJECTED,
+    )
 }
 
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,27 +50,55 @@ def cuda_gpus() -> tuple[str, ...]:
 
 def probe_nodes(place: "Place") -> tuple[NodeProbe, ...]:
     """Probe all nodes of a place at once."""
-    commands = [place.command(node, _PROBE, import_path()) for node in range(len(place.nodes))]
+    probes = []
+    for command, answer in ask_nodes(place, _PROBE, range(len(place.nodes)), _ANSWER_SECONDS):
+        if isinstance(answer, NodeSilence):
+            raise GpuyardError(
+                f"{command.node} did not report its GPUs within {_ANSWER_SECONDS:.0f} s; check that it is up"
+            )
+        probe = _parse(answer.output)
+        if probe is None:
+            raise _describe_failure(command, answer.errors + answer.output)
+        probes.append(probe)
+    return tuple(probes)
+
+
+@dataclass(frozen=True)
+class NodeAnswer:
+    """The output of a program that ran on a node."""
+
+    output: bytes
+    errors: bytes
+
+
+@dataclass(frozen=True)
+class NodeSilence:
+    """A program that did not finish on its node in time."""
+
+    seconds: float
+
+
+def ask_nodes(
+    place: "Place", argv: Sequence[str], nodes: Iterable[int], timeout_seconds: float
+) -> list[tuple[Command, NodeAnswer | NodeSilence]]:
+    """Run a program on these nodes at once, and return its output on each; stop what is late."""
+    commands = [place.command(node, argv, import_path()) for node in nodes]
     started = []
+    answers: list[tuple[Command, NodeAnswer | NodeSilence]] = []
     with contextlib.ExitStack() as until_end:
         stderr = [until_end.enter_context(tempfile.TemporaryFile()) for _ in commands]
         try:
             for command, file in zip(commands, stderr, strict=True):
                 started.append((command, start(command, file)))
-            deadline = time.monotonic() + _ANSWER_SECONDS
-            probes = []
+            deadline = time.monotonic() + timeout_seconds
             for (command, process), file in zip(started, stderr, strict=True):
                 try:
                     output, _ = process.communicate(timeout=max(0.0, deadline - time.monotonic()))
                 except subprocess.TimeoutExpired:
-                    raise GpuyardError(
-                        f"{command.node} did not report its GPUs within {_ANSWER_SECONDS:.0f} s; check that it is up"
-                    ) from None
-                probe = _parse(output)
-                if probe is None:
-                    file.seek(0)
-                    raise _describe_failure(command, file.read() + output)
-                probes.append(probe)
+                    answers.append((command, NodeSilence(timeout_seconds)))
+                    continue
+                file.seek(0)
+                answers.append((command, NodeAnswer(output, file.read())))
         except OSError as error:
             raise GpuyardError(f"the nodes cannot be probed: {error.strerror}") from error
         finally:
@@ -76,7 +106,7 @@ def probe_nodes(place: "Place") -> tuple[NodeProbe, ...]:
             for _, process in started:
                 if process.stdout is not None:
                     process.stdout.close()
-    return tuple(probes)
+    return answers
 
 
 def _parse(output: bytes) -> NodeProbe | None:
@@ -87,12 +117,17 @@ def _parse(output: bytes) -> NodeProbe | None:
 
 
 def _describe_failure(command: Command, output: bytes) -> GpuyardError:
-    lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
-    last_lines = "\n".join(f"  {line}" for line in lines[-_LAST_LINES:]) or "  (nothing)"
+    last_lines = format_last_lines(output)
     return GpuyardError(
         f"{command.node} did not report its GPUs; check that it is reachable and has gpuyard at the same path as "
         f"this machine. Its output:\n{last_lines}"
     )
+
+
+def format_last_lines(output: bytes) -> str:
+    """Format the last lines of a program's output for an error message."""
+    lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
+    return "\n".join(f"  {line}" for line in lines[-_LAST_LINES:]) or "  (nothing)"
 
 
 if __name__ == "__main__":

@@ -63,10 +63,10 @@ def open_place(
         raise UserMistake(
             "--ranks-per-node needs --lab, --hosts, or --slurm; on this machine, use --workers"
         )
-    from gpuyard.run.places import LocalMachine, find_allocation, reach_hosts
+    from gpuyard.run.places import LocalMachine, find_allocation, open_lab, reach_hosts
 
     if lab is not None:
-        with _nodes(lab, ranks_per_node or 1, planning=planning) as nodes:
+        with open_lab(lab, ranks_per_node or 1, planning=planning) as nodes:
             yield nodes
     elif hosts is not None:
         yield reach_hosts([name.strip() for name in hosts.split(",")], ranks_per_node)
@@ -74,21 +74,3 @@ def open_place(
         yield find_allocation(ranks_per_node)
     else:
         yield LocalMachine()
-
-
-@contextlib.contextmanager
-def _nodes(text: str, ranks_per_node: int, *, planning: bool) -> "Iterator[Place]":
-    import os
-
-    from gpuyard import lab
-    from gpuyard.run.places import LabNodes
-
-    plan = lab.plan_from_text(text, name=f"bench-{os.getpid()}")
-    if plan is None:
-        running_lab = lab.find(text)
-        with running_lab.held():
-            yield LabNodes(running_lab.plan, running_lab, ranks_per_node)
-        return
-    planned = LabNodes(plan, ranks_per_node=ranks_per_node)
-    with contextlib.nullcontext(planned) if planning else planned.up() as nodes:
-        yield nodes

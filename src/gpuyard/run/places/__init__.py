@@ -1,7 +1,7 @@
 """Places for the workers of a run: this machine, a lab's nodes, other hosts, or a Slurm allocation."""
 
 from gpuyard.run.places.hosts import Hosts, reach_hosts
-from gpuyard.run.places.lab import LabNodes
+from gpuyard.run.places.lab import LabNodes, open_lab
 from gpuyard.run.places.local_machine import LocalMachine
 from gpuyard.run.places.place import Place
 from gpuyard.run.places.slurm import SlurmAllocation, find_allocation
@@ -13,5 +13,6 @@ __all__ = [
     "Place",
     "SlurmAllocation",
     "find_allocation",
+    "open_lab",
     "reach_hosts",
 ]

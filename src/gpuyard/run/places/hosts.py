@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.run.places.place import Place, PlaceKind, RendezvousPoint, count_rank_slots
@@ -50,6 +50,15 @@ class RemoteMachines(Place):
     @property
     def gpus_by_node(self) -> tuple[tuple[str, ...], ...]:
         return self.gpus or ((),) * len(self.names)
+
+    def select(self, nodes: Sequence[int], slots: Sequence[int] | None = None) -> Self:
+        counts = [self.ranks_by_node[node] for node in nodes] if slots is None else slots
+        return replace(
+            self,
+            names=tuple(self.names[node] for node in nodes),
+            slots=tuple(counts),
+            gpus=tuple(self.gpus_by_node[node] for node in nodes),
+        )
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Workers on the nodes of a lab."""
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from gpuyard import lab
@@ -80,6 +81,14 @@ class LabNodes(Place):
             )
         return tuple(by_node[position.node][position.local_rank] for position in rank_positions)
 
+    def select(self, nodes: Sequence[int], slots: Sequence[int] | None = None) -> Self:
+        if slots is not None and len(set(slots)) != 1:
+            raise ValueError("all nodes of a lab have the same number of ranks")
+        plan = replace(self.plan, nodes=tuple(self.plan.nodes[node] for node in nodes))
+        running = self.lab and Lab(plan, tuple(self.lab.nodes[node] for node in nodes))
+        ranks = self.ranks_per_node if slots is None else slots[0]
+        return replace(self, plan=plan, lab=running, ranks_per_node=ranks)
+
     def ring_link_bytes_per_second(self, workers: int) -> float | None:
         """Return the slowest rate; the racks are filled in order, so the ring leaves each rack once."""
         used = self._used(workers)
@@ -127,3 +136,17 @@ class LabNodes(Place):
         if self.lab is None:
             raise RuntimeError("the lab is not up")
         return self.lab
+
+
+@contextlib.contextmanager
+def open_lab(text: str, ranks_per_node: int = 1, *, planning: bool = False) -> Iterator[LabNodes]:
+    """Open a running lab by its name, or a temporary one like 4x1Gbit, which is not created for `planning`."""
+    plan = lab.plan_from_text(text, name=f"bench-{os.getpid()}")
+    if plan is None:
+        running_lab = lab.find(text)
+        with running_lab.held():
+            yield LabNodes(running_lab.plan, running_lab, ranks_per_node)
+        return
+    planned = LabNodes(plan, ranks_per_node=ranks_per_node)
+    with contextlib.nullcontext(planned) if planning else planned.up() as nodes:
+        yield nodes

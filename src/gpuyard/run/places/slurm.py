@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.run.places.hosts import RemoteMachines
@@ -43,6 +43,14 @@ class SlurmAllocation(RemoteMachines):
     @property
     def rendezvous_point(self) -> RendezvousPoint:
         return RendezvousPoint(self.address or self.names[0], self.port)
+
+    def select(self, nodes: Sequence[int], slots: Sequence[int] | None = None) -> Self:
+        selected = super().select(nodes, slots)
+        allocated = self.allocated_gpus and tuple(self.allocated_gpus[node] for node in nodes)
+        address = self.address
+        if selected.names[0] != self.names[0]:
+            address = _find_first_address(selected.names, ",".join(selected.names))
+        return replace(selected, allocated_gpus=allocated, address=address)
 
     def command(
         self, node: int, argv: Sequence[str], environment: Mapping[str, str] | None = None

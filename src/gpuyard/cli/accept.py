@@ -1,0 +1,89 @@
+"""`gpuyard accept`: check a delivered cluster."""
+
+from typing import Annotated
+
+import typer
+
+from gpuyard.cli.measure.places import HostsOption, LabOption, SlurmOption
+from gpuyard.cli.options import DryRunOption
+from gpuyard.cli.output import JsonOption, PageOption, progress_bar, show, show_if_not_stored
+from gpuyard.errors import GpuyardError
+
+
+def accept(
+    cluster: Annotated[
+        str,
+        typer.Argument(
+            help="The cluster as ordered: a *.cluster.yaml, a short name like 8x8xh100@ndr, or the "
+            "*.deployment.yaml of a deployment that is up.",
+        ),
+    ],
+    *,
+    hosts: HostsOption = None,
+    slurm: SlurmOption = False,
+    lab: LabOption = None,
+    time: Annotated[
+        str,
+        typer.Option(
+            help="Time for the whole run; phases are shortened or left out to fit.", metavar="TIME"
+        ),
+    ] = "30 min",
+    phases: Annotated[
+        str, typer.Option(help="Phases to run; the inventory is always read.", metavar="NAME,…")
+    ] = "inventory,alone,pairs,all,training",
+    storage: Annotated[
+        str,
+        typer.Option(
+            help="Directory on each node whose storage is timed, or 'none'.", metavar="DIRECTORY"
+        ),
+    ] = "/var/tmp",  # noqa: S108 - on a disk of the node, unlike /tmp
+    price: Annotated[
+        str | None,
+        typer.Option(
+            help="Price of the whole cluster, like '$98/h' (default: the deployment's rent, or the "
+            "cheapest in the catalog)."
+        ),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start over, even if an earlier run was stopped.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    html: PageOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Check a delivered cluster, and name the nodes and links that are not as ordered.
+
+    It reads the parts of every node, times each node alone, pairs of nodes in log₂ n rounds, an all-reduce over all
+    nodes, and a training step. It compares them with the spec, with the prediction, and with each other. If the
+    all-reduce is slow for an unknown reason, it measures halves of the nodes until it finds the cause. If you stop it
+    and run it again, it continues. The exit status is 0 if the cluster is accepted, and 1 if it is not.
+
+    Example: gpuyard accept 8x8xh100@ndr --slurm --time 30min --html acceptance.html
+    """
+    from gpuyard.api.accept import open_acceptance
+    from gpuyard.cli.measure.bench.running import results_store
+    from gpuyard.measure.acceptance.run import run_acceptance
+    from gpuyard.report.answers.acceptance import acceptance_answer
+    from gpuyard.report.answers.results import plan_answer
+
+    with open_acceptance(
+        cluster,
+        hosts=hosts,
+        slurm=slurm,
+        lab=lab,
+        time=time,
+        phases=phases,
+        storage=None if storage == "none" else storage,
+        price=price,
+        planning=dry_run,
+    ) as plan:
+        if dry_run:
+            show(plan_answer(plan), json_output=json_output)
+            return
+        with show_if_not_stored(json_output=json_output), progress_bar() as on_progress:
+            record = run_acceptance(plan, results_store(), on_progress, fresh=fresh)
+    show(acceptance_answer(record), json_output=json_output, html=html)
+    if not record.accepted:
+        raise GpuyardError(
+            f"{record.cluster} is not accepted; repair what failed, and run the same command again"
+        )
