@@ -1,7 +1,7 @@
 """Fit the constants of the large-model formulas to published runs, and size intervals on publishers left out.
 
     python scripts/fit_large.py            # report only
-    python scripts/fit_large.py --write    # also write predictor/data/large.json
+    python scripts/fit_large.py --write    # also write predictor/data/large.json and the tables of docs/validation-large.md
 
 A publisher's rows weigh as the square root of their number. Constants have priors, so that they move only as far as
 the rows pull them.
@@ -32,6 +32,7 @@ from gpuyard.predictor.large.validation import find_series, reference_row
 from gpuyard.predictor.table import Floats
 
 DATA = Path(__file__).parents[1] / "src/gpuyard/predictor/data"
+PAGE = Path(__file__).parents[1] / "docs/validation-large.md"
 PRIORS = {  # standard deviation of each constant's prior, in logarithms
     "gemm_share": 0.3, "attention_share": 0.3, "memory_share": 0.15, "elementwise_passes": 0.4,
     "quantize_passes": 0.5, "score_passes": 0.5, "layer_seconds": 0.5, "unfused_seconds": 0.7,
@@ -170,6 +171,58 @@ def report(rows: list[PublishedRow], ratios: Floats, title: str) -> None:
             )
 
 
+def count_inside(rows: list[PublishedRow], ratios: Floats, publisher: str) -> float:
+    """Return the share of a publisher's rows inside the interval that the others alone would give."""
+    names = np.array(list(map(find_publisher, rows)))
+    low, high = np.log(spread(rows, ratios, ~np.isnan(ratios) & (names != publisher)))
+    own = ratios[(names == publisher) & ~np.isnan(ratios)]
+    return float(((own >= low) & (own <= high)).mean())
+
+
+def build_table(rows: list[PublishedRow], ratios: Floats) -> str:
+    """Return the errors by publisher as a Markdown table."""
+    names = np.array(list(map(find_publisher, rows)))
+    lines = [
+        "| publisher | rows | median error | 90th percentile | bias | inside |",
+        "| --- " * 6 + "|",
+    ]
+    for name in [*sorted(set(names), key=str.lower), "all"]:
+        mask = ((names == name) | (name == "all")) & ~np.isnan(ratios)
+        if mask.any():
+            error = np.abs(np.exp(-ratios[mask]) - 1)
+            inside = "" if name == "all" else f"{count_inside(rows, ratios, name):.0%}"
+            lines.append(
+                f"| {name} | {mask.sum():,} | {np.median(error):.1%} | {np.quantile(error, 0.9):.0%} | "
+                f"{np.exp(-np.median(ratios[mask])) - 1:+.0%} | {inside} |"
+            )
+    return "\n".join(lines)
+
+
+def write_page(tables: dict[str, str]) -> None:
+    """Replace the tables of the page, each between its markers."""
+    text = PAGE.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        before, _, rest = text.partition(start)
+        text = f"{before}{start}\n{table}\n{end}{rest.partition(end)[2]}"
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def leave_memory_out(rows: list[PublishedRow]) -> Floats:
+    """Return the logarithm of measured over predicted memory, with each publisher left out of the fit."""
+    names = np.array(list(map(find_publisher, rows)))
+    ratios = np.full(len(rows), np.nan)
+    for name in sorted(set(names)):
+        out = np.flatnonzero(names == name)
+        constants, _ = fit_memory([row for row in rows if find_publisher(row) != name])
+        judged = [rows[i] for i in out]
+        model = stack_models([describe_model(row.shape) for row in judged])
+        layout = stack_layouts([r.layout for r in judged], [r.expert_tensor for r in judged])
+        predicted = compute_memory(model, layout, state_bytes(judged), constants).total
+        ratios[out] = np.log(np.array([published_bytes(row) for row in judged]) / predicted)
+    return ratios
+
+
 def main() -> None:
     rows = [row for row in read_rows(DATA / "large_runs.csv")[0] if is_usable(row)]
     table = compile_table(rows)
@@ -184,6 +237,8 @@ def main() -> None:
     report(rows, with_point, "publisher left out, with one measured figure per series")
     memory, memory_ratios = fit_memory(memory_rows())
     report(memory_rows(), memory_ratios, "memory")
+    memory_out = leave_memory_out(memory_rows())
+    report(memory_rows(), memory_out, "memory, publisher left out")
     document = {
         "constants": {name: round(float(getattr(constants, name)), 7) for name in PRIORS},
         "effects": {key: round(value, 4) for key, value in effects.items()},
@@ -205,6 +260,13 @@ def main() -> None:
     print(json.dumps(document, indent=1))
     if "--write" in sys.argv:
         (DATA / "large.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_page(
+            {
+                "throughput": build_table(rows, ratios),
+                "with a point": build_table(rows, with_point),
+                "memory": build_table(memory_rows(), memory_out),
+            }
+        )
 
 
 if __name__ == "__main__":

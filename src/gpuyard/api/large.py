@@ -22,7 +22,7 @@ from gpuyard.report.answers.large import large_answer, layouts_svg
 from gpuyard.specs import Cluster, Workload
 from gpuyard.specs.parallel import LARGE_STRATEGIES, LargePrecision, Parallel
 
-_DEGREES = ("tp", "pp", "vp", "cp", "ep", "zero", "shard")
+_DEGREES = ("tp", "pp", "vp", "cp", "ep", "zero", "shard", "zb")
 
 
 class LargePredictions(Result[LargePrediction]):
@@ -153,8 +153,8 @@ def parse_layout(text: str | None) -> dict[str, int]:
         name, _, value = (word.strip() for word in part.partition("="))
         if name not in _DEGREES:
             raise UnknownName("part of a layout", name, _DEGREES)
-        most = 3 if name == "zero" else 100_000
-        if not value.isdigit() or not (0 if name == "zero" else 1) <= int(value) <= most:
+        most = {"zero": 3, "zb": 1}.get(name, 100_000)
+        if not value.isdigit() or not (0 if name in ("zero", "zb") else 1) <= int(value) <= most:
             raise UserMistake(
                 f"--layout: {name} must be a whole number like {name}=2, got {value!r}"
             )

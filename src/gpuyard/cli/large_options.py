@@ -10,7 +10,7 @@ LayoutOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME=SIZE,…",
-        help="Sizes of groups: tp (tensor), pp (pipeline), vp (chunks per stage), cp (context), ep (expert), zero, shard.",
+        help="Sizes of groups: tp (tensor), pp (pipeline), vp (chunks per stage), cp (context), ep (expert), zero, shard, zb (1: zero-bubble).",
         show_default="the fastest that fits",
         rich_help_panel=_PANEL,
     ),

@@ -33,6 +33,10 @@ class Degrees(Spec):
         _Degree | None,
         Field(description="GPUs that share one copy of what ZeRO divides; default: all replicas"),
     ] = None
+    zb: Annotated[
+        int | None,
+        Field(ge=0, le=1, description="1: a zero-bubble pipeline schedule; default: 0"),
+    ] = None
     micro_batch: Annotated[
         Count | None, Field(description="samples per forward pass and replica; default: chosen")
     ] = None

@@ -132,3 +132,22 @@ def test_a_model_too_large_to_exist_is_refused() -> None:
     )
     with pytest.raises(UserMistake, match="parameters"):
         evaluate(LargeTraining("x", shape), DGX, 32)
+
+
+def test_zero_bubble_leaves_a_third_of_the_bubble_and_the_same_memory() -> None:
+    def find(zero_bubble: int) -> tuple[float, float]:
+        choices = Choices(
+            tensor=2,
+            pipeline=8,
+            virtual_pipeline=1,
+            context=1,
+            micro_batch=1,
+            recompute=0,
+            zero_bubble=zero_bubble,
+        )
+        found = evaluate(replace(LLAMA, strategy="megatron", choices=choices), DGX, 32)
+        return float(found.step.bubble[0]), float(found.memory.total[0])
+
+    (bubble, memory), (short, same) = find(0), find(1)
+    assert short == pytest.approx(bubble / 3)
+    assert same == memory

@@ -145,4 +145,5 @@ def layout_at(layouts: LayoutColumns, index: int) -> Layout:
         shard=int(row["shard"]), micro_batch=int(row["micro_batch"]),
         global_batch=int(row["global_batch"]), recompute=names[int(row["recompute"])],
         family="pytorch" if row["pytorch"] else "megatron",
+        zero_bubble=int(row["zero_bubble"]),
     )  # fmt: skip

@@ -11,7 +11,7 @@ def launch_lines(prediction: LargePrediction) -> dict[str, str]:
     lines = {}
     if layout.virtual_pipeline == 1:
         lines["torchtitan"] = _torchtitan(prediction)
-    if layout.family == "megatron" or layout.zero <= 1:
+    if not layout.zero_bubble and (layout.family == "megatron" or layout.zero <= 1):
         lines["Megatron-LM"] = _megatron(prediction)
     if layout.tensor == layout.pipeline == layout.context == layout.expert == 1:
         lines["DeepSpeed"] = _deepspeed(prediction)
@@ -35,6 +35,7 @@ def _torchtitan(prediction: LargePrediction) -> str:
         f"--parallelism.data_parallel_replicate_degree {layout.data // shard} "
         f"--parallelism.tensor_parallel_degree {layout.tensor} "
         f"--parallelism.pipeline_parallel_degree {layout.pipeline} "
+        f"{'--parallelism.pipeline_parallel_schedule InterleavedZeroBubble ' if layout.zero_bubble else ''}"
         f"--parallelism.context_parallel_degree {layout.context} "
         f"--activation_checkpoint.mode {_TITAN_CHECKPOINT[layout.recompute]}"
     )

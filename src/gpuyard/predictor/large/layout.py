@@ -34,6 +34,7 @@ class LayoutColumns:
     recompute: Column  # index into RECOMPUTE
     expert_tensor: Column  # tensor parallelism inside experts
     pytorch: Column  # 1: PyTorch's DDP or FSDP, 0: Megatron-LM
+    zero_bubble: Column = 0.0  # 1: gradients of weights fill the pipeline's bubble
 
     @property
     def gpus(self) -> Column:
@@ -83,6 +84,7 @@ class Layout:
     global_batch: int = 1
     recompute: Recompute = "none"
     family: Family = "megatron"
+    zero_bubble: int = 0
 
     @property
     def gpus(self) -> int:
@@ -113,7 +115,10 @@ class Layout:
         sizes = (
             (self.tensor, f"tp {self.tensor}"),
             (self.context, f"cp {self.context}"),
-            (self.pipeline, f"pp {self.pipeline}{chunks}"),
+            (
+                self.pipeline,
+                f"pp {self.pipeline}{chunks}{' zero-bubble' if self.zero_bubble else ''}",
+            ),
             (self.expert, f"ep {self.expert}"),
         )
         words = [text for size, text in sizes if size > 1]
@@ -156,4 +161,5 @@ def stack_layouts(
         recompute=column([RECOMPUTE.index(la.recompute) for la in layouts]),
         expert_tensor=column(list(expert_tensor) if expert_tensor else [1 for _ in layouts]),
         pytorch=column([float(la.family == "pytorch") for la in layouts]),
+        zero_bubble=column([la.zero_bubble for la in layouts]),
     )

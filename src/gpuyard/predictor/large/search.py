@@ -28,6 +28,7 @@ class Choices:
     shard: int | None = None
     micro_batch: int | None = None
     recompute: int | None = None  # index into RECOMPUTE
+    zero_bubble: int | None = None  # None: no, because few frameworks have it
 
 
 def divisors(number: int) -> list[int]:
@@ -52,7 +53,7 @@ class SearchSpace:
     def enumerate(self, families: Sequence[Family]) -> LayoutColumns:
         """Return every combination as one row."""
         rows = [row for family in families for row in self._rows(family)]
-        return LayoutColumns(*np.array(rows, dtype=float).reshape(-1, 13).T)
+        return LayoutColumns(*np.array(rows, dtype=float).reshape(-1, 14).T)
 
     def _rows(self, family: Family) -> Iterator[tuple[float, ...]]:
         choices, pytorch = self.choices, family == "pytorch"
@@ -75,7 +76,8 @@ class SearchSpace:
                 if chunk > 1 and per_replica // micro % pipeline:
                     continue  # interleaving needs whole groups of micro-batches
                 yield (tensor, pipeline, chunk, context, expert, data, zero, shard, micro,
-                       self.global_batch, recompute, 1, float(pytorch))  # fmt: skip
+                       self.global_batch, recompute, 1, float(pytorch),
+                       float(choices.zero_bubble or 0) if pipeline > 1 else 0.0)  # fmt: skip
 
     def _groups(self, *, pytorch: bool) -> Iterator[tuple[int, int, int]]:
         """Yield sizes of tensor, pipeline, and context groups that divide the GPUs."""

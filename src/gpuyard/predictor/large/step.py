@@ -13,6 +13,7 @@ from gpuyard.predictor.large.cluster import ClusterColumns
 from gpuyard.predictor.large.constants import LargeConstants, blend
 from gpuyard.predictor.large.layout import LayoutColumns
 from gpuyard.predictor.large.model import ModelColumns
+from gpuyard.predictor.large.traffic import Traffic
 from gpuyard.predictor.table import Booleans, Floats
 
 Column = Floats | float
@@ -96,13 +97,15 @@ class _Step:
         self.options, self.constants = options, constants
         self.memory_rate = cluster.memory_bytes_per_second * constants.memory_share
         self.matrix_rate = cluster.gemm_flops_per_second * constants.gemm_share
-        self.tokens = layout.micro_batch * model.sequence / layout.context
         self.layers = model.layers / layout.pipeline
         self.fused: Booleans = np.asarray(options.flash) > 0
-        self.fully: Booleans = np.asarray(layout.recompute) == _FULL
         self.sharded: Booleans = np.asarray(layout.zero) >= 3
         self.has_experts: Booleans = np.asarray(model.experts) > 0
-        self.moe_share: Floats = np.where(self.has_experts, model.moe_layers / model.layers, 0.0)
+        self.traffic = Traffic(
+            model, layout, _WIDTH, options.parameter_bytes, options.gradient_bytes,
+            options.trained_share,
+        )  # fmt: skip
+        self.moe_share, self.tokens = self.traffic.moe_share, self.traffic.tokens
 
     def _multiply(self, parameters: Column, width: Column, rows: Column, weights: Column) -> Floats:
         """Return the time of matrices: FLOPs, and bytes of weights and of activations of a total width."""
@@ -197,15 +200,10 @@ class _Step:
 
     @cached_property
     def tensor_wait(self) -> Floats:
-        """Two all-reduces per layer and direction, or the same volume with sequence parallelism."""
-        tensor = self.layout.tensor
-        rate = self.cluster.group_rate(tensor, 1.0)
-        calls = np.where(self.fully, 6.0, 4.0)
-        inside_experts = np.minimum(self.layout.expert_tensor - 1, 1)
-        calls = calls * (1 - self.moe_share / 2 * (1 - inside_experts))
-        volume = 2 * (tensor - 1) / tensor * _WIDTH * self.tokens * self.model.hidden
-        wait = self.constants.tensor_exposed * self.layers * calls * volume / rate
-        return np.where(np.asarray(tensor) > 1, wait, 0.0)
+        """The exchange of activations inside tensor groups."""
+        rate = self.cluster.group_rate(self.layout.tensor, 1.0)
+        wait = self.constants.tensor_exposed * self.traffic.tensor / rate
+        return np.where(np.asarray(self.layout.tensor) > 1, wait, 0.0)
 
     @cached_property
     def context_wait(self) -> Floats:
@@ -242,25 +240,10 @@ class _Step:
         outside = cluster.between_bytes_per_second * cluster.domain / facing
         leaves = np.asarray(distance * layout.pipeline) > np.asarray(cluster.domain)
         rate = np.where(leaves, outside, cluster.group_rate(2.0, 1.0))
-        volume = _WIDTH * self.tokens * self.model.hidden / layout.tensor
-        hops = 2 * layout.virtual_pipeline * (volume / rate + cluster.hop_seconds)
+        hops = 2 * (self.traffic.boundary / rate + layout.virtual_pipeline * cluster.hop_seconds)
         return np.where(
             np.asarray(layout.pipeline) > 1, self.constants.pipeline_exposed * hops, 0.0
         )
-
-    @cached_property
-    def local_experts(self) -> Column:
-        """Routed parameters of one GPU."""
-        groups = self.layout.expert * self.layout.expert_tensor
-        return self.model.routed_parameters / groups / self.layout.pipeline
-
-    @cached_property
-    def local_dense(self) -> Column:
-        """All other parameters of one GPU; embedding and output layer are on different stages."""
-        model, layout = self.model, self.layout
-        ends = model.embedding_parameters + model.output_parameters
-        ends = ends / (layout.tensor * np.minimum(layout.pipeline, 2))
-        return model.layer_parameters / (layout.tensor * layout.pipeline) + ends
 
     @cached_property
     def stage(self) -> Floats:
@@ -272,13 +255,9 @@ class _Step:
     @cached_property
     def shard_wait(self) -> Floats:
         """FSDP gathers weights in forward and backward and scatters gradients, for every micro-batch."""
-        options, group = self.options, np.maximum(self.layout.shard, 1.0)
-        moved = (self.local_dense + self.local_experts) * (group - 1) / group
-        moved = moved * (
-            2 * options.parameter_bytes + options.trained_share * options.gradient_bytes
-        )
+        group = np.maximum(self.layout.shard, 1.0)
         latency = 3 * self.layers * self.cluster.hop_seconds * np.minimum(group - 1, 64.0)
-        exchange = moved / self.cluster.group_rate(group, self.layout.tensor) + latency
+        exchange = self.traffic.shard / self.cluster.group_rate(group, self.layout.tensor) + latency
         wait = blend(self.stage, exchange, self.constants.shard_exposed) - self.stage
         return np.where(self.sharded & (np.asarray(group) > 1), wait, 0.0)
 
@@ -293,11 +272,11 @@ class _Step:
         """The exchange between replicas in one step: FSDP's, or one reduction of all gradients."""
         layout, options, c = self.layout, self.options, self.constants
         replicas = layout.data * layout.context
-        dense = self.local_dense * (replicas - 1) / replicas
+        dense = self.traffic.local_dense * (replicas - 1) / replicas
         dense = dense / self.cluster.group_rate(replicas, layout.tensor)
         copies = self.expert_replicas
         groups = layout.expert * layout.expert_tensor
-        experts = self.local_experts * (copies - 1) / copies
+        experts = self.traffic.local_experts * (copies - 1) / copies
         experts = experts / self.cluster.group_rate(copies, groups)
         back = np.where(
             np.asarray(layout.zero) >= 1, options.parameter_bytes, options.gradient_bytes
@@ -312,13 +291,20 @@ class _Step:
     @cached_property
     def optimizer(self) -> Floats:
         divided = np.asarray(self.layout.zero) >= 1
-        dense = self.local_dense / np.where(divided, np.maximum(self.layout.shard, 1.0), 1.0)
-        experts = self.local_experts / np.where(divided, self.expert_replicas, 1.0)
+        dense = self.traffic.local_dense / np.where(
+            divided, np.maximum(self.layout.shard, 1.0), 1.0
+        )
+        experts = self.traffic.local_experts / np.where(divided, self.expert_replicas, 1.0)
         moved = self.constants.optimizer_passes * self.options.trained_share * (dense + experts)
         return np.asarray(moved / self.memory_rate)
 
     @property
     def bubble(self) -> Floats:
-        """Idle time while the pipeline fills and drains; chunks shorten it."""
+        """Idle time while the pipeline fills and drains; chunks shorten it.
+
+        Zero-bubble schedules fill two thirds of it with gradients of weights: ZB-H1 of Qi et al. 2023 (arXiv 2401.10241)
+        leaves forward + gradients of inputs − gradients of weights, which are about equally long.
+        """
         idle = (self.layout.pipeline - 1) / self.layout.virtual_pipeline
+        idle = idle * np.where(np.asarray(self.layout.zero_bubble) > 0, 1 / 3, 1.0)
         return np.asarray(idle * (self.stage + self.shard_wait))

@@ -100,6 +100,7 @@ def _read_choices(spec: Degrees, recompute: Recompute | None) -> Choices:
         expert=spec.ep,
         zero=spec.zero,
         shard=spec.shard,
+        zero_bubble=spec.zb,
         micro_batch=spec.micro_batch,
         recompute=RECOMPUTE.index(recompute) if recompute else None,
     )
