@@ -29,5 +29,5 @@ def run_on(node: lab.Node, *argv: str) -> str:
 
 
 def namespaces() -> set[str]:
-    """All that the machine has; other labs may come and go beside the tests."""
-    return {path.name for path in NAMESPACES.iterdir()} if NAMESPACES.exists() else set()
+    """Return those of all labs on this machine; other programs may create and remove their own beside the tests."""
+    return {path.name for path in NAMESPACES.glob("gpuyard-*")}
