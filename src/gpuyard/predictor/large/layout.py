@@ -106,6 +106,8 @@ class Layout:
         names = ["FSDP"] if self.zero >= 2 else []
         names += ["tensor parallelism"] if self.tensor > 1 else []
         names += ["context parallelism"] if self.context > 1 else []
+        if len(names) > 2:
+            return f"{', '.join(names[:-1])}, and {names[-1]}"
         return " and ".join(names) or "DDP"
 
     @property
