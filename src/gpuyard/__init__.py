@@ -22,13 +22,18 @@ if TYPE_CHECKING:
     from gpuyard.api.simulate import simulate as simulate
     from gpuyard.api.submit import submit as submit
     from gpuyard.api.topology import topology as topology
+    from gpuyard.api.watch import watch as watch
+    from gpuyard.reporting import batches as batches
     from gpuyard.reporting import checkpoint as checkpoint
+    from gpuyard.reporting import exchange as exchange
     from gpuyard.reporting import step as step
 
 _FUNCTIONS = {
     "accept": "gpuyard.api.accept",
+    "batches": "gpuyard.reporting",
     "checkpoint": "gpuyard.reporting",
     "cost": "gpuyard.api.cost",
+    "exchange": "gpuyard.reporting",
     "facility": "gpuyard.api.facility",
     "goodput": "gpuyard.api.goodput",
     "lease": "gpuyard.api.lease",
@@ -38,6 +43,7 @@ _FUNCTIONS = {
     "step": "gpuyard.reporting",
     "submit": "gpuyard.api.submit",
     "topology": "gpuyard.api.topology",
+    "watch": "gpuyard.api.watch",
 }
 """The functions, and the modules that they are in."""
 _MODULES = {"catalog": "gpuyard.catalog", "results": "gpuyard.api.results"}

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from gpuyard.reporting import reporter
-from gpuyard.reporting.reporter import MARKER, Reporter, create_reporter
+from gpuyard.reporting.ranks import parse_rank_windows, read_rank_log
+from gpuyard.reporting.reporter import MARKER, RANK_MARKER, Reporter, create_reporter
 from gpuyard.reporting.windows import StepsFile, StepWindow, parse_window
 from tests.command_line import ROOT
 
@@ -156,13 +157,13 @@ def test_a_signal_handler_may_call_step_during_a_report() -> None:
         ({"GPUYARD_JOB": "u"}, False),
         ({"GPUYARD_STEPS": "f"}, True),
         ({"GPUYARD_REPORT": "stdout"}, True),
-        ({"GPUYARD_REPORT": "stdout", "RANK": "1"}, False),
-        ({"GPUYARD_STEPS": "f", "SLURM_PROCID": "3"}, False),
+        ({"GPUYARD_REPORT": "stdout", "RANK": "1"}, True),
+        ({"GPUYARD_STEPS": "f", "SLURM_PROCID": "3"}, True),
         ({"GPUYARD_STEPS": "f", "RANK": "0", "SLURM_PROCID": "3"}, True),
         ({"GPUYARD_STEPS": "f", "RANK": "none"}, True),
     ],
 )
-def test_only_rank_0_of_a_job_reports(environment: dict[str, str], reports: bool) -> None:
+def test_every_rank_of_a_job_reports(environment: dict[str, str], reports: bool) -> None:
     assert (create_reporter(environment) is not None) == reports
 
 
@@ -299,3 +300,44 @@ def test_startup_and_checkpoints_of_a_real_process(tmp_path: Path) -> None:
     assert windows[0].startup_seconds >= 0.3
     assert windows[1].startup_seconds is None
     assert sum(window.checkpoint_seconds for window in windows) >= 0.2
+
+
+def test_other_ranks_report_to_their_own_file_and_only_about_themselves(tmp_path: Path) -> None:
+    steps = tmp_path / "steps"
+    program = (
+        "import time, gpuyard\n"
+        "for batch in gpuyard.batches(range(30)):\n"
+        "    with gpuyard.exchange():\n"
+        "        time.sleep(0.004)\n"
+        "    time.sleep(0.002)\n"
+        "    gpuyard.step(samples=4)\n"
+    )
+    for rank in ("0", "1"):
+        environment = {
+            **os.environ, "GPUYARD_STEPS": str(steps), "PYTHONPATH": str(ROOT / "src"),
+            "RANK": rank, "WORLD_SIZE": "2",
+        }  # fmt: skip
+        subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+    assert all(window.workers == 2 for window in StepsFile(steps).read())
+    assert not StepsFile(tmp_path / "steps.ranks").read()  # throughput is that of rank 0 alone
+    windows = [window for window in read_rank_log(steps) if not window.warmup]
+    assert {window.rank for window in windows} == {0, 1}
+    for window in windows:
+        assert window.exchange_seconds is not None
+        assert window.exchange_seconds >= 0.004
+        assert window.input_seconds is not None
+        assert window.compute_seconds >= 0.0015
+        assert window.host
+
+
+def test_broken_rank_lines_are_skipped() -> None:
+    good = RANK_MARKER + json.dumps({"rank": 3, "steps": 5, "step_seconds": 0.1, "at": 5})
+    bad = [
+        RANK_MARKER + "{", RANK_MARKER + "[]", RANK_MARKER + json.dumps({"rank": 1}), "", MARKER,
+        RANK_MARKER + json.dumps({"rank": -1, "steps": 5, "step_seconds": 0.1}),
+        RANK_MARKER + json.dumps({"rank": 1, "steps": 5, "step_seconds": "0.1"}),
+        RANK_MARKER + json.dumps({"rank": 1, "steps": 5, "step_seconds": 1e300}),
+        RANK_MARKER + json.dumps({"rank": 10**9, "steps": 5, "step_seconds": 1}),
+    ]  # fmt: skip
+    (window,) = parse_rank_windows([*bad, f"[node2] {good}"])
+    assert (window.rank, window.compute_seconds) == (3, 0.1)

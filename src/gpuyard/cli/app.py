@@ -51,13 +51,23 @@ PANELS = {
         "notebook",
         "share",
     ),
-    "Run jobs": ("submit", "queue", "status", "logs", "wait", "cancel", "retry", "simulate"),
+    "Run jobs": (
+        "submit",
+        "queue",
+        "status",
+        "watch",
+        "logs",
+        "wait",
+        "cancel",
+        "retry",
+        "simulate",
+    ),
 }
 """All commands, in the order of the help."""
 _COMMAND_PANELS = {name: panel for panel, names in PANELS.items() for name in names}
 _FOLDERS = {
     "deploy": {"stack"},
-    "jobs": {"cancel", "logs", "queue", "retry", "simulate", "status", "submit", "wait"},
+    "jobs": {"cancel", "logs", "queue", "retry", "simulate", "status", "submit", "wait", "watch"},
     "measure": {"bench", "calibrate", "data", "horovod", "results", "train", "validate"},
     "share": {"audit", "lease", "notebook", "release", "reserve", "share", "usage", "who"},
 }

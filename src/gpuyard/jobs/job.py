@@ -208,6 +208,8 @@ class JobStatus:
     expected_end: float | None = None
     loss: float | None = None
     """The mean of the last reported losses."""
+    verdict: str = ""
+    """A sentence about a running job's speed, if its ranks report their phases."""
     checkpoints: Mapping[str, Any] | None = None
     """The best checkpoint interval and the job's own, once it has reported a checkpoint."""
     reason: str = ""

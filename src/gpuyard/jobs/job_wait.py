@@ -9,6 +9,7 @@ from typing import Any
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.engines.base import Engine, load_engine
 from gpuyard.jobs.job import Handle, Job, JobStatus
+from gpuyard.reporting.ranks import RankWindow
 from gpuyard.reporting.windows import StepWindow, latest_loss
 
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.1, 2.0
@@ -56,15 +57,27 @@ def describe_checkpoints(windows: Sequence[StepWindow], gpus: int) -> dict[str, 
 
 
 def get_status(engine: Engine, handle: Handle) -> JobStatus:
-    """Return the status with progress, even if the engine itself does not read the job's reports."""
+    """Return the status with progress and verdict, even if the engine itself does not read the job's reports."""
     status = engine.status(handle)
-    if engine.keeps_measurements or status.state != "running":
+    if status.state != "running":
         return status
     with contextlib.suppress(GpuyardError):  # unreadable reports must not hide the status
-        job = engine.job(handle)
-        if job.spec.workload is not None:
-            return add_progress(status, job, engine.reports(handle))
+        if not engine.keeps_measurements:
+            job = engine.job(handle)
+            if job.spec.workload is not None:
+                status = add_progress(status, job, engine.reports(handle))
+        status = replace(status, verdict=describe_verdict(engine.rank_reports(handle)))
     return status
+
+
+def describe_verdict(windows: Sequence[RankWindow]) -> str:
+    """Return a verdict on ranks that time their phases; empty if there is nothing to judge."""
+    if not any(window.exchange_seconds or window.input_seconds for window in windows):
+        return ""
+    from gpuyard.jobs.verdict import judge
+
+    verdict = judge(windows)
+    return "" if verdict is None else verdict.sentence
 
 
 def store_measurements(job: Job, handle: Handle, windows: Sequence[StepWindow]) -> None:

@@ -9,6 +9,14 @@ Outside of a gpuyard job this does nothing, unless GPUYARD_REPORT=stdout is set.
 """
 
 from gpuyard.reporting.callbacks import huggingface_callback, lightning_callback, watch
-from gpuyard.reporting.reporter import checkpoint, step
+from gpuyard.reporting.reporter import batches, checkpoint, exchange, step
 
-__all__ = ["checkpoint", "huggingface_callback", "lightning_callback", "step", "watch"]
+__all__ = [
+    "batches",
+    "checkpoint",
+    "exchange",
+    "huggingface_callback",
+    "lightning_callback",
+    "step",
+    "watch",
+]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpuyard.reporting.reporter import add_checkpoint, step
+from gpuyard.reporting.reporter import add_checkpoint, add_phase, step
 
 _MAX_DEPTH = 4
 
@@ -35,13 +35,19 @@ def lightning_callback(samples: float | None = None) -> Any:
         def __init__(self) -> None:
             self._pending = 0.0
             self._global_step: int | None = None
+            self._batch_ended = 0.0
 
         def on_train_start(self, trainer: Any, _module: Any) -> None:
             self._pending, self._global_step = 0.0, trainer.global_step
 
+        def on_train_batch_start(self, *_: Any) -> None:
+            if self._batch_ended:  # Lightning fetches the next batch in between
+                add_phase("input", time.perf_counter() - self._batch_ended)
+
         def on_train_batch_end(
             self, trainer: Any, _module: Any, _outputs: Any, batch: Any, _index: int
         ) -> None:
+            self._batch_ended = time.perf_counter()
             self._pending += samples if samples is not None else find_batch_size(batch)
             if trainer.global_step == self._global_step:
                 return
@@ -65,15 +71,20 @@ def huggingface_callback() -> Any:
 
         def __init__(self) -> None:
             self._loss: float | None = None
-            self._before_save = 0.0
+            self._before_save = self._last_event = 0.0
+
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            if self._last_event:  # the trainer fetches the next batches in between
+                add_phase("input", time.perf_counter() - self._last_event)
 
         def on_evaluate(self, *_: Any, **__: Any) -> None:
-            self._before_save = time.perf_counter()
+            self._before_save = self._last_event = time.perf_counter()
 
         def on_save(self, *_: Any, **__: Any) -> None:
             # the trainer saves right after the step and its evaluation
             if self._before_save:
                 add_checkpoint(time.perf_counter() - self._before_save)
+                self._last_event = time.perf_counter()
 
         def on_step_end(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
             step(
@@ -82,7 +93,7 @@ def huggingface_callback() -> Any:
                 number=state.global_step,
                 total=state.max_steps if state.max_steps > 0 else None,
             )
-            self._before_save = time.perf_counter()
+            self._before_save = self._last_event = time.perf_counter()
 
         def on_log(
             self, _args: Any, _state: Any, _control: Any, logs: Any = None, **_: Any

@@ -13,8 +13,14 @@ A line is `MARKER` and one JSON object. Its keys:
     checkpoints                 written in these steps; checkpoint_seconds is their time, which no step time contains
     startup_seconds             from the start of the process to the end of its first step, in the first line only
     testbed                     the machine, in the first line only
+    rank, host, gpu             of the process that wrote the line
+    input_seconds               of one step: waiting for a batch; null if the loop does not time it
+    exchange_seconds            of one step: in collectives, including waiting for other ranks; null if not timed
+    compute_seconds             the rest of one step
+    cpu_wait                    share of the time in which the process was ready but other processes had the CPU
 
-An error here never stops the training.
+Rank 0 writes all keys after `MARKER`. Other ranks write only those about the rank, after `RANK_MARKER`, to a file of their
+own, so that readers of throughput never see them. Every rank writes at most one line per window. An error here never stops the training.
 """
 
 import atexit
@@ -24,9 +30,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 MARKER = "gpuyard-steps: "
+RANK_MARKER = "gpuyard-rank: "
+RANKS_SUFFIX = ".ranks"
+"""The ending of the file for ranks other than 0, next to that of rank 0."""
+T = TypeVar("T")
 FILE_VARIABLE = "GPUYARD_STEPS"
 """The environment variable with the file to append lines to; the engines set it."""
 REPORT_VARIABLE = "GPUYARD_REPORT"
@@ -61,8 +72,11 @@ class Reporter:
         *,
         workers: int = 1,
         clock: Callable[[], float] = time.perf_counter,
+        rank: int = 0,
     ) -> None:
         self._write = write
+        self._rank = rank
+        self._cpu_wait_ns = 0
         self._common_fields = dict(common_fields)
         self._workers = workers
         self._clock = clock
@@ -114,6 +128,11 @@ class Reporter:
             elif now >= self._due:
                 self._report(now, warmup=False)
 
+    def add_phase(self, phase: str, seconds: float) -> None:
+        """Count time of the current step that went into `input` or `exchange`."""
+        with self._lock:
+            self._phases[phase] = self._phases.get(phase, 0.0) + seconds
+
     def add_checkpoint(self, seconds: float) -> None:
         """Count a checkpoint that took this long; the step in which it was written does not include it."""
         with self._lock:
@@ -141,6 +160,8 @@ class Reporter:
         self._paused = 0.0  # since the last step
         self._checkpoints = 0
         self._checkpoint_seconds = 0.0
+        self._phases: dict[str, float] = {}
+        self._cpu_wait_ns = _read_cpu_wait_ns()
         elapsed = now - (self._first if self._first is not None else now)
         self._due = now + min(max(elapsed * _SHARE_OF_ELAPSED, _MIN_SECONDS), _MAX_SECONDS)
 
@@ -167,6 +188,7 @@ class Reporter:
             "at": round(time.time(), 3),
             "workers": self._workers,
             "steps": self._steps,
+            **self._describe_rank(now - self._window_start),
             "samples": self._samples * self._workers,
             "seconds": round(now - self._window_start, 6),
             "step_seconds": round(median, 9),
@@ -185,8 +207,62 @@ class Reporter:
             line["startup_seconds"] = self._startup_seconds
             with contextlib.suppress(Exception):  # an error in torch must not stop the training
                 line["testbed"] = _describe_testbed()
+        marker = MARKER
+        if self._rank:
+            marker = RANK_MARKER
+            line = {key: line[key] for key in _RANK_KEYS}
         self._start_window(now)
-        self._write(MARKER + json.dumps(line, allow_nan=False) + "\n")
+        self._write(marker + json.dumps(line, allow_nan=False) + "\n")
+
+    def _describe_rank(self, seconds: float) -> dict[str, object]:
+        """Return the seconds of one step by phase; a phase that the loop does not time is part of compute."""
+        steps = max(1, self._steps)
+        mean = (seconds - self._checkpoint_seconds) / steps
+        phases = {name: self._phases[name] / steps for name in _PHASES if name in self._phases}
+        waited = (_read_cpu_wait_ns() - self._cpu_wait_ns) / 1e9 / seconds if seconds > 0 else 0.0
+        return {
+            "rank": self._rank,
+            "host": _HOST,
+            "gpu": _find_device(),
+            **{f"{name}_seconds": _round(phases.get(name)) for name in _PHASES},
+            "compute_seconds": _round(max(0.0, mean - sum(phases.values()))),
+            "cpu_wait": round(min(1.0, max(0.0, waited)), 4),
+        }
+
+
+_PHASES = ("input", "exchange")
+_RANK_KEYS = (
+    "start", "job", "at", "steps", "seconds", "step_seconds", "warmup", "rank", "host", "gpu",
+    "input_seconds", "exchange_seconds", "compute_seconds", "cpu_wait",
+)  # fmt: skip
+_HOST = os.uname().nodename[:100]
+
+
+def _round(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 9)
+
+
+def _read_cpu_wait_ns() -> int:
+    """Return how long this process's main thread was ready to run while others had the CPU; 0 if unknown."""
+    try:
+        with open("/proc/self/schedstat", "rb") as file:  # noqa: PTH123
+            return int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _find_device() -> int | None:
+    """Return the number of the GPU on its host, if the training uses one."""
+    torch = sys.modules.get("torch")
+    try:
+        if torch is None or not torch.cuda.is_initialized():
+            return None
+        device = int(torch.cuda.current_device())
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        chosen = visible[device].strip() if device < len(visible) else ""
+        return int(chosen) if chosen.isdigit() else device
+    except Exception:  # noqa: BLE001 - a broken driver must not stop the training
+        return None
 
 
 def _parse_number(value: object, minimum: float = 0.0) -> float | None:
@@ -289,12 +365,11 @@ def _read_integer(environment: Mapping[str, str], names: tuple[str, ...], defaul
 
 
 def create_reporter(environment: Mapping[str, str]) -> Reporter | None:
-    """Create the reporter that the environment asks for; None if none is requested or another rank reports."""
+    """Create the reporter that the environment asks for; None if none is requested."""
     path = environment.get(FILE_VARIABLE)
     if not path and environment.get(REPORT_VARIABLE) != "stdout":
         return None
-    if _read_integer(environment, _RANK_VARIABLES, 0) != 0:
-        return None
+    rank = _read_integer(environment, _RANK_VARIABLES, 0)
     workers = max(1, _read_integer(environment, _WORLD_SIZE_VARIABLES, 1))
     local_workers = _read_integer(environment, ("LOCAL_WORLD_SIZE",), workers)
     nodes = -(-workers // max(1, local_workers))
@@ -304,8 +379,10 @@ def create_reporter(environment: Mapping[str, str]) -> Reporter | None:
         "gpus": _read_integer(environment, (GPUS_VARIABLE,), workers),
         "nodes": _read_integer(environment, (NODES_VARIABLE,), nodes),
     }
+    if path and rank:
+        path += RANKS_SUFFIX
     write = LineAppender(path).write if path else _write_to_stdout
-    return Reporter(write, common_fields, workers=workers)
+    return Reporter(write, common_fields, workers=workers, rank=rank)
 
 
 _initialization_lock = threading.Lock()
@@ -340,6 +417,35 @@ def checkpoint() -> Iterator[None]:
     started = time.perf_counter()
     yield
     add_checkpoint(time.perf_counter() - started)
+
+
+@contextlib.contextmanager
+def exchange() -> Iterator[None]:
+    """Time communication with other ranks: `with gpuyard.exchange(): dist.all_reduce(…)`."""
+    started = time.perf_counter()
+    yield
+    add_phase("exchange", time.perf_counter() - started)
+
+
+def batches(loader: Iterable[T]) -> Iterator[T]:
+    """Yield the batches of a loader, and time how long the training waits for each."""
+    iterator = iter(loader)
+    while True:
+        started = time.perf_counter()
+        try:
+            batch = next(iterator)
+        except StopIteration:
+            return
+        add_phase("input", time.perf_counter() - started)
+        yield batch
+
+
+def add_phase(phase: str, seconds: float) -> None:
+    """Report time of the current step that went into `input` or `exchange`."""
+    if not _initialized:
+        _initialize()
+    if _reporter is not None:
+        _reporter.add_phase(phase, seconds)
 
 
 def add_checkpoint(seconds: float) -> None:

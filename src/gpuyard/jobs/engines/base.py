@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpuyard.errors import GpuyardError, UnknownName
 from gpuyard.jobs.job import Handle, Job, JobStatus
+from gpuyard.reporting.ranks import RankWindow, parse_rank_windows
 from gpuyard.reporting.windows import StepWindow, parse_windows, split_lines
 
 if TYPE_CHECKING:
@@ -118,6 +119,10 @@ class Engine(ABC):
     def reports(self, handle: Handle) -> Sequence[StepWindow]:
         """Return the job's step reports; by default, they are read from its output."""
         return list(parse_windows(split_lines(self.logs(handle, False))))
+
+    def rank_reports(self, handle: Handle) -> Sequence[RankWindow]:
+        """Return what the ranks of the job's newest start report; by default, from its output."""
+        return list(parse_rank_windows(split_lines(self.logs(handle, False))))
 
     def explain(self, handle: Handle) -> "Explanation | None":
         """Explain why the job waits and when it will start; None if only the status's `reason` is known."""

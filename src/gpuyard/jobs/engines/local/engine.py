@@ -26,6 +26,7 @@ from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
 from gpuyard.jobs.job_wait import describe_checkpoints
 from gpuyard.jobs.log_files import read_logs
 from gpuyard.jobs.torchrun import complete_torchrun_command
+from gpuyard.reporting.ranks import RankWindow, read_rank_files
 from gpuyard.reporting.windows import latest_loss
 from gpuyard.share.caller import user_name
 from gpuyard.share.config import (
@@ -215,6 +216,11 @@ class LocalEngine(Engine):
 
     def reports(self, handle: Handle) -> "Sequence[StepWindow]":
         return StepReports(self._paths).read_job(self._read_job(handle), completely=True)
+
+    def rank_reports(self, handle: Handle) -> "Sequence[RankWindow]":
+        stored = self._read_job(handle)
+        start = self._paths.start(stored.number, max(1, stored.start_count))
+        return read_rank_files(start.steps, start.log)
 
     def explain(self, handle: Handle) -> "Explanation":
         from gpuyard.jobs.engines.local.explanation import explain_job

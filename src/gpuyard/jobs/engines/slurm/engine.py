@@ -33,6 +33,7 @@ from gpuyard.jobs.engines.slurm.status import (
 )
 from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
 from gpuyard.jobs.log_files import read_logs
+from gpuyard.reporting.ranks import RankWindow, read_rank_files
 from gpuyard.reporting.windows import StepWindow
 from gpuyard.share.ownership import leases_own_gpus, list_own_nodes
 from gpuyard.slurm import client
@@ -143,6 +144,13 @@ class SlurmEngine(Engine):
 
     def reports(self, handle: Handle) -> Sequence[StepWindow]:
         return read_reports(records.find(handle)[0])
+
+    def rank_reports(self, handle: Handle) -> Sequence[RankWindow]:
+        record, task = records.find(handle)
+        starts = read_starts(record.directory, task if task is not None else record.tasks[0])
+        if not starts:
+            return []
+        return read_rank_files(starts[-1].log.with_suffix(".steps"), starts[-1].log)
 
     def explain(self, handle: Handle) -> "Explanation | None":
         from gpuyard.jobs.engines.slurm.explanation import explain_job

@@ -40,6 +40,8 @@ def status_answer(status: JobStatus) -> Answer:
         facts.append(("samples/s", f"{rate} ({status.speed_basis})"))
     if status.loss is not None:
         facts.append(("loss", f"{status.loss:.4g}"))
+    if status.verdict:
+        facts.append(("verdict", status.verdict))
     if status.checkpoints is not None:
         facts.append(("checkpoints", describe_checkpoints(status.checkpoints)))
     by_speed = f" (at the {status.speed_basis} speed)" if status.speed_basis else ""

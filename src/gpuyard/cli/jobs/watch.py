@@ -1,0 +1,52 @@
+"""`gpuyard watch`: is a training as fast as it should be?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuyard.cli.output import JsonOption, show
+
+
+def watch(
+    handle: Annotated[
+        str | None, typer.Argument(metavar="HANDLE", help="Handle or number of the job.")
+    ] = None,
+    *,
+    log: Annotated[
+        Path | None,
+        typer.Option(help="Log or report file with the lines of gpuyard.step(), instead of a job."),
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORKLOAD",
+            help="Workload file or catalog model to predict.",
+            show_default="the job's",
+        ),
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLUSTER", help="Machines of the training, to compare with the prediction."
+        ),
+    ] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="Strategy of the training.", show_default="ddp")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Judge a running training: its speed, slow ranks, starved input, slow links, and drift.
+
+    Example: gpuyard watch 17 --on 2x4xrtx-3090@10G
+    """
+    from gpuyard.api.watch import watch as judge
+
+    result = judge(
+        handle,
+        log=log,
+        workload=workload,
+        on=on,
+        strategy=strategy,
+    )
+    show(result.answer, json_output=json_output)

@@ -1,0 +1,124 @@
+"""Reads what every rank of a training reports about its steps, from report files or from any log with the lines."""
+
+import json
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.reporting.reporter import MARKER, RANK_MARKER, RANKS_SUFFIX
+from gpuyard.reporting.windows import MAX_WINDOWS
+
+_MAX_LINE = 20_000
+_MAX_SECONDS = 1e9
+_MAX_RANKS = 200_000
+_MAX_NAME = 200
+
+
+@dataclass(frozen=True)
+class RankWindow:
+    """Consecutive steps of one rank. Seconds are those of one step; None if the loop does not time the phase."""
+
+    rank: int
+    at: float
+    steps: int
+    step_seconds: float
+    compute_seconds: float
+    input_seconds: float | None = None
+    exchange_seconds: float | None = None
+    cpu_wait: float = 0.0
+    host: str = ""
+    gpu: int | None = None
+    samples: float = 0.0  # of all ranks together; only rank 0 knows it
+    warmup: bool = False
+
+
+def parse_rank_windows(lines: Iterable[str]) -> Iterator[RankWindow]:
+    """Yield the reports of all ranks; lines that are not reports, or are broken, are skipped."""
+    found = (window for line in lines if (window := _parse_line(line)) is not None)
+    return islice(found, MAX_WINDOWS)
+
+
+def read_rank_log(path: Path) -> list[RankWindow]:
+    """Read all reports of a log, and of the file of the other ranks next to it, in the order of time."""
+    windows = _read_file(path)
+    if windows is None:
+        raise UserMistake(f"{path} not found")
+    windows += _read_file(path.with_name(path.name + RANKS_SUFFIX)) or []
+    return sorted(windows, key=lambda window: window.at)
+
+
+def read_rank_files(steps: Path, log: Path) -> list[RankWindow]:
+    """Read the reports of one start: its report files, and its output; none of them need exist."""
+    paths = (steps, steps.with_name(steps.name + RANKS_SUFFIX), log)
+    windows = [window for path in paths for window in _read_file(path) or []]
+    return sorted(windows, key=lambda window: window.at)
+
+
+def _read_file(path: Path) -> list[RankWindow] | None:
+    """Return the reports, or None if there is no file; anything but a regular file is refused."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UserMistake(f"{path} is not a regular file")
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return list(parse_rank_windows(file))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise GpuyardError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _parse_line(line: str) -> RankWindow | None:
+    if len(line) > _MAX_LINE:
+        return None
+    marker = RANK_MARKER if RANK_MARKER in line else MARKER
+    _, found, text = line.partition(marker)
+    if not found:
+        return None
+    try:
+        report = json.loads(text)
+        return _build(report) if isinstance(report, dict) else None
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return None
+
+
+def _build(report: dict[str, Any]) -> RankWindow:
+    gpu = report.get("gpu")
+    compute = _seconds(report.get("compute_seconds"))
+    step = _seconds(report["step_seconds"])
+    if step is None or step <= 0:
+        raise ValueError("the time must be above 0")
+    return RankWindow(
+        rank=_integer(report.get("rank", 0)),
+        at=_seconds(report.get("at"), maximum=1e11) or 0.0,
+        steps=max(1, _integer(report["steps"], maximum=1e12)),
+        step_seconds=step,
+        compute_seconds=step if compute is None else compute,
+        input_seconds=_seconds(report.get("input_seconds")),
+        exchange_seconds=_seconds(report.get("exchange_seconds")),
+        cpu_wait=min(1.0, _seconds(report.get("cpu_wait")) or 0.0),
+        host="".join(c for c in str(report.get("host", ""))[:_MAX_NAME] if c.isprintable()),
+        gpu=None if gpu is None else _integer(gpu),
+        samples=_seconds(report.get("samples"), maximum=1e15) or 0.0,
+        warmup=report.get("warmup") is True,
+    )
+
+
+def _seconds(value: Any, maximum: float = _MAX_SECONDS) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("not a number")
+    if not 0 <= value <= maximum:
+        raise ValueError("out of range")
+    return float(value)
+
+
+def _integer(value: Any, maximum: float = _MAX_RANKS) -> int:
+    number = _seconds(value, maximum)
+    if number is None or number != int(number):
+        raise ValueError("not a count")
+    return int(number)

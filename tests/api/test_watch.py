@@ -1,0 +1,61 @@
+"""`gpuyard watch`: the verdict on a log, and on a real job."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import gpuyard as gy
+from gpuyard.reporting.reporter import MARKER, RANK_MARKER
+from tests.conftest import Cli
+
+
+def write_log(path: Path, *, slow: int = 1) -> Path:
+    lines = []
+    for i in range(12):
+        for rank in range(4):
+            compute, exchange = (0.17, 0.03) if rank == slow else (0.1, 0.1)
+            report = {
+                "rank": rank, "host": f"node{rank}", "gpu": 2, "at": 1000 + 10 * i, "steps": 50,
+                "samples": 6400, "seconds": 10, "step_seconds": 0.2, "compute_seconds": compute,
+                "exchange_seconds": exchange, "input_seconds": 0.0, "cpu_wait": 0.01,
+            }  # fmt: skip
+            lines.append((MARKER if rank == 0 else RANK_MARKER) + json.dumps(report))
+    path.write_text("epoch 1\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_log_of_all_ranks(cli: Cli, tmp_path: Path) -> None:
+    log = write_log(tmp_path / "train.log", slow=3)
+    assert "rank 3 (node3, GPU 2)" in cli("watch", "--log", str(log)).stdout.splitlines()[0]
+    document = json.loads(cli("watch", "--log", str(log), "--json").stdout)
+    assert document == gy.watch(log=log).to_dict()
+    assert [(cause["name"], cause["rank"]) for cause in document["causes"]] == [("slow rank", 3)]
+    assert document["samples_per_second"] == pytest.approx(640)
+
+
+def test_the_prediction_is_compared(cli: Cli, tmp_path: Path) -> None:
+    log = write_log(tmp_path / "train.log")
+    command = ("watch", "--log", str(log), "--workload", "resnet50", "--on", "4xrtx-3090", "--json")
+    document = json.loads(cli(*command).stdout)
+    assert 0 < document["expected_low_seconds"] < document["expected_high_seconds"]
+    assert 0 < document["mfu"] < 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "status"),
+    [
+        ((), "--log", 2),
+        (("--log", "nothing.log"), "nothing.log not found", 2),
+        (("17", "--log", "x"), "not both", 2),
+        (("--log", "LOG", "--on", "8xh100"), "--workload", 2),
+        (("--log", "EMPTY"), "gpuyard.step()", 1),
+    ],
+)
+def test_mistakes(
+    cli: Cli, tmp_path: Path, arguments: tuple[str, ...], named: str, status: int
+) -> None:
+    files = {"LOG": write_log(tmp_path / "log"), "EMPTY": tmp_path / "empty"}
+    files["EMPTY"].write_text("epoch 1\n", encoding="utf-8")
+    words = [str(files.get(word, word)) for word in arguments]
+    assert named in cli("watch", *words, status=status).stderr

@@ -1,0 +1,186 @@
+"""The verdict on a running training: each cause is named, and a healthy run is not accused."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuyard.jobs.verdict import Expectation, judge
+from gpuyard.reporting.ranks import RankWindow
+
+STEP = 0.1
+EXPECTED = Expectation(0.08, 0.12, 0.07, 0.03, 256.0)
+
+
+def create_windows(
+    ranks: int = 4, count: int = 10, *, compute: float = 0.07, exchange: float | None = 0.03,
+    wait: float = 0.0, samples: float = 256.0 * 20,
+) -> list[RankWindow]:  # fmt: skip
+    return [
+        RankWindow(
+            rank, 1000.0 + 10 * i, 20, compute + (exchange or 0.0), compute, 0.0, exchange,
+            wait, f"node{rank}", 5, samples if rank == 0 else 0.0,
+        )
+        for i in range(count)
+        for rank in range(ranks)
+    ]  # fmt: skip
+
+
+def change(windows: list[RankWindow], rank: int | None, **more: Any) -> list[RankWindow]:
+    return [replace(w, **more) if rank in (None, w.rank) else w for w in windows]
+
+
+def test_a_healthy_run_is_normal_with_and_without_a_prediction() -> None:
+    for expected in (None, EXPECTED):
+        verdict = judge(create_windows(), expected)
+        assert verdict is not None
+        assert verdict.normal
+        assert verdict.sentence.startswith("Normal")
+    assert judge([]) is None
+    assert judge([replace(w, warmup=True) for w in create_windows()]) is None
+
+
+def test_a_slow_rank_is_named_with_host_gpu_and_cost() -> None:
+    # rank 2 computes 40 ms longer, the others wait for it in the exchange
+    windows = change(create_windows(), None, step_seconds=0.14, exchange_seconds=0.07)
+    windows = change(windows, 2, compute_seconds=0.11, exchange_seconds=0.03)
+    verdict = judge(windows, EXPECTED)
+    assert verdict is not None
+    assert [(cause.name, cause.rank) for cause in verdict.causes] == [("slow rank", 2)]
+    assert "rank 2 (node2, GPU 5)" in verdict.sentence
+    assert verdict.causes[0].cost == pytest.approx(0.04 / 0.14)
+    busy = judge(change(windows, 2, cpu_wait=0.4), EXPECTED)
+    assert busy is not None
+    assert [cause.name for cause in busy.causes] == ["other job"]
+    throttled = judge(windows, replace(EXPECTED, throttled_ranks=frozenset({2})))
+    assert throttled is not None
+    assert [cause.name for cause in throttled.causes] == ["throttled clock"]
+
+
+def test_starved_input_of_all_ranks_and_of_one() -> None:
+    starved = change(create_windows(), None, step_seconds=0.2, input_seconds=0.1)
+    verdict = judge(starved, EXPECTED)
+    assert verdict is not None
+    assert verdict.causes[0].name == "input starved"
+    assert verdict.causes[0].rank is None
+    one = change(create_windows(), None, step_seconds=0.15, exchange_seconds=0.08)
+    one = change(one, 3, input_seconds=0.05, exchange_seconds=0.03)
+    verdict = judge(one, EXPECTED)
+    assert verdict is not None
+    assert [(cause.name, cause.rank) for cause in verdict.causes] == [("input starved", 3)]
+
+
+def test_a_slow_link_needs_a_prediction() -> None:
+    slow = create_windows(exchange=0.08)
+    verdict = judge(slow, EXPECTED)
+    assert verdict is not None
+    assert [cause.name for cause in verdict.causes] == ["slow link"]
+    alone = judge(slow)
+    assert alone is not None
+    assert alone.normal
+
+
+def test_a_wrong_batch_and_a_wrong_precision() -> None:
+    batch = judge(create_windows(samples=128.0 * 20), EXPECTED)
+    assert batch is not None
+    assert [cause.name for cause in batch.causes] == ["wrong batch"]
+    precision = judge(create_windows(compute=0.14), EXPECTED)
+    assert precision is not None
+    assert [cause.name for cause in precision.causes] == ["precision"]
+    crowded = judge(create_windows(compute=0.14, wait=0.5), EXPECTED)
+    assert crowded is not None
+    assert [cause.name for cause in crowded.causes] == ["other job"]
+
+
+def test_causes_are_in_the_order_of_their_cost() -> None:
+    windows = change(create_windows(exchange=0.09), None, step_seconds=0.25, input_seconds=0.09)
+    verdict = judge(windows, EXPECTED)
+    assert verdict is not None
+    assert [cause.name for cause in verdict.causes] == ["input starved", "slow link"]
+    costs = [cause.cost for cause in verdict.causes]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_drift_is_dated() -> None:
+    normal, slow = create_windows(count=20), create_windows(count=10, compute=0.085)
+    later = [replace(w, at=w.at + 200) for w in slow]
+    verdict = judge(normal + later)
+    assert verdict is not None
+    assert verdict.drift is not None
+    assert verdict.drift.since == pytest.approx(1200)
+    assert verdict.drift.slowdown == pytest.approx(0.15)
+    assert verdict.drift.before_seconds == pytest.approx(190)
+    faster = judge(slow + [replace(w, at=w.at + 200) for w in normal])
+    assert faster is not None
+    assert faster.drift is None
+
+
+@given(
+    st.integers(1, 16),
+    st.lists(st.floats(0.97, 1.03), min_size=16, max_size=16),
+    st.integers(1, 30),
+)
+def test_small_noise_accuses_no_rank(ranks: int, noise: list[float], count: int) -> None:
+    windows = [
+        replace(w, compute_seconds=w.compute_seconds * noise[w.rank], step_seconds=STEP * 1.02)
+        for w in create_windows(ranks, count)
+    ]
+    verdict = judge(windows, EXPECTED)
+    assert verdict is not None
+    assert verdict.normal, verdict.sentence
+    assert verdict.drift is None
+
+
+@given(st.integers(2, 12), st.data(), st.floats(0.3, 3.0))
+def test_one_slow_rank_is_found_whatever_its_number(
+    ranks: int, data: st.DataObject, extra: float
+) -> None:
+    slow = data.draw(st.integers(0, ranks - 1))
+    longer = 0.07 * extra
+    windows = change(
+        create_windows(ranks), None, step_seconds=0.1 + longer, exchange_seconds=0.03 + longer
+    )
+    windows = change(windows, slow, compute_seconds=0.07 + longer, exchange_seconds=0.03)
+    verdict = judge(windows)
+    assert verdict is not None
+    assert [cause.rank for cause in verdict.causes] == [slow]
+
+
+def test_a_rank_that_times_no_exchange_is_not_compared() -> None:
+    windows = change(create_windows(exchange=None), 1, compute_seconds=0.2)
+    verdict = judge(windows)
+    assert verdict is not None
+    assert verdict.normal
+
+
+def test_a_busy_cpu_excuses_a_slow_exchange() -> None:
+    # measured on a busy machine: 99 ms in place of 43, with ranks that waited 37% of the time for a CPU
+    expected = Expectation(0.0, 1e9, None, 0.043)
+    busy = judge(create_windows(2, compute=0.06, exchange=0.099, wait=0.37), expected)
+    calm = judge(create_windows(2, compute=0.06, exchange=0.079, wait=0.05), expected)
+    assert busy is not None
+    assert calm is not None
+    assert busy.normal
+    assert [cause.name for cause in calm.causes] == ["slow link"]
+
+
+def test_ranks_on_a_crowded_machine_are_not_accused_of_its_noise() -> None:
+    # measured on a busy machine without any fault: 36 and 42 ms of compute
+    windows = change(
+        create_windows(2), None, step_seconds=0.0526, compute_seconds=0.036, cpu_wait=0.44
+    )
+    windows = change(windows, 1, compute_seconds=0.0421, cpu_wait=0.51)
+    verdict = judge(windows)
+    assert verdict is not None
+    assert verdict.normal
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_one_starved_rank_is_named_among_few(ranks: int) -> None:
+    windows = change(create_windows(ranks), None, step_seconds=0.15, exchange_seconds=0.08)
+    windows = change(windows, 1, input_seconds=0.05, exchange_seconds=0.03)
+    verdict = judge(windows)
+    assert verdict is not None
+    assert [(cause.name, cause.rank) for cause in verdict.causes] == [("input starved", 1)]
