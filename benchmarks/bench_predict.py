@@ -39,7 +39,7 @@ def predict_sweep() -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     inside = MachineLinks.from_topology(gpu, 8, "nvswitch").pipe(8)
     nodes, rates = (axis.ravel() for axis in np.meshgrid(NODES, LINK_BYTES_PER_SECOND))
     ones = np.ones_like(nodes)
-    rdma = Networks(rates, np.inf * ones, np.nan * ones, np.zeros(len(nodes), dtype=bool))
+    rdma = Networks(rates, np.inf * ones, np.nan * ones, np.zeros(len(nodes), dtype=bool), ones)
     links = HardwareRates(
         inside.bytes_per_second * ones,
         inside.latency_seconds * ones,

@@ -23,12 +23,25 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from fit_intervals import collect_errors, fit_spreads
-from gpuyard.catalog.published import SIZING_TABLES, TRAINING_TABLES, published_table
+from gpuyard.catalog.published import (
+    SIZING_TABLES,
+    TRAINING_TABLES,
+    collective_rows,
+    published_table,
+)
 from gpuyard.catalog.published_rows import SingleGpuRow
-from gpuyard.predictor.constants import RooflineFit, Tuning
+from gpuyard.predictor.constants import LinkClass, RooflineFit, Tuning
 from gpuyard.predictor.table import Floats
 from gpuyard.predictor.validation.cases import Cases, compile_cases
-from gpuyard.predictor.validation.collectives import predicted_seconds, timed_all_reduces
+from gpuyard.predictor.validation.collectives import (
+    FACT_THREADS,
+    LINK_CLASSES,
+    classify,
+    fit_log_width,
+    log_errors,
+    predicted_seconds,
+    timed_all_reduces,
+)
 from gpuyard.predictor.validation.single import (
     Pair,
     batch_pairs,
@@ -58,6 +71,7 @@ def main() -> None:
     sets: dict[str, Any] = {"all": fit_without(None, cases), "without": {}}
     for name in TABLES:
         sets["without"][name] = fit_without(name, cases)
+    sets["links"] = fit_link_widths(sets)
     sets["roofline"] = fit_rooflines()
     sets["spread"] = fit_interval_spreads(sets, cases)
     text = json.dumps(sets, indent=1) + "\n"
@@ -79,10 +93,35 @@ def fit_interval_spreads(sets: dict[str, Any], cases: dict[str, list[Cases]]) ->
     return fit_spreads(collect_errors(predicted))
 
 
+def fit_link_widths(sets: dict[str, Any]) -> dict[str, Any]:
+    """Fit the intervals of bus bandwidths by class of links, and once without each thread.
+
+    No constant is fitted to threads. Those that gave the catalog its rates don't count.
+    """
+    rows = [row for row in collective_rows() if row.thread not in FACT_THREADS]
+    errors = log_errors(rows, Tuning(**sets["all"]["constants"]))
+    by_thread: dict[LinkClass, dict[str, list[float]]] = {link: {} for link in LINK_CLASSES}
+    for row, error in zip(rows, errors, strict=True):
+        by_thread[classify(row)].setdefault(row.thread, []).append(float(error))
+
+    def fit(link: LinkClass, excluded: str | None = None) -> float:
+        kept = (np.array(e) for thread, e in by_thread[link].items() if thread != excluded)
+        return round_to_digits(fit_log_width(link, kept))
+
+    threads = sorted({row.thread for row in rows})
+    return {
+        "all": {link: fit(link) for link in LINK_CLASSES},
+        "without": {
+            thread: {link: fit(link, thread) for link in LINK_CLASSES if thread in by_thread[link]}
+            for thread in threads
+        },
+    }
+
+
 def fit_without(excluded: str | None, cases: dict[str, list[Cases]]) -> dict[str, Any]:
     used = [name for name in TABLES if name != excluded]
     start = to_free_scale(Tuning())
-    weights = weigh_rows({name: cases[name] for name in used if name != ALL_REDUCE})
+    weights = weigh_rows({name: cases[name] for name in used if name in cases})
 
     def residuals(x: Floats) -> Floats:
         tuning = from_free_scale(x)

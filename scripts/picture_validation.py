@@ -1,4 +1,4 @@
-"""Update the validation page's error tables, and draw one SVG per table into docs/images.
+"""Update the error tables of the validation pages, and draw one SVG per table into docs/images.
 
 python scripts/picture_validation.py
 """
@@ -8,10 +8,9 @@ from pathlib import Path
 from gpuyard.draw.validation import draw_validation_svg
 from gpuyard.files import write_text
 from gpuyard.predictor.validation import report
-from gpuyard.report.answers.validation import format_markdown
+from gpuyard.report.answers.validation import format_markdown, format_threads_markdown
 
 DOCS = Path(__file__).parent.parent / "docs"
-START, END = "<!-- errors: scripts/picture_validation.py -->\n", "<!-- /errors -->\n"
 
 
 def main() -> None:
@@ -21,10 +20,14 @@ def main() -> None:
             DOCS / "images" / f"validation-{name.replace('_', '-')}.svg",
             draw_validation_svg(scored),
         )
-    page = DOCS / "validation-tables.md"
-    before, _, rest = page.read_text(encoding="utf-8").partition(START)
-    after = rest.partition(END)[2]
-    write_text(page, f"{before}{START}\n{format_markdown(result)}\n{END}{after}")
+    replace_section(DOCS / "validation-tables.md", "errors", format_markdown(result))
+    replace_section(DOCS / "validation-collectives.md", "threads", format_threads_markdown(result))
+
+
+def replace_section(page: Path, name: str, text: str) -> None:
+    start, end = f"<!-- {name}: scripts/picture_validation.py -->\n", f"<!-- /{name} -->\n"
+    before, _, rest = page.read_text(encoding="utf-8").partition(start)
+    write_text(page, f"{before}{start}\n{text}\n{end}{rest.partition(end)[2]}")
 
 
 if __name__ == "__main__":

@@ -51,9 +51,11 @@ def test_a_cluster_in_a_few_characters_is_predicted_like_its_file(cli: Cli) -> N
 def test_machines_are_predicted_as_they_are_wired(cli: Cli) -> None:
     usual = rates(predicted(cli, "vgg16", "--on", "8xrtx-4090"))
     wired = rates(predicted(cli, "vgg16", "--on", "8xrtx-4090", "--topo", str(MATRIX)))
-    # every pair of that machine crosses sockets; usually four GPUs share one
-    assert wired[4] < 0.7 * usual[4]
-    assert wired[8] == pytest.approx(usual[8])
+    # every pair of that machine crosses sockets, which costs copies through host memory nothing
+    assert wired[4] >= usual[4]
+    assert wired[8] >= usual[8]
+    direct = rates(predicted(cli, "vgg16", "--on", "8xgtx-1080-ti", "--topo", str(MATRIX)))
+    assert direct[4] < rates(predicted(cli, "vgg16", "--on", "8xgtx-1080-ti"))[4]
     done = cli("predict", "vgg16", "--on", "8xrtx-4090", "--topo", str(MATRIX), "--why")
     assert "2 NUMA nodes" in done.stdout
 

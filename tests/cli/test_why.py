@@ -73,7 +73,7 @@ def test_without_why_there_is_one_line_of_advice_and_no_explanation(cli: Cli) ->
     assert "What would help" not in plain
 
 
-def test_plain_predict_builds_one_table_beyond_those_it_shows(
+def test_plain_predict_builds_two_tables_beyond_those_it_shows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     built: list[object] = []
@@ -85,7 +85,7 @@ def test_plain_predict_builds_one_table_beyond_those_it_shows(
 
     monkeypatch.setattr(Scenario, "build_table", count)
     predict("resnet50", on=["2x4xrtx-3090@10G"], json_output=True)
-    assert len(built) == 3  # all placements, one GPU alone, and the advice
+    assert len(built) == 4  # all placements, one GPU alone, the knees, and the advice
 
 
 def test_the_knee_moves_with_the_threshold(cli: Cli) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from gpuyard.catalog.published import LAB_TABLE
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.hardware.clusters import read_cluster
@@ -65,6 +67,11 @@ def test_spoken_digits() -> None:
         shown = row(f"spoken digits, {model}")
         least, most = (percent(f(p.scaling_efficiency for p in predictions)) for f in (min, max))
         assert f"{least} to {most} efficient" in shown
+        if model == "conv":
+            spec = read_workload("spoken-digits-conv.workload.yaml", ROOT / "examples")
+            place = Cluster(name="4 × GTX 1080 Ti", machine=machine)
+            conv = predict_cluster(spec, profile_model(spec), place, [4], strategy="dataparallel")
+            assert row("the same, batch per GPU at which") == f" {conv.saturating_batch} "
         if model == "linear":
             twenty = predictions[1]
             assert [move.name for move in twenty.moves] == [
@@ -122,6 +129,14 @@ def test_hpe_apollo_with_real_images() -> None:
     assert f"+{percent(rate(16, 8, read=slow) / rate(8, 8, read=slow) - 1)}" in row(
         "the same in fp16, storage that reads 1.15"
     )
+    mid = "1.185 GB/s"
+
+    def at_16(per_node: int) -> float:
+        return rate(16, per_node, read=mid, cores=38)
+
+    together = row("the same in fp16, 8 GPUs as 2 × 4, 38 cores")
+    assert f"{percent(at_16(4) / at_16(8) - 1, 1)} apart" in together
+    assert f"+{percent(at_16(8) / rate(8, 4, read=mid, cores=38) - 1)}" in together
     few = row("the same in fp16, 40 cores")
     assert f"+{percent(rate(16, 8, cores=40) / rate(8, 8, cores=40) - 1)}" in few
     assert f"{percent(rate(16, 8, cores=40) / rate(16, 4, cores=40) - 1, 1)}".lstrip("-") in few
@@ -140,6 +155,24 @@ def test_slices_nodes() -> None:
         assert [percent(p.scaling_efficiency) for p in predictions] == [
             part.strip() for part in shown.split(",")
         ]
+
+
+def test_slices_on_one_host() -> None:
+    host = MachineSpec(gpu="gtx-1080-ti", gpus=10, topology="single-root")
+    containers = Cluster(
+        name="10 containers",
+        nodes=10,
+        machine=MachineSpec(gpu="gtx-1080-ti", gpus=1),
+        network=Network.model_validate({"rate": "5.67 Gbit/s"}),
+    )
+    assert load_tuning().tcp_host_bytes_per_second / 10 == pytest.approx(5.67e9 / 8, rel=0.01)
+    for cluster, case in (
+        (Cluster(name="one host", machine=host), "SLICES, one host"),
+        (containers, "SLICES, the same host"),
+    ):
+        predictions = predicted("resnet50", cluster, 10, batches=(32, 64, 96), strategy="horovod")
+        shares = [percent(p.scaling_efficiency) for p in predictions]
+        assert ", ".join(shares) in row(case)
 
 
 def test_slices_in_the_lab() -> None:

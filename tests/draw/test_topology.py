@@ -389,7 +389,7 @@ def test_a_staged_pair_loses_its_share_and_is_marked() -> None:
     rates = compute_bandwidth_matrix(graph)
     assert rates[0][2] == STAGED_SHARE * slot
     assert rates[0][1] == next(w.bytes_per_second for w in graph.wires if w.kind == "nvlink")
-    assert "GPU0 to GPU2: 19.2 GB/s, PHB, through host memory" in draw_topology_svg(graph)
+    assert "GPU0 to GPU2: 20.4 GB/s, PHB, through host memory" in draw_topology_svg(graph)
     assert "through host memory" not in draw_topology_svg(preset("dual-root"))
 
 

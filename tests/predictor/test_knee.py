@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predictor import PlatformScenario, create_scenario, predict
-from gpuyard.predictor.explain.knee import find_knee, list_knee_placements
 from gpuyard.predictor.explain.remedies import Knees, find_remedies_and_knees
+from gpuyard.predictor.knee import find_knee, list_knee_placements
 from gpuyard.workloads import profile_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

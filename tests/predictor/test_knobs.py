@@ -47,9 +47,11 @@ def test_oversubscription_is_as_bad_as_a_slower_network() -> None:
 
 
 def test_rails_add_up() -> None:
-    assert exposed({"rate": "5 Gbit/s", "rails": 2}) == pytest.approx(
-        exposed({"rate": "10 Gbit/s"})
-    )
+    one, two = {"rate": "10 Gbit/s"}, {"rate": "5 Gbit/s", "rails": 2}
+    rdma = {"protocol": "rdma"}
+    assert exposed({**two, **rdma}) == pytest.approx(exposed({**one, **rdma}))
+    # threads of each port copy its TCP traffic
+    assert exposed(two) < exposed(one)
 
 
 def test_more_flows_lift_a_cap_on_one() -> None:

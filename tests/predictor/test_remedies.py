@@ -94,8 +94,8 @@ def test_a_larger_batch_shows_its_memory() -> None:
     ],
 )
 def test_the_next_faster_network_has_a_name(network: Network, next_one: str) -> None:
-    # one V100 a machine, so that nothing but the network is in the way of VGG-16's 553 MB
-    cluster = cluster_of(8, gpus=1, topology="workstation", network=network)
+    # one GPU with a fast slot a machine, so that nothing but the network is in the way of VGG-16's 553 MB
+    cluster = cluster_of(8, gpus=1, topology="workstation", network=network, gpu="h100-pcie-80gb")
     _, remedies = find_relief("vgg16", cluster, 8)
     assert next_one in [remedy.change for remedy in remedies]
 

@@ -7,6 +7,7 @@ from gpuyard.hardware import build_preset, get_preset
 from gpuyard.hardware.rings import host_to_gpu_bytes_per_second
 from gpuyard.predictor.platform import create_platform
 from gpuyard.predictor.topology import name_gpus, summarize_topology
+from gpuyard.predictor.transport import ring_rate
 from gpuyard.specs import Cluster, MachineSpec, Topology
 
 
@@ -18,10 +19,10 @@ from gpuyard.specs import Cluster, MachineSpec, Topology
          "within 4 at 12 GB/s; pin jobs of up to 4 GPUs to one socket."),
         ("dual-root", "gtx-1080-ti", 8, "For 2 GPUs, use GPUs 0 and 1 (12 GB/s), not GPUs 0 and 4 (6 GB/s)"),
         ("dual-root", "gtx-1080-ti", 4, "GPUs 0 and 1, and GPUs 2 and 3, are on different sockets"),
-        ("nvswitch", "a100-sxm4-80gb", 8, "An all-reduce over all 8 GPUs runs at 240 GB/s over NVLink; fewer GPUs are no faster."),
+        ("nvswitch", "a100-sxm4-80gb", 8, "An all-reduce over all 8 GPUs runs at 233 GB/s over NVLink; fewer GPUs are no faster."),
         ("nvlink-hybrid-cube-mesh", "v100-sxm2-16gb", 8, "not GPUs 0 and 5 (6 GB/s): 6.7 times as fast"),
         ("workstation", "rtx-4090", 4, "staged through host memory"),
-        ("full-mesh", "mi300x", 8, "An all-reduce over all 8 GPUs runs at 288 GB/s over links between the GPUs"),
+        ("full-mesh", "mi300x", 8, "An all-reduce over all 8 GPUs runs at 312 GB/s over links between the GPUs"),
         ("workstation", "t4", 1, "This machine has one GPU"),
     ],
 )  # fmt: skip
@@ -41,11 +42,11 @@ def test_all_reduces_are_given_for_every_size_of_job() -> None:
     [
         # the uplink's share of 12/4 GB/s, and 48% of it as two cards behind one switch reached
         ("single-root", "rtx-2080-ti", 8, 1.44),
-        # the slots would give 5.8; published training got 3.17, and half of it across sockets
-        ("workstation", "rtx-2080-ti", 4, 3.17),
-        ("dual-socket", "rtx-3090", 8, 1.59),
+        # the slots would give 5.8, but four GPUs share the host's memory; eight get less, and a second socket helps a bit
+        ("workstation", "rtx-2080-ti", 4, 2.59),
+        ("dual-socket", "rtx-3090", 8, 1.68),
         ("workstation", "gtx-1080-ti", 4, 12),
-        ("full-mesh", "mi300x", 8, 288),
+        ("full-mesh", "mi300x", 8, 312),
     ],
 )
 def test_a_machine_has_the_same_rate_everywhere(
@@ -54,7 +55,7 @@ def test_a_machine_has_the_same_rate_everywhere(
     summary = summarize_topology(build_preset(preset, gpus().get(gpu), count))
     machine = MachineSpec(gpu=gpu, gpus=count, topology=preset)
     predicted = create_platform(Cluster(name="one", machine=machine)).inside(count)
-    assert summary.all_reduces[-1].bytes_per_second == predicted.bytes_per_second
+    assert ring_rate(summary.all_reduces[-1]) == predicted.bytes_per_second
     assert predicted.bytes_per_second == pytest.approx(gigabytes * 1e9, rel=0.01)
 
 

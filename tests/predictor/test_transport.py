@@ -5,10 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpuyard.predictor.constants import Tuning
+from gpuyard.catalog import gpus
+from gpuyard.hardware import build_preset, estimate_all_reduce
+from gpuyard.predictor.constants import Tuning, load_tuning
 from gpuyard.predictor.strategies.ddp import all_reduce
-from gpuyard.predictor.table import Paths, expected_maximum
-from gpuyard.predictor.transport import between_rate, inside_rate
+from gpuyard.predictor.table import TREE_GAIN, Paths, expected_maximum
+from gpuyard.predictor.topology import summarize_topology
+from gpuyard.predictor.transport import MachineLinks, between_rate, inside_rate, ring_rate
 
 TUNING = Tuning()
 GBIT = 1e9 / 8
@@ -41,13 +44,84 @@ def test_one_machine_needs_no_network() -> None:
     assert tcp_rate(1, 1) == np.inf
 
 
-def test_host_memory_copies_limit_a_staged_ring() -> None:
-    slots = np.array([12e9, 24e9, 24e9])
-    staged, across = np.array([True, True, True]), np.array([False, False, True])
-    third, fourth, split = inside_rate(slots, staged, across, TUNING)
-    assert third == fourth == TUNING.staged_bytes_per_second
-    assert split == fourth * TUNING.staged_socket_share
-    assert inside_rate(slots, ~staged, across, TUNING).tolist() == slots.tolist()
+def test_a_staged_ring_needs_wires_and_host_memory() -> None:
+    wires, memory = np.array([6e9, 12e9, 12e9]), np.array([1e11, 1e11, 2e11])
+    slow_slot, slow_memory, fast = inside_rate(wires, memory, TUNING)
+    assert slow_slot == 6e9
+    assert slow_memory == TUNING.staged_memory_share * 1e11
+    assert fast == 12e9
+    unstaged = np.full(3, np.inf)
+    assert inside_rate(wires, unstaged, TUNING).tolist() == wires.tolist()
+    assert inside_rate(unstaged, unstaged, TUNING).tolist() == [np.inf] * 3  # a single GPU
+
+
+def test_threads_of_each_port_copy_tcp() -> None:
+    # A3 High over plain TCP: a bus bandwidth of 20 GB/s over four cards of 200 Gbit/s
+    wire, tcp = np.array([1e11]), np.array([True])
+    rate = between_rate(wire, tcp, np.array([np.inf]), np.array([2.0]), load_tuning(), ports=4.0)
+    assert rate[0] == pytest.approx(20e9, rel=0.1)
+
+
+def test_trees_let_two_machines_send_every_byte_once() -> None:
+    size, two, three = np.array(1e10), paths(2, 8), paths(3, 8)
+    trees = {"trees": np.array([True]), "switch_gain": np.array([1.3])}
+    gain = all_reduce(two, 0.0)(size) / all_reduce(replace(two, **trees), 0.0)(size)
+    assert gain == pytest.approx(TREE_GAIN, rel=0.01)
+    # rings over more machines use neither trees nor the switches
+    slow = {"inside_bytes_per_second": np.array([1.2e10])}
+    ring = all_reduce(replace(three, **slow), 0.0)(size)
+    assert all_reduce(replace(three, **slow, **trees), 0.0)(size) > ring
+
+
+@pytest.mark.parametrize(
+    ("gpu", "topology", "gb_per_second"),
+    [
+        ("h200-sxm5-141gb", "nvswitch", {2: 365, 4: 363, 5: 414, 6: 436, 7: 460, 8: 473}),
+        ("b200-sxm", "nvswitch", {4: 673, 5: 678, 6: 778, 7: 811, 8: 838}),
+        ("a100-sxm4-80gb", "nvswitch", {8: 232}),
+        ("mi300x", "full-mesh", {2: 48, 8: 313}),
+    ],
+)
+def test_measured_bus_bandwidths_of_linked_gpus(
+    gpu: str, topology: str, gb_per_second: dict[int, float]
+) -> None:
+    links = MachineLinks.from_topology(gpus().get(gpu), 8, topology)
+    for count, published in gb_per_second.items():
+        assert links.pipe(count).bytes_per_second / 1e9 == pytest.approx(published, rel=0.025)
+
+
+def test_only_an_all_reduce_gains_from_switches() -> None:
+    pipe = MachineLinks.from_topology(gpus().get("h200-sxm5-141gb"), 8, "nvswitch").pipe(8)
+    # all-gather and reduce-scatter over eight H200: 361 and 363 GB/s
+    assert pipe.bytes_per_second / pipe.switch_gain == pytest.approx(362e9, rel=0.02)
+
+
+@pytest.mark.parametrize("gpu", ["rtx-2080-ti", "rtx-3090", "rtx-4090", "rtx-5090"])
+@pytest.mark.parametrize("topology", ["workstation", "dual-socket", "dual-root", "single-root"])
+def test_no_recommended_gpus_are_slower_than_those_to_avoid(gpu: str, topology: str) -> None:
+    graph = build_preset(topology, gpus().get(gpu), 8)
+    for choice in summarize_topology(graph).choices:
+        assert choice.ratio >= 1
+        assert ring_rate(choice.best) >= ring_rate(choice.worst)
+
+
+def test_staged_rates_follow_pcie_uplinks_and_memory() -> None:
+    def rate(gpu: str, topology: str, count: int, used: int) -> float:
+        return (
+            MachineLinks(build_preset(topology, gpus().get(gpu), count)).pipe(used).bytes_per_second
+        )
+
+    third, fourth, fifth = (
+        rate(gpu, "workstation", 4, 4) for gpu in ("rtx-2080-ti", "rtx-4090", "rtx-5090")
+    )
+    # published training is no faster on PCIe 4
+    assert third == fourth < fifth
+    # two GPUs behind one switch share its uplink
+    graph = build_preset("single-root", gpus().get("rtx-2080-ti"), 4)
+    pair = estimate_all_reduce(graph, ["GPU0", "GPU1"])
+    assert ring_rate(pair) < rate("rtx-2080-ti", "workstation", 2, 2)
+    assert rate("rtx-2080-ti", "single-root", 8, 8) < rate("rtx-2080-ti", "workstation", 8, 8)
+    assert rate("rtx-4090", "workstation", 8, 8) < rate("rtx-4090", "dual-socket", 8, 8)  # memory
 
 
 def test_expected_maximum_grows_and_is_nothing_for_one() -> None:

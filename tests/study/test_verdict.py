@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.measure import MeasuredStep
 from gpuyard.predictor import Choke, Prediction, Remedy, Step
-from gpuyard.predictor.explain.knee import find_knee
+from gpuyard.predictor.knee import find_knee
 from gpuyard.study.result import ChokeFinding
 from gpuyard.study.verdict import (
     SingleWorker,
@@ -116,11 +116,10 @@ def test_remedies_that_add_gpus_are_not_offered_past_the_knee() -> None:
     assert [remedy.change for remedy in busy.remedies] == [more.change, less.change]
 
 
-def test_gpus_past_the_knee_are_not_to_be_added() -> None:
-    past, one_node = prediction("gpu", 0.56), prediction("gpu", 0.56, nodes=1)
-    assert build_predicted_finding("a", past, [], KNEE_AT_4, 48e6).choke == "network"
-    assert build_predicted_finding("a", one_node, [], KNEE_AT_4, 48e6).choke == "pcie"
-    assert build_predicted_finding("a", prediction("gpu", 0.75), [], KNEE_AT_8, 48e6).choke == "gpu"
+def test_a_study_names_the_choke_of_the_prediction() -> None:
+    for choke in ("gpu", "network", "pcie", "storage"):
+        finding = build_predicted_finding("a", prediction(choke, 0.56), [], KNEE_AT_8, 48e6)
+        assert finding.choke == choke
 
 
 def prediction(choke: Choke, efficiency: float, nodes: int = 2) -> Prediction:

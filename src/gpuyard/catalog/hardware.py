@@ -150,6 +150,10 @@ class Link(Fact):
     protocol: LinkProtocol
     basis: LinkBasis
     note: str = ""
+    nvls_gb_per_second: float | None = Field(default=None, gt=0)
+    """The rate per link at which a GPU feeds an all-reduce that NVSwitches sum up (NVLS)."""
+    nvls_min_gpus: int | None = Field(default=None, gt=1)
+    """The smallest number of GPUs for which NCCL chooses NVLS."""
 
     @property
     def raw_bytes_per_second(self) -> float:

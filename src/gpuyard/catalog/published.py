@@ -12,12 +12,13 @@ import re
 import tomllib
 from collections import Counter
 from importlib import resources
-from typing import Any, get_args
+from typing import Any, Literal, cast, get_args
 
 from gpuyard.catalog.models import LayerProfile, ModelProfile, models
 from gpuyard.catalog.published_rows import (
     AllReduceRow,
     Anchor,
+    CollectiveRow,
     PublishedFigure,
     PublishedMachines,
     PublishedRow,
@@ -301,6 +302,40 @@ def all_reduce_rows() -> tuple[AllReduceRow, ...]:
         )
         for cells in _read_rows("allreduce.csv")
     )
+
+
+@functools.cache
+def collective_rows() -> tuple[CollectiveRow, ...]:
+    """Return the bus bandwidths of public threads whose hardware is known."""
+    return tuple(
+        CollectiveRow(
+            thread=cells["thread"],
+            gpu=cells["gpu"],
+            topology=cast("Topology", cells["topology"]),
+            machine_gpus=int(cells["machine_gpus"]),
+            peer_to_peer=cells["peer_to_peer"] == "yes",
+            nodes=int(cells["nodes"]),
+            gpus=int(cells["gpus"]),
+            network=_parse_ports(cells["network"]),
+            op=cast("Literal['all_reduce', 'all_gather', 'reduce_scatter']", cells["op"]),
+            nvls=cells["nvls"] != "off",
+            size_bytes=float(cells["size_bytes"]),
+            bytes_per_second=1e9 * float(cells["bus_gb_per_second"]),
+        )
+        for cells in _read_rows("collectives.csv")
+        if not cells["skip"]
+    )
+
+
+def skipped_collectives() -> Counter[str]:
+    """Count the other rows by reason."""
+    return Counter(cells["skip"] for cells in _read_rows("collectives.csv") if cells["skip"])
+
+
+def _parse_ports(text: str) -> Network | None:
+    """Parse e.g. "4xinfiniband-hdr"."""
+    rails, _, link = text.partition("x")
+    return Network(link=link, rails=int(rails)) if link else None
 
 
 @functools.cache

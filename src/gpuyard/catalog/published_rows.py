@@ -120,6 +120,24 @@ class AllReduceRow:
 
 
 @dataclass(frozen=True)
+class CollectiveRow:
+    """A bus bandwidth that somebody published, mostly in an issue thread."""
+
+    thread: str
+    gpu: str
+    topology: Topology
+    machine_gpus: int
+    peer_to_peer: bool
+    nodes: int
+    gpus: int
+    network: Network | None
+    op: Literal["all_reduce", "all_gather", "reduce_scatter"]
+    nvls: bool  # False: switched off
+    size_bytes: float
+    bytes_per_second: float
+
+
+@dataclass(frozen=True)
 class PublishedTable:
     """The rows that can be predicted, and the number of other rows by reason."""
 

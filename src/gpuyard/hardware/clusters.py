@@ -1,10 +1,11 @@
 """Clusters as named on a command line: a file, a catalog machine, or a short form like 2x4xrtx-3090@10G."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from gpuyard import units
-from gpuyard.catalog import Gpu, gpus, links, machines, prices
+from gpuyard.catalog import Gpu, Machine, gpus, links, machines, prices
 from gpuyard.catalog.prices import find_instance_network
 from gpuyard.catalog.short_names import find_hardware, find_instance_machine, find_link_id
 from gpuyard.catalog.specfiles import is_file, known_names
@@ -15,6 +16,7 @@ from gpuyard.specs import Cluster, MachineSpec, Network, Topology, read_spec
 from gpuyard.specs.base import ShortCluster, find_kind
 
 _MAX_NODES, _MAX_GPUS = 100_000, 72
+_RDMA_BYTES_PER_SECOND = 12.5e9  # from 100 Gbit/s on, networks of GPUs mostly use RDMA
 
 
 def read_cluster(name_or_path: str, directory: Path = Path()) -> Cluster:
@@ -37,7 +39,7 @@ def read_cluster(name_or_path: str, directory: Path = Path()) -> Cluster:
             cluster = _build_from_gpus(named)
         case "instance":
             cluster = _build_from_instances(named)
-    return cluster.copy_with_note(hardware.note) if hardware.note else cluster
+    return cluster.copy_with_note(" ".join(filter(None, (hardware.note, cluster.note))))
 
 
 def _explain_unknown(name_or_path: str, short: ShortCluster | None) -> UserMistake:
@@ -146,12 +148,14 @@ def _build_from_machines(short: ShortCluster) -> Cluster:
     _check_count(nodes, "machines", _MAX_NODES)
     prefix = f"{nodes} × " if nodes > 1 else ""
     network, suffix = _build_network(short, nodes)
+    machine = machines().get(short.name)
+    network, note = _complete_network(short, network, [machine], machine.gpus)
     return Cluster(
-        name=f"{prefix}{machines().get(short.name).name}{suffix}",
+        name=f"{prefix}{machine.name}{suffix}",
         nodes=nodes,
         machine=short.name,
         network=network,
-    )
+    ).copy_with_note(note)
 
 
 def _build_from_instances(short: ShortCluster) -> Cluster:
@@ -199,12 +203,39 @@ def _build_from_gpus(short: ShortCluster) -> Cluster:
         raise UserMistake(
             f"{nodes} machines need a network: add its rate, e.g. {nodes}x{count}x{gpu.id}@10G"
         )
+    products = [machine for machine in machines() if machine.gpu == gpu.id]
+    network, note = _complete_network(short, network, products, count)
     prefix = f"{nodes} × {count} × " if nodes > 1 else f"{count} × "
     return Cluster(
         name=f"{prefix}{gpu.name}{suffix}",
         nodes=nodes,
         machine=MachineSpec(gpu=gpu.id, gpus=count, topology=choose_topology(gpu, count)),
         network=network,
+    ).copy_with_note(note)
+
+
+def _complete_network(
+    short: ShortCluster, network: Network | None, products: Sequence[Machine], count: int
+) -> tuple[Network | None, str]:
+    """Return the ports of this rate that a machine with such GPUs comes with, and a note on what is assumed.
+
+    A rate alone says neither how many ports a machine has nor whether they use RDMA.
+    """
+    if network is None or network.rate is None or short.has_rails:
+        return network, ""
+    for product in products:
+        link = links().get(product.nic_link) if product.nic_link else None
+        if link and link.protocol == "rdma" and link.raw_bytes_per_second == network.rate:
+            ports = max(1, round((product.nics or 1) * count / product.gpus))
+            number = f"{ports} ports" if ports > 1 else "one port"
+            return Network(link=link.id, rails=ports), (
+                f"@{short.network} is {number} of {link.name} per machine, as in {product.name}; for one Ethernet port "
+                f"with TCP, write @1x{short.network}."
+            )
+    if network.rate < _RDMA_BYTES_PER_SECOND:
+        return network, ""
+    return network, (
+        f"@{short.network} is one Ethernet port per machine with TCP; for RDMA, name the link, e.g. @roce-100g."
     )
 
 

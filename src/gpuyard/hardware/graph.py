@@ -99,6 +99,17 @@ class MachineGraph:
         return tuple(device for device in self.devices if device.kind == kind)
 
     @cached_property
+    def slot_generation(self) -> int:
+        """The newest PCIe generation of its slots."""
+        slots = [wire.generation for wire in self.wires if wire.kind == "pcie" and wire.generation]
+        return min(max(slots, default=DEFAULT_SLOT.generation), _NEWEST_GENERATION)
+
+    @property
+    def socket_memory_bytes_per_second(self) -> float:
+        """The memory rate of one socket: the usual one in the years of the machine's PCIe generation."""
+        return links().get(_SOCKET_MEMORY[self.slot_generation]).effective_bytes_per_second
+
+    @cached_property
     def gpus(self) -> tuple[str, ...]:
         """The ids of the GPUs, in order."""
         return tuple(device.id for device in self.devices_of_kind("gpu"))
@@ -264,6 +275,16 @@ _SOCKET_LINKS = {
     4: "infinity-fabric-2",
     5: "upi-16",
     6: "upi-20",
+}
+# The usual memory of one socket in those years. Published training through host memory is no faster on hosts with PCIe 4,
+# although most have eight channels, so these count like hosts with PCIe 3.
+_SOCKET_MEMORY = {
+    1: "ddr4-2400-4ch",
+    2: "ddr4-2400-4ch",
+    3: "ddr4-2666-6ch",
+    4: "ddr4-2666-6ch",
+    5: "ddr5-4800-8ch",
+    6: "ddr5-4800-12ch",
 }
 _LAST_QPI_YEAR = 2017  # GPUs up to this year went into Xeon E5 machines, whose sockets QPI connects
 

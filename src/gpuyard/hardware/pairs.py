@@ -26,7 +26,11 @@ def is_staged(graph: MachineGraph, a: str, b: str) -> bool:
 
 def _bytes_per_second(graph: MachineGraph, a: str, b: str) -> float | None:
     share = STAGED_SHARE if is_staged(graph, a, b) else 1.0
-    rates = [share * _hop_rate(graph, hop, a, b) for hop in _hops(graph, a, b)]
+    rates = [
+        share * _hop_rate(graph, hop, a, b)
+        for hop in _hops(graph, a, b)
+        if share == 1 or hop.wire.kind != "socket"
+    ]
     return min(rates, default=None)
 
 

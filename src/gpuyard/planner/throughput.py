@@ -31,7 +31,13 @@ from gpuyard.predictor.software_stacks.posterior import (
 )
 from gpuyard.predictor.strategies.remedies import ACCUMULATED_STEPS, POWERSGD_RANK
 from gpuyard.predictor.table import Floats, HardwareRates, Integers, chunks, compute_step_parts
-from gpuyard.predictor.transport import Fabric, MachineLinks, Networks, create_fabric
+from gpuyard.predictor.transport import (
+    Fabric,
+    MachineLinks,
+    Networks,
+    create_fabric,
+    uses_trees,
+)
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,
     DEFAULT_STRATEGY,
@@ -63,6 +69,10 @@ class MachineRates:
     bytes_per_second: float
     latency_seconds: float
     host_to_gpu_bytes_per_second: float
+    switch_gain: float
+    low_share: float
+    high_share: float
+    slot_bytes_per_second: float
 
 
 def compute_machine_rates(gpu: Gpu, gpus: int, topology: Topology) -> MachineRates:
@@ -103,7 +113,15 @@ def _compute_rates_once(gpu: str, gpus: int, topology: Topology) -> MachineRates
     machine = MachineLinks.from_topology(gpus_table().get(gpu), gpus, topology)
     pipe = machine.pipe(gpus)
     host_to_gpu = machine.host_to_gpu_bytes_per_second(gpus)
-    return MachineRates(pipe.bytes_per_second, pipe.latency_seconds, host_to_gpu)
+    return MachineRates(
+        pipe.bytes_per_second,
+        pipe.latency_seconds,
+        host_to_gpu,
+        pipe.switch_gain,
+        pipe.low_share,
+        pipe.high_share,
+        machine.slot_bytes_per_second,
+    )
 
 
 @functools.cache
@@ -374,12 +392,26 @@ def _build_fleet(shapes: Sequence[MachineShape], grid: Grid) -> tuple[Integers, 
         return np.array(values, dtype=float)[shape_index]
 
     counts = np.array([count for counts in nodes for count in counts], dtype=float)
+    networks = Networks.from_fabrics(fabrics).select(shape_index)
+    between, hop = networks.exchange_rates(counts, load_tuning())
+    slots = column([m.slot_bytes_per_second * s.gpus for m, s in zip(rates, shapes, strict=True)])
     links = HardwareRates(
         column([machine.bytes_per_second for machine in rates]),
         column([machine.latency_seconds for machine in rates]),
-        *Networks.from_fabrics(fabrics).select(shape_index).exchange_rates(counts, load_tuning()),
+        np.where(counts > 1, np.minimum(between, slots), between),
+        hop,
         host_to_gpu_bytes_per_second=column([m.host_to_gpu_bytes_per_second for m in rates]),
         gpu_memory_bytes_per_second=column([s.gpu.memory_bytes_per_second for s in shapes]),
+        switch_gain=column([machine.switch_gain for machine in rates]),
+        trees=np.array(
+            [
+                uses_trees(fabric, machine.switch_gain)
+                for machine, fabric in zip(rates, fabrics, strict=True)
+            ],
+            dtype=bool,
+        )[shape_index],
+        inside_low_share=column([machine.low_share for machine in rates]),
+        inside_high_share=column([machine.high_share for machine in rates]),
     )
     return shape_index, Fleet(counts, column([shape.gpus for shape in shapes]), links)
 

@@ -39,9 +39,8 @@ class Tuning:
     # one σ of a worker's step as a share of it; the second applies if samples differ in size
     variation: float = 0.005
     variation_variable: float = 0.15
-    # the rate of a ring through host memory, and the share of it that remains across sockets
-    staged_bytes_per_second: float = 3e9
-    staged_socket_share: float = 0.5
+    # the rate of one staged message through host memory, as a share of the memory's own rate
+    staged_memory_share: float = 0.07
     # the rate of a host's TCP copies in addition to the wire: Ethernet frames leave 0.94 of a wire, and 7 GB/s
     # give the 0.6 that was the best result at 32 Gbit/s (NVIDIA/nccl issue 209)
     tcp_host_bytes_per_second: float = 7e9
@@ -108,6 +107,17 @@ def load_roofline_fit(without_gpu: str | None = None) -> RooflineFit:
     """Return the default set, or the one that was fitted without a GPU's rows."""
     sets = _load_sets()["roofline"]
     return RooflineFit(**(sets["all"] if without_gpu is None else sets["without"][without_gpu]))
+
+
+LinkClass = Literal["nvlink", "pcie", "staged", "network"]
+
+
+def link_log_width(link: LinkClass, without_thread: str | None = None) -> float:
+    """Return half the 90% interval of the logarithm of a bus bandwidth, also as sized without a published thread."""
+    widths = _load_sets()["links"]
+    without: dict[str, dict[str, float]] = widths["without"]
+    of_all: dict[str, float] = widths["all"]
+    return without.get(without_thread or "", of_all).get(link, of_all[link])
 
 
 @functools.cache
@@ -178,11 +188,8 @@ LAUNCH = launch(_FIT)
 SLOWDOWN = slowdown(_FIT)
 SLOWDOWN_BETWEEN = slowdown_between(_FIT)
 GPU_VARIATION = variation(_FIT.variation)
-STAGED_RATE = _create_fitted(
-    "staged_rate", _FIT.staged_bytes_per_second, "bytes/s through host memory"
-)
-STAGED_SOCKET_SHARE = _create_fitted(
-    "staged_socket_share", _FIT.staged_socket_share, "of it across sockets"
+STAGED_MEMORY_SHARE = _create_fitted(
+    "staged_memory_share", _FIT.staged_memory_share, "of a socket's memory rate, for staged rings"
 )
 TCP_PAYLOAD = Constant(
     "payload_share", 0.94, "of a wire or flow", "published",

@@ -6,13 +6,13 @@ formulas. `scripts/fit_intervals.py` sizes both on published results of *sources
 software) that were not part of the fit.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gpuyard.predictor import constants as c
 from gpuyard.predictor.constants import Spread, spread
-from gpuyard.predictor.table import Booleans, Floats, StepParts, StepTable
+from gpuyard.predictor.table import Booleans, Floats, StepParts, StepTable, compute_step_parts
 
 # Published stacks that lose time per doubling go up to 32 GPUs; larger systems don't lose more.
 MAX_DOUBLINGS = 5
@@ -68,6 +68,10 @@ class PredictionInterval:
         other = NORMAL_90 * np.asarray(sigma)
         return PredictionInterval(np.hypot(self.slow, other), np.hypot(self.fast, other))
 
+    def add_sides(self, slow: Floats, fast: Floats) -> "PredictionInterval":
+        """Widen each side by an independent log distance of its own."""
+        return PredictionInterval(np.hypot(self.slow, slow), np.hypot(self.fast, fast))
+
     def clip_to(self, other: "PredictionInterval", log_lead: Floats) -> "PredictionInterval":
         """Clip both ends to those of another interval whose middle is faster by `log_lead`.
 
@@ -116,6 +120,23 @@ def saturate(share: Floats) -> Floats:
     return share / (share + _HALF_SATURATION_SHARE)
 
 
+def bound_staged_links(table: StepTable, parts: StepParts) -> tuple[Floats, Floats]:
+    """Return how much slower and faster a step is at both ends of the interval of the rate inside a machine.
+
+    Only rates through the memory of hosts that are newer than all published training have such an interval.
+    """
+    low, high = table.inside_low_share, table.inside_high_share
+    if low is None or high is None or np.all(low == 1):
+        zero = np.zeros_like(parts.step_seconds)
+        return zero, zero
+    rate = table.inside_bytes_per_second
+    slow, fast = (
+        compute_step_parts(replace(table, inside_bytes_per_second=rate * share)).step_seconds
+        for share in (low, high)
+    )
+    return np.log(slow / parts.step_seconds), np.log(parts.step_seconds / fast)
+
+
 def estimate_interval(
     table: StepTable,
     parts: StepParts,
@@ -128,7 +149,8 @@ def estimate_interval(
     variance = variance + (parts.input_seconds / step * c.UNCERTAINTY["input"]) ** 2
     if link_basis == "assumed link":
         distance = Distance.from_parts(parts, table.gpus, table.accumulate * table.local_sgd)
-        return PredictionInterval.from_spread(distance, spread()).add_sigma(np.sqrt(variance))
+        interval = PredictionInterval.from_spread(distance, spread()).add_sigma(np.sqrt(variance))
+        return interval.add_sides(*bound_staged_links(table, parts))
     # The link was timed on this machine, with the software that the prediction is about.
     exposed = parts.exposed_communication_seconds / step * c.UNCERTAINTY[link_basis]
     waited = parts.straggler_seconds / step * c.UNCERTAINTY["waiting"]

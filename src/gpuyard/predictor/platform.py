@@ -20,7 +20,7 @@ from gpuyard.predictor.table import (
     Placement,
     place,
 )
-from gpuyard.predictor.transport import MachineLinks, Pipe, create_fabric
+from gpuyard.predictor.transport import Fabric, MachineLinks, Pipe, create_fabric, uses_trees
 from gpuyard.specs import Cluster, Dataset, MachineSpec, Network
 
 _SINGLE_MACHINE = Pipe(np.inf, 0.0, "one machine")
@@ -43,6 +43,8 @@ class Platform:
     link_basis: str = "assumed link"
     gpu_memory_bytes_per_second: float | None = None
     cores: float | None = None  # CPU cores of a machine that this job may use
+    slot_bytes_per_second: float = np.inf  # of one GPU
+    fabric: Fabric | None = None
     other_jobs: int = 0  # identical jobs on the same machines; their share is already deducted
     unshared: "Platform | None" = None  # the platform without other jobs
     measured: tuple[Constant, ...] = ()  # on this hardware, replacing defaults
@@ -74,12 +76,22 @@ class Platform:
         return HardwareRates(
             inside_bytes_per_second=np.array([pipe.bytes_per_second for pipe in inside])[at],
             inside_latency_seconds=np.array([pipe.latency_seconds for pipe in inside])[at],
-            between_bytes_per_second=np.array([pipe.bytes_per_second for pipe in between])[on],
+            between_bytes_per_second=np.minimum(
+                np.array([pipe.bytes_per_second for pipe in between])[on],
+                # GPUs send to the network over their slots
+                np.where(rows.nodes > 1, rows.gpus_per_node * self.slot_bytes_per_second, np.inf),
+            ),
             between_latency_seconds=np.array([pipe.latency_seconds for pipe in between])[on],
             host_to_gpu_bytes_per_second=np.array([host_to_gpu(int(count)) for count in used])[at],
             storage_bytes_per_second=np.full(len(at), np.inf if storage is None else storage),
             input_workers=self._input_workers(dataset, used.astype(float))[at],
             gpu_memory_bytes_per_second=None if memory is None else np.full(len(at), memory),
+            switch_gain=np.array([pipe.switch_gain for pipe in inside])[at],
+            trees=np.array(
+                [uses_trees(self.fabric, pipe.switch_gain) for pipe in inside], dtype=bool
+            )[at],
+            inside_low_share=np.array([pipe.low_share for pipe in inside])[at],
+            inside_high_share=np.array([pipe.high_share for pipe in inside])[at],
         )
 
     def input_constants(self, dataset: Dataset | None) -> tuple[Constant, ...]:
@@ -154,6 +166,8 @@ def create_machine_platform(
         constants=tuple(dict.fromkeys((*links.constants, *network_constants))),
         gpu_memory_bytes_per_second=gpu.memory_bytes_per_second,
         cores=machine.cores,
+        slot_bytes_per_second=links.slot_bytes_per_second,
+        fabric=fabric,
     )
 
 
@@ -175,7 +189,7 @@ def share_platform(
     def inside(gpus_used: int) -> Pipe:
         alone, contended = platform.inside(gpus_used), links.pipe(gpus_used, jobs)
         rate = min(alone.bytes_per_second, contended.bytes_per_second)
-        return Pipe(rate, alone.latency_seconds, contended.name)
+        return replace(alone, bytes_per_second=rate, name=contended.name)
 
     network = find_network(cluster)
     fabric = create_fabric(network)[0] if network else None

@@ -17,6 +17,7 @@ from gpuyard.predictor.calibration.document import Calibration
 from gpuyard.predictor.compute import ComputeLine, describe_precision
 from gpuyard.predictor.constants import Constant
 from gpuyard.predictor.interval import estimate_interval
+from gpuyard.predictor.knee import find_knee, list_knee_placements
 from gpuyard.predictor.scenario import PlatformScenario, create_scenario
 from gpuyard.predictor.software_stacks.evidence import (
     EvidenceNotes,
@@ -61,7 +62,9 @@ _CHOKE_NAMES: dict[Choke, str] = {
 # if doubling the speed of any single part shortens the step by less than this, there is no choke
 _MIN_GAIN = 0.05
 _SINGLE_GPU = Placement(1, 1, 1)
-_SATURATED = 0.9  # share of the samples/s that an unlimited batch would reach
+_SATURATED_GAIN = (
+    0.1  # a saturated GPU gains less than this share of samples/s from twice the batch
+)
 
 
 @dataclass(frozen=True)
@@ -193,7 +196,7 @@ def predict(
         table, parts, scenario.line.relative_uncertainty, platform.link_basis
     )
     low, high = interval.bounds(throughput)
-    chokes = _find_chokes(table, parts)
+    chokes = _apply_knees(scenario, configurations, _find_chokes(table, parts), parts)
     steps = [parts.get_step(row) for row in range(len(configurations))]
     before: list[Unmeasured | None] = [None] * len(configurations)
     notes, update = EvidenceNotes(), None
@@ -281,14 +284,21 @@ def describe_choke(scenario: PlatformScenario, prediction: Prediction) -> str:
     table = scenario.change_batch(prediction.batch_per_gpu).build_placement_table(
         [prediction.placement]
     )
-    # Both steps come from the formulas: a measured step may be longer for reasons that no part explains.
-    faster, current = (
-        float(compute_step_parts(variant).step_seconds[0])
-        for variant in (table.double_speed(prediction.choke), table)
+    # All steps come from the formulas: a measured step may be longer for reasons that no part explains.
+    current = float(compute_step_parts(table).step_seconds[0])
+    gains = {
+        part: 1 - float(compute_step_parts(table.double_speed(part)).step_seconds[0]) / current
+        for part in _PARTS
+    }
+    gain = gains[prediction.choke]
+    reason = (
+        "more than any other part would"
+        if gain >= max(gains.values())
+        else "and the last GPUs gained less than half of what the first one does"
     )
     return (
         f"The choke is {_CHOKE_NAMES[prediction.choke]}: twice as fast, they would shorten the step by "
-        f"{format_share(1 - faster / current)}, more than any other part would."
+        f"{format_share(gain)}, {reason}."
     )
 
 
@@ -354,8 +364,12 @@ def _epoch_bytes(moves: Sequence[Move], samples: int | None, batch: int) -> floa
 
 
 def _find_saturating_batch(line: ComputeLine) -> int | None:
-    """Return the batch at which the fixed part is a tenth of a step."""
-    batch = math.ceil(_SATURATED / (1 - _SATURATED) * line.fixed_seconds / line.seconds_per_sample)
+    """Return the smallest batch from which twice the batch gains too little.
+
+    With r the fixed seconds over those of a sample, twice the batch B gains 2(B + r)/(2B + r) − 1.
+    """
+    fixed_samples = line.fixed_seconds / line.seconds_per_sample
+    batch = math.ceil((1 - _SATURATED_GAIN) / (2 * _SATURATED_GAIN) * fixed_samples)
     return batch if batch > 1 else None
 
 
@@ -375,6 +389,39 @@ def _check_placements(scenario: PlatformScenario, placements: Sequence[Placement
             f"{strategy.machine_limit_reason}; {platform.name} has {platform.gpus_per_node} GPUs "
             "per machine. For more GPUs, use ddp or horovod"
         )
+
+
+def _apply_knees(
+    scenario: PlatformScenario,
+    configurations: Sequence[tuple[Placement, int]],
+    chokes: list[Choke],
+    parts: StepParts,
+) -> list[Choke]:
+    """Replace GPUs as the choke past the knee, where added ones gain too little."""
+    curves = {
+        row: [
+            smaller
+            for smaller in list_knee_placements(placement.nodes, placement.gpus_per_node)
+            if smaller.gpus < placement.gpus
+        ]
+        + [placement]
+        for row, ((placement, _), choke) in enumerate(zip(configurations, chokes, strict=True))
+        if choke == "gpu" and placement.gpus > 1
+    }
+    if not curves:
+        return chokes
+    pairs = [(place, configurations[row][1]) for row, curve in curves.items() for place in curve]
+    rates = iter(samples_per_second(scenario.build_table(Configurations.from_pairs(pairs))))
+    for row, curve in curves.items():
+        counts = [placement.gpus for placement in curve]
+        knee = find_knee(counts, np.array([next(rates) for _ in counts]))
+        if not knee.is_past(counts[-1]):
+            continue
+        if parts.input_seconds[row] > parts.exposed_communication_seconds[row]:
+            chokes[row] = "storage"
+        else:
+            chokes[row] = "network" if curve[-1].nodes > 1 else "pcie"
+    return chokes
 
 
 def _find_chokes(table: StepTable, parts: StepParts) -> list[Choke]:

@@ -57,6 +57,12 @@ Booleans = npt.NDArray[np.bool_]
 # rows processed at once: a few dozen arrays of this length stay in a core's cache
 CHUNK_ROWS = 8192
 _TABULATED_WORKERS = 8192
+# NCCL's trees are those of Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
+# scan" (2009); NCCL calculates with 0.92 of the ring's rate for their all-reduce (NVIDIA/nccl src/graph/tuning.cc)
+TREE_SHARE = 0.92
+# Each of two trees has its root in one of two machines, so a machine sends every byte once instead of twice.
+TREE_GAIN = 2 * TREE_SHARE
+_INSTANT = 1e-12  # seconds
 
 
 def _one() -> Floats:
@@ -107,6 +113,10 @@ class HardwareRates:
     storage_bytes_per_second: Floats = field(default_factory=_unlimited)
     input_workers: Floats = field(default_factory=_unlimited)  # CPU cores per GPU
     gpu_memory_bytes_per_second: Floats | None = None  # None: unknown
+    switch_gain: Floats | None = None
+    trees: Booleans | None = None
+    inside_low_share: Floats | None = None
+    inside_high_share: Floats | None = None
 
     def select(self, index: Integers) -> "HardwareRates":
         """Select entries; scalars apply to all entries."""
@@ -126,10 +136,36 @@ class Paths:
     inside_latency_seconds: Floats
     between_bytes_per_second: Floats  # infinite for a single machine
     between_latency_seconds: Floats
+    # the all-reduce inside a machine relative to its rings, if switches add up numbers; None: 1
+    switch_gain: Floats | None = field(default=None, kw_only=True)
+    # whether two machines exchange gradients by trees; None: no
+    trees: Booleans | None = field(default=None, kw_only=True)
+    # both ends of the 90% interval of the inside rate relative to it, beyond that of usual links; None: 1
+    inside_low_share: Floats | None = field(default=None, kw_only=True)
+    inside_high_share: Floats | None = field(default=None, kw_only=True)
 
     @property
     def gpus(self) -> Floats:
         return self.nodes * self.gpus_per_node
+
+    @property
+    def inside_seconds_per_byte(self) -> Floats:
+        """The cost of a byte inside a machine.
+
+        Switches that add up numbers (NVLS) serve one machine, or two connected by trees; NCCL uses rings over more.
+        """
+        cost = 1 / self.inside_bytes_per_second
+        if self.switch_gain is None:
+            return cost
+        return np.where(self.nodes > 2, self.switch_gain, 1.0) * cost
+
+    @property
+    def between_seconds_per_byte(self) -> Floats:
+        """The cost of a byte between machines, over a ring or over the trees of two machines."""
+        cost = 1 / self.between_bytes_per_second
+        if self.trees is None:
+            return cost
+        return np.where(self.trees & (self.nodes == 2), 1 / TREE_GAIN, 1.0) * cost
 
     @property
     def hop_seconds(self) -> Floats:
@@ -304,9 +340,7 @@ def compute_step_parts(table: StepTable) -> StepParts:
     traffic = table.traffic
     compute = table.fixed_seconds + table.batch_per_gpu * table.seconds_per_sample
     total, ideal = traffic.strategy.exchange_seconds(table, compute)
-    overlap = np.where(table.nodes > 1, traffic.overlap_between, traffic.overlap)
-    # local SGD averages parameters after an update, when there is no compute to hide behind
-    overlap = np.where(table.local_sgd > 1, 0.0, overlap)
+    overlap = resolve_overlap(table, total)
     passes = table.accumulate * table.local_sgd
     exposed = (total - overlap * (total - ideal)) / passes + table.host_overhead_seconds
     slowdown = np.where(table.gpus > 1, traffic.slowdown, 0.0) + np.where(
@@ -316,6 +350,23 @@ def compute_step_parts(table: StepTable) -> StepParts:
     busy = compute + exposed + straggling
     input_exposed = np.maximum(0.0, input_seconds(table) - busy)
     return StepParts(compute, exposed, input_exposed, straggling, total)
+
+
+def resolve_overlap(table: StepTable, exchange_seconds: Floats) -> Floats:
+    """Return the share of a hidden exchange that costs no compute.
+
+    Several machines expose at least as much of it as the links inside one machine would alone, so leaving the machine
+    never makes an exchange cheaper. Local SGD averages parameters after an update, when there is no compute to hide
+    behind.
+    """
+    traffic = table.traffic
+    ring_share = 2 * (1 - 1 / table.gpus)
+    sent_bytes = float(np.sum(traffic.buckets.size_bytes)) * table.sent_share
+    inside_seconds = ring_share * sent_bytes * table.inside_seconds_per_byte
+    inside = np.minimum(1.0, inside_seconds / np.maximum(exchange_seconds, _INSTANT))
+    several = np.minimum(traffic.overlap_between, 1 - inside * (1 - traffic.overlap))
+    overlap = np.where(table.nodes > 1, several, traffic.overlap)
+    return np.where(table.local_sgd > 1, 0.0, overlap)
 
 
 def samples_per_second(table: StepTable) -> Floats:

@@ -1,7 +1,7 @@
 """The effect of a machine's topology on training, and a comparison of layouts with the same GPUs."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, get_args
 
@@ -10,18 +10,16 @@ from gpuyard.errors import UnknownName
 from gpuyard.hardware.graph import MachineGraph
 from gpuyard.hardware.rings import (
     MAX_EXACT_GPUS,
-    STAGED_BOTH_WAYS_SHARE,
     AllReduce,
     estimate_all_reduce,
     find_best_gpus,
     find_worst_gpus,
 )
-from gpuyard.predictor.constants import STAGED_RATE, STAGED_SOCKET_SHARE
 from gpuyard.predictor.platform import create_platform
 from gpuyard.predictor.prediction import Prediction, predict_cluster
 from gpuyard.predictor.transport import RING_NAMES, ring_rate
 from gpuyard.specs import Cluster, MachineSpec, Topology, Workload
-from gpuyard.units import format_byte_rate, format_share
+from gpuyard.units import format_byte_rate
 
 _NOTABLE_RATIO = 1.10  # best against worst choice
 _CHOICES = (2, 4)
@@ -37,7 +35,7 @@ class GpuChoice:
 
     @property
     def ratio(self) -> float:
-        return self.best.bytes_per_second / self.worst.bytes_per_second
+        return ring_rate(self.best) / ring_rate(self.worst)
 
 
 @dataclass(frozen=True)
@@ -57,28 +55,21 @@ def summarize_topology(graph: MachineGraph) -> TopologySummary:
     )
     searched = total <= MAX_EXACT_GPUS  # in larger machines the first GPUs represent all
     reduces = tuple(
-        _apply_training_rate(
-            find_best_gpus(graph, size)
-            if searched and size < total
-            else estimate_all_reduce(graph, graph.gpus[:size])
-        )
+        find_best_gpus(graph, size, rate=ring_rate)
+        if searched and size < total
+        else estimate_all_reduce(graph, graph.gpus[:size])
         for size in sizes
     )
     choices = tuple(
         GpuChoice(
             count,
-            _apply_training_rate(find_best_gpus(graph, count)),
-            _apply_training_rate(find_worst_gpus(graph, count)),
+            find_best_gpus(graph, count, rate=ring_rate),
+            find_worst_gpus(graph, count, rate=ring_rate),
         )
         for count in _CHOICES
         if searched and count < total
     )
     return TopologySummary(reduces, choices, _describe_topology(graph, reduces, choices))
-
-
-def _apply_training_rate(reduce: AllReduce) -> AllReduce:
-    """Return the all-reduce at the rate that predictions use."""
-    return replace(reduce, bytes_per_second=ring_rate(reduce))
 
 
 def _describe_topology(
@@ -91,18 +82,15 @@ def _describe_topology(
     sentences = [_describe_whole(graph, reduces)]
     sentences += [
         f"For {choice.count} GPUs, use {name_gpus(choice.best.gpus)} "
-        f"({format_byte_rate(choice.best.bytes_per_second)}), not {name_gpus(choice.worst.gpus)} "
-        f"({format_byte_rate(choice.worst.bytes_per_second)}): {choice.ratio:.1f} times as fast."
+        f"({format_byte_rate(ring_rate(choice.best))}), not {name_gpus(choice.worst.gpus)} "
+        f"({format_byte_rate(ring_rate(choice.worst))}): {choice.ratio:.1f} times as fast."
         for choice in choices
         if choice.ratio >= _NOTABLE_RATIO
     ]
     if any(reduce.staged for reduce in reduces):
         sentences.append(
-            "These GPUs have no peer-to-peer access over PCIe: their exchange is staged through host memory. A ring "
-            f"there gets {format_share(STAGED_BOTH_WAYS_SHARE)} of its share of the slowest link, and at most the "
-            f"{format_byte_rate(STAGED_RATE.value)} "
-            f"({format_byte_rate(STAGED_RATE.value * STAGED_SOCKET_SHARE.value)} across sockets) that published "
-            "training reached."
+            "These GPUs have no peer-to-peer access over PCIe: their exchange is staged through host memory. Published "
+            "rates of such machines differ more than tenfold; measure yours with gpuyard bench collectives."
         )
     return " ".join(sentences)
 
@@ -110,11 +98,9 @@ def _describe_topology(
 def _describe_whole(graph: MachineGraph, reduces: Sequence[AllReduce]) -> str:
     """Compare the all-reduce over all GPUs with the largest part of the machine that is faster."""
     whole = reduces[-1]
-    rate = format_byte_rate(whole.bytes_per_second)
+    rate = format_byte_rate(ring_rate(whole))
     total = len(graph.gpus)
-    faster = [
-        r for r in reduces[:-1] if r.bytes_per_second >= _NOTABLE_RATIO * whole.bytes_per_second
-    ]
+    faster = [r for r in reduces[:-1] if ring_rate(r) >= _NOTABLE_RATIO * ring_rate(whole)]
     by_socket = _gpus_by_socket(graph)
     if whole.kind == "socket" and faster:
         part = faster[-1]
@@ -123,14 +109,14 @@ def _describe_whole(graph: MachineGraph, reduces: Sequence[AllReduce]) -> str:
         groups = ", and GPUs ".join(names) + "," if pairs else " and ".join(names)
         return (
             f"GPUs {groups} are on different sockets: an all-reduce over all {total} runs at {rate}, "
-            f"within {len(part.gpus)} at {format_byte_rate(part.bytes_per_second)}; pin jobs of up to "
+            f"within {len(part.gpus)} at {format_byte_rate(ring_rate(part))}; pin jobs of up to "
             f"{len(part.gpus)} GPUs to one socket."
         )
     if faster:
         part = faster[-1]
         return (
             f"An all-reduce over all {total} GPUs runs at {rate}, over {name_gpus(part.gpus)} at "
-            f"{format_byte_rate(part.bytes_per_second)}."
+            f"{format_byte_rate(ring_rate(part))}."
         )
     return (
         f"An all-reduce over all {total} GPUs runs at {rate} over {RING_NAMES[whole.kind]}; "

@@ -20,22 +20,45 @@ from gpuyard.hardware import (
     host_to_gpu_bytes_per_second,
     plan_concurrent_jobs,
 )
+from gpuyard.hardware.rings import STAGED_BOTH_WAYS_SHARE
 from gpuyard.predictor import constants as c
-from gpuyard.predictor.constants import Basis, Constant, Tuning, load_tuning
+from gpuyard.predictor.constants import (
+    Basis,
+    Constant,
+    LinkClass,
+    Tuning,
+    link_log_width,
+    load_tuning,
+)
 from gpuyard.predictor.table import Booleans, Floats, Integers, expected_maximum
 from gpuyard.specs import Network, Protocol
 
 # NCCL plans with 2.7 µs per hop of its LL protocol over a network (NVIDIA/nccl src/graph/tuning.cc)
 RDMA_HOP_SECONDS = 2.7e-6
+# Tables of published training, which size the interval of a step, have GPUs without peer-to-peer access up to here.
+MAX_PUBLISHED_GENERATION = 4
 
 
 def inside_rate(
-    link_bytes_per_second: Floats, staged: Booleans, across_sockets: Booleans, tuning: Tuning
+    link_bytes_per_second: Floats, memory_bytes_per_second: Floats, tuning: Tuning
 ) -> Floats:
-    """Return the rate of a ring inside a machine: that of its wires, or of the copies if staged in host memory."""
-    share = np.where(across_sockets, tuning.staged_socket_share, 1.0)
-    copies = tuning.staged_bytes_per_second * share
-    return np.where(staged, np.minimum(link_bytes_per_second, copies), link_bytes_per_second)
+    """Return the rate of an exchange inside a machine.
+
+    If host memory stages it, messages get a share of the memory's rate; without staging, that rate is infinite.
+    """
+    return np.minimum(link_bytes_per_second, tuning.staged_memory_share * memory_bytes_per_second)
+
+
+def bound_share(
+    rate: Floats, staged_wires: Floats | float, log_width: Floats | float
+) -> tuple[Floats, Floats]:
+    """Return both ends of a rate's interval relative to it.
+
+    Staged copies usually get a share of their wires, and never more than all of it.
+    """
+    with np.errstate(invalid="ignore"):  # the rate of a single GPU is infinite
+        ceiling = np.nan_to_num(staged_wires / STAGED_BOTH_WAYS_SHARE / rate, nan=np.inf)
+    return np.exp(-np.asarray(log_width)), np.minimum(np.exp(log_width), np.maximum(1.0, ceiling))
 
 
 def between_rate(
@@ -44,10 +67,13 @@ def between_rate(
     flow_bytes_per_second: Floats,
     nodes: Floats,
     tuning: Tuning,
+    *,
+    ports: Floats | float = 1.0,
 ) -> Floats:
     """Return the rate at which a machine sends in a ring over n machines; infinite for a single machine.
 
-    A cap on one flow counts once between two machines and twice with three or more, where a machine has two neighbors.
+    NCCL copies the TCP traffic of each port in threads of its own. A cap on one flow counts once between two machines
+    and twice with three or more, where a machine has two neighbors.
     If the cap is below the wire rate, the network is shared with strangers: flows differ, and the slowest of n limits
     all.
     """
@@ -55,7 +81,7 @@ def between_rate(
     flows = flow_bytes_per_second * peers
     carried = np.minimum(wire_bytes_per_second, flows)
     slowest = 1 + (flows < wire_bytes_per_second) * tuning.tcp_variation * expected_maximum(nodes)
-    copied = c.TCP_PAYLOAD.value / (1 / carried + 1 / tuning.tcp_host_bytes_per_second)
+    copied = c.TCP_PAYLOAD.value / (1 / carried + 1 / (ports * tuning.tcp_host_bytes_per_second))
     rate = np.where(tcp, copied / slowest, tuning.rdma_share * wire_bytes_per_second)
     return np.where(nodes > 1, rate, np.inf)
 
@@ -72,6 +98,10 @@ class Pipe:
     bytes_per_second: float
     latency_seconds: float
     name: str
+    switch_gain: float = 1.0  # of an all-reduce, relative to other collectives
+    # both ends of the rate's 90% interval relative to it; 1: the interval of a step covers it
+    low_share: float = 1.0
+    high_share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -82,6 +112,7 @@ class Networks:
     flow_bytes_per_second: Floats  # all flows to one neighbor, infinite without a cap
     latency_seconds: Floats  # from the spec; NaN: the protocol's default
     tcp: Booleans
+    ports: Floats  # per machine
 
     @classmethod
     def from_fabrics(cls, fabrics: Sequence["Fabric | None"]) -> "Networks":
@@ -96,6 +127,7 @@ class Networks:
                  for f in fabrics]
             ),
             np.array([fabric is not None and fabric.tcp for fabric in fabrics], dtype=bool),
+            column([fabric.ports if fabric else 1.0 for fabric in fabrics]),
         )  # fmt: skip
 
     def select(self, entry: Integers) -> "Networks":
@@ -104,7 +136,12 @@ class Networks:
     def exchange_rates(self, nodes: Floats, tuning: Tuning) -> tuple[Floats, Floats]:
         """Return the rate and the hop latency of an exchange over each network."""
         rate = between_rate(
-            self.wire_bytes_per_second, self.tcp, self.flow_bytes_per_second, nodes, tuning
+            self.wire_bytes_per_second,
+            self.tcp,
+            self.flow_bytes_per_second,
+            nodes,
+            tuning,
+            ports=self.ports,
         )
         hop = between_hop(self.tcp, nodes, tuning)
         return rate, np.where(np.isnan(self.latency_seconds), hop, self.latency_seconds)
@@ -119,6 +156,8 @@ class Fabric:
     flow_bytes_per_second: float  # all flows to one neighbor, infinite without a cap
     latency_seconds: float | None  # from the spec; None: the protocol's default
     tcp: bool
+    ports: int = 1  # per machine
+    trees: bool = False  # whether its plug-in for NCCL lets two machines exchange by trees
 
     def pipe(self, nodes: int, tuning: Tuning) -> Pipe:
         count = np.array([float(max(nodes, 2))])
@@ -126,12 +165,20 @@ class Fabric:
         return Pipe(float(rate[0]), float(hop[0]), self.name)
 
 
+def uses_trees(fabric: Fabric | None, switch_gain: float) -> bool:
+    """Return whether two machines exchange gradients by trees.
+
+    NCCL does it where switches add up numbers (NVLS), and with plug-ins that ask for it, but not over plain TCP.
+    """
+    return fabric is not None and not fabric.tcp and (fabric.trees or switch_gain > 1)
+
+
 def create_fabric(network: Network) -> tuple[Fabric, tuple[Constant, ...]]:
     """Create the fabric that a spec describes, and list the constants behind it."""
     link = _find_link(network)
     protocol: Protocol = network.protocol or ("rdma" if link and link.protocol == "rdma" else "tcp")
     basis: Basis = "given" if link is None else "catalog"
-    port = link.raw_bytes_per_second if link is not None else network.rate or 0.0
+    port = _find_port_rate(link) if link is not None else network.rate or 0.0
     capped = network.per_flow is not None and protocol == "tcp"
     name = link.name if link is not None else f"{(network.rate or 0.0) * 8 / 1e9:g} Gbit/s"
     rails = f"{network.rails} × " if network.rails > 1 else ""
@@ -141,6 +188,8 @@ def create_fabric(network: Network) -> tuple[Fabric, tuple[Constant, ...]]:
         flow_bytes_per_second=(network.per_flow or 0.0) * network.flows if capped else np.inf,
         latency_seconds=network.latency,
         tcp=protocol == "tcp",
+        ports=network.rails,
+        trees=link is not None and link.id.startswith(_TREE_LINKS),
     )
     pipe = fabric.pipe(2, load_tuning())
     used = [Constant("link_between", pipe.bytes_per_second, "bytes/s", basis, pipe.name)]
@@ -150,6 +199,17 @@ def create_fabric(network: Network) -> tuple[Fabric, tuple[Constant, ...]]:
     if network.latency is None:
         used.append(c.TCP_HOP if fabric.tcp else c.HOP_FACTOR)
     return fabric, tuple(used)
+
+
+# two p4d exchange at 76 GB/s over 50 GB/s of EFA (AWS's tutorial of EFA and nccl-tests)
+_TREE_LINKS = "efa-"
+
+
+def _find_port_rate(link: Link) -> float:
+    """Return the raw rate, or less if the link reaches a smaller share of it than RDMA usually does."""
+    if link.protocol != "rdma":
+        return link.raw_bytes_per_second
+    return min(link.raw_bytes_per_second, link.effective_bytes_per_second / c.RDMA_SHARE.value)
 
 
 def _find_link(network: Network) -> Link | None:
@@ -189,9 +249,22 @@ class MachineLinks:
     def pipe(self, gpus_used: int, jobs: int = 1) -> Pipe:
         """Return the pipe of an exchange among some GPUs; with several such jobs, the slowest one."""
         ring = min(self._rings(gpus_used, jobs), key=ring_rate)
+        unpublished = ring.staged and self.graph.slot_generation > MAX_PUBLISHED_GENERATION
         return Pipe(
-            ring_rate(ring), ring.latency_seconds * c.HOP_FACTOR.value, _describe_ring(ring)
+            ring_rate(ring),
+            ring.latency_seconds * c.HOP_FACTOR.value,
+            _describe_ring(ring),
+            ring.switch_gain,
+            *(_bound_ring(ring) if unpublished else ()),
         )
+
+    @property
+    def slot_bytes_per_second(self) -> float:
+        """The rate of a GPU's slot: no GPU sends faster over a network."""
+        slots = (
+            w for w in self.graph.wires if w.kind == "pcie" and self.graph.gpus[0] in (w.a, w.b)
+        )
+        return min((wire.bytes_per_second for wire in slots), default=np.inf)
 
     def host_to_gpu_bytes_per_second(self, gpus_used: int, jobs: int = 1) -> float:
         """Return the rate to each GPU while all of them receive input."""
@@ -208,22 +281,36 @@ class MachineLinks:
         link = Constant(
             "link_inside", ring_rate(whole), "bytes/s", "catalog", _describe_ring(whole)
         )
-        staged = (c.STAGED_RATE, c.STAGED_SOCKET_SHARE) if whole.staged else ()
+        staged = (c.STAGED_MEMORY_SHARE,) if whole.staged else ()
         return (link, c.HOP_FACTOR, *staged)
 
     def _rings(self, gpus_used: int, jobs: int = 1) -> tuple[AllReduce, ...]:
         """Return a ring through the best GPUs for each job."""
         if jobs > 1:
-            return plan_concurrent_jobs(self.graph, gpus_used, jobs)
+            return plan_concurrent_jobs(self.graph, gpus_used, jobs, ring_rate)
         if len(self.graph.gpus) > MAX_EXACT_GPUS:  # too many to try every choice: use the first
             return (estimate_all_reduce(self.graph, self.graph.gpus[:gpus_used]),)
-        return (find_best_gpus(self.graph, gpus_used),)
+        return (find_best_gpus(self.graph, gpus_used, rate=ring_rate),)
+
+
+def bound_ring_rate(ring: AllReduce) -> tuple[float, float]:
+    """Return the 90% interval of a ring's rate, as wide as published bus bandwidths of such links differ."""
+    rate, (low, high) = ring_rate(ring), _bound_ring(ring)
+    return rate * low, rate * high
+
+
+def _bound_ring(ring: AllReduce) -> tuple[float, float]:
+    classes: dict[str, LinkClass] = {"nvlink": "nvlink", "fabric": "nvlink"}
+    link = "staged" if ring.staged else classes.get(ring.kind, "pcie")
+    wires = ring.bytes_per_second if ring.staged else np.inf
+    low, high = bound_share(np.array(ring_rate(ring)), wires, link_log_width(link))
+    return float(low), float(high)
 
 
 def ring_rate(ring: AllReduce) -> float:
     """Return the rate of a ring; all reports of a machine's all-reduce use it."""
-    wires, across = np.array([ring.bytes_per_second]), np.array([ring.kind == "socket"])
-    return float(inside_rate(wires, np.array([ring.staged]), across, load_tuning())[0])
+    wires, memory = np.array(ring.bytes_per_second), np.array(ring.memory_bytes_per_second)
+    return float(inside_rate(wires, memory, load_tuning()))
 
 
 def _describe_ring(ring: AllReduce) -> str:

@@ -57,6 +57,11 @@ class ShortCluster:
         return int(match[1]) if match else 1
 
     @property
+    def has_rails(self) -> bool:
+        """Whether the number of ports is written, as in `@1x400G`."""
+        return _RAILS.match(self.network or "") is not None
+
+    @property
     def link(self) -> str:
         """A catalog link, or a rate."""
         match = _RAILS.match(self.network or "")

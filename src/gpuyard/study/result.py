@@ -6,7 +6,7 @@ from typing import Any, Literal
 from gpuyard.economics.sensitivity import TornadoBar
 from gpuyard.planner import PlanResult
 from gpuyard.predictor import Choke, Constant, Prediction, Remedy
-from gpuyard.predictor.explain.knee import Knee
+from gpuyard.predictor.knee import Knee
 from gpuyard.specs import StrategyName
 
 Basis = Literal["measured", "fitted", "predicted"]

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from gpuyard.measure import Measurement
 from gpuyard.predictor import Choke, Prediction, Remedy
-from gpuyard.predictor.explain.knee import Knee
+from gpuyard.predictor.knee import Knee
 from gpuyard.study.result import Basis, ChokeFinding, StudyVerdict
 from gpuyard.study.this_machine import THIS_MACHINE
 from gpuyard.units import format_bytes, format_effective_gpus, format_seconds, format_share
 
 _HEADLINES: dict[Choke, str] = {
     "network": "NETWORK CHOKE: speed up the exchange before adding GPUs",
+    "pcie": "PCIe CHOKE: speed up the links inside the machine before adding GPUs",
     "gpu": "GPU CHOKE: add GPUs",
     "storage": "STORAGE CHOKE: speed up the input before adding GPUs",
     "host": "HOST CHOKE: relieve the host before adding GPUs",
@@ -20,6 +21,7 @@ _HEADLINES: dict[Choke, str] = {
 }
 _HEADLINES_PAST_KNEE: dict[Choke, str] = {
     "network": "NETWORK CHOKE: don't add GPUs",
+    "pcie": "PCIe CHOKE: don't add GPUs",
     "none": "NO SINGLE CHOKE: don't add GPUs",
 }
 _WAITS_FOR: dict[Choke, str] = {
@@ -67,7 +69,7 @@ def build_predicted_finding(
     gradient_bytes: float,
 ) -> ChokeFinding:
     """Describe the bottleneck of the largest predicted configuration that fits."""
-    choke = _find_predicted_choke(largest, knee)
+    choke = largest.choke
     evidence = _Evidence(
         members=f"{largest.gpus} GPUs",
         count=largest.gpus,
@@ -98,16 +100,6 @@ def build_unfit_finding(
         remedies=tuple(remedies[:_MAX_REMEDIES]),
         fits=False,
     )
-
-
-def _find_predicted_choke(largest: Prediction, knee: Knee) -> Choke:
-    """Return the predicted choke; past the knee it is never the GPUs, as added ones gain too little."""
-    if largest.choke != "gpu" or not knee.is_past(largest.gpus):
-        return largest.choke
-    step = largest.step
-    if step.input_seconds > step.exposed_communication_seconds:
-        return "storage"
-    return "network" if largest.nodes > 1 else "pcie"
 
 
 def build_measured_finding(
@@ -206,6 +198,8 @@ def judge(findings: Sequence[ChokeFinding]) -> StudyVerdict:
     order: list[Choke] = ["network", "storage", "host", "none", "gpu"]
     choke = max(votes, key=lambda c: (votes[c], -order.index(c)))
     agreeing = [f for f in conclusive if _merge_links(f.choke) == choke]
+    if {f.choke for f in agreeing} == {"pcie"}:
+        choke = "pcie"
     past_knee = any(f.past_knee for f in agreeing)
     leading = next(f for f in agreeing if f.past_knee == past_knee)
     headline = (past_knee and _HEADLINES_PAST_KNEE.get(choke)) or _HEADLINES[choke]
@@ -215,7 +209,9 @@ def judge(findings: Sequence[ChokeFinding]) -> StudyVerdict:
 
 def _describe_exceptions(findings: Sequence[ChokeFinding], choke: Choke) -> Iterator[str]:
     """Describe platforms with another choke, and findings that were not counted."""
-    others = [f for f in findings if f.is_conclusive and _merge_links(f.choke) != choke]
+    others = [
+        f for f in findings if f.is_conclusive and _merge_links(f.choke) != _merge_links(choke)
+    ]
     if others:
         differing = "; ".join(f"{f.platform} waits for {_WAITS_FOR[f.choke]}" for f in others)
         yield f"Other platforms differ: {differing}."

@@ -19,10 +19,10 @@ from gpuyard.predictor import (
     create_scenario,
     predict,
 )
-from gpuyard.predictor.explain.knee import find_knee
 from gpuyard.predictor.explain.next_run import find_next_run
 from gpuyard.predictor.explain.remedies import find_remedies, find_remedies_and_knees
 from gpuyard.predictor.explain.why import describe_memory_shortage
+from gpuyard.predictor.knee import find_knee
 from gpuyard.specs import Cluster, StrategyName, Workload
 from gpuyard.specs.study import StudyCluster
 from gpuyard.study.result import (

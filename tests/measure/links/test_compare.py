@@ -27,6 +27,7 @@ from gpuyard.measure.links.records import (
 
 Measured = Callable[..., LinkMeasurement]
 SLOT = 12e9  # PCIe 3.0 x16 in the catalog
+NVLINK_3 = 19.4e9
 
 
 def find(graph: MachineGraph, facts: HostFacts, *measured: LinkMeasurement) -> tuple[SlowLink, ...]:
@@ -79,7 +80,9 @@ def test_nvlinks_count_together(measured: Measured) -> None:
     mesh = build_preset("nvlink-hybrid-cube-mesh", gpus().get("v100-sxm2-16gb"), 8)
     assert expected_bytes_per_second(mesh, measured("GPU0", "GPU3", 1, peer=True)) == 2 * 20e9
     switched = build_preset("nvswitch", gpus().get("a100-sxm4-80gb"), 8)
-    assert expected_bytes_per_second(switched, measured("GPU0", "GPU5", 1, peer=True)) == 12 * 20e9
+    assert (
+        expected_bytes_per_second(switched, measured("GPU0", "GPU5", 1, peer=True)) == 12 * NVLINK_3
+    )
 
 
 def test_a_card_on_half_of_its_lanes_is_judged_by_all_of_them(
@@ -108,7 +111,7 @@ def test_nvlinks_to_a_switch_that_are_down_are_missed(
     hurt = replace(
         whole,
         wires=tuple(
-            replace(w, width=6, bytes_per_second=6 * 20e9)
+            replace(w, width=6, bytes_per_second=6 * NVLINK_3)
             if w.kind == "nvlink" and w.a == "GPU2"
             else w
             for w in whole.wires
@@ -117,7 +120,7 @@ def test_nvlinks_to_a_switch_that_are_down_are_missed(
     link = measured("GPU0", "GPU2", 118, peer=True)
     assert find(hurt, healthy, link) == ()
     (finding,) = find(build_rated_machine(hurt, healthy), healthy, link)
-    assert finding.expected_bytes_per_second == 12 * 20e9
+    assert finding.expected_bytes_per_second == pytest.approx(12 * NVLINK_3)
     assert causes(finding) == ["nvlink"]
 
 
@@ -318,7 +321,7 @@ def test_a_staged_copy_far_below_the_slowest_machine_is_slow(
     desktop = build_preset("consumer", gpus().get("rtx-3090"), 2)  # slots of 12 GB/s
     assert find(desktop, healthy, measured("GPU0", "GPU1", 4.3, peer=False)) == ()
     (finding,) = find(desktop, healthy, measured("GPU0", "GPU1", 4.1, peer=False))
-    assert finding.expected_bytes_per_second == pytest.approx(9.6e9)
+    assert finding.expected_bytes_per_second == pytest.approx(10.2e9)
 
 
 def test_the_median_of_repeats_is_used() -> None:

@@ -26,7 +26,7 @@ from gpuyard.specs import Cluster, KnownThroughput, Workload
 CALIBRATED = "calibrated with"  # prefix of the source of a calibrated constant
 # these constants depend on the wiring of a machine, the others on the GPU and its software
 _LINK_CONSTANTS: tuple[ConstantName, ...] = ("link_inside", "hop_latency")
-_REPLACED_BY_LINK = {"link_inside", "staged_rate", "staged_socket_share"}
+_REPLACED_BY_LINK = {"link_inside", "staged_memory_share"}
 
 
 def calibrated_platform(

@@ -16,7 +16,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.hardware.presets import list_topologies
 from gpuyard.predictor.compute import choose_half_precision, resolve_compute_precision
-from gpuyard.predictor.explain.knee import DEFAULT_THRESHOLD, Knee, find_knee, list_knee_placements
+from gpuyard.predictor.knee import DEFAULT_THRESHOLD, Knee, find_knee, list_knee_placements
 from gpuyard.predictor.platform import find_network
 from gpuyard.predictor.prediction import Prediction
 from gpuyard.predictor.scenario import PlatformScenario

@@ -114,4 +114,6 @@ def stack_clusters(
 def inside_rates(pipe: Callable[[int], Pipe], gpus: int) -> list[float]:
     """Return the rate of a ring by the size of its group, for groups of 1, 2, 4, … of a machine's GPUs."""
     counts = [min(2**exponent, gpus) for exponent in range(_SIZES)]
-    return [np.inf if count == 1 else pipe(count).bytes_per_second for count in counts]
+    pipes = [pipe(count) for count in counts]
+    # rings: switches add up only all-reduces
+    return [one.bytes_per_second / one.switch_gain for one in pipes]

@@ -34,6 +34,7 @@ from gpuyard.predictor.table import (
     compute_step_parts,
     expected_maximum,
     input_seconds,
+    resolve_overlap,
 )
 from gpuyard.specs import Workload
 
@@ -60,8 +61,6 @@ def step_seconds_by_stack(table: StepTable) -> Floats:
     traffic = table.traffic
     compute = table.fixed_seconds + table.batch_per_gpu * table.seconds_per_sample
     several = table.nodes > 1
-    usual = np.where(several, traffic.overlap_between, traffic.overlap)
-    usual = np.where(table.local_sgd > 1, 0.0, usual)
     passes = table.accumulate * table.local_sgd
     disturbed = np.where(table.gpus > 1, traffic.slowdown, 0.0) + np.where(
         several, traffic.slowdown_between, 0.0
@@ -74,6 +73,7 @@ def step_seconds_by_stack(table: StepTable) -> Floats:
     seconds = []
     for rate in RATE_FACTORS:
         total, ideal = traffic.strategy.exchange_seconds(_scale_links(table, rate), compute)
+        usual = resolve_overlap(table, total * rate)
         for factor in OVERLAP_FACTORS:
             overlap = np.minimum(usual * factor, 1.0)
             exposed = (total - overlap * (total - ideal)) / passes

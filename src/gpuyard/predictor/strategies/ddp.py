@@ -10,11 +10,7 @@ from gpuyard.predictor.collectives import hierarchical_all_reduce_seconds
 from gpuyard.predictor.constants import Constant, Tuning
 from gpuyard.predictor.strategies import remedies as proposals
 from gpuyard.predictor.strategies.base import SecondsBySize, Strategy
-from gpuyard.predictor.table import Floats, Move, Paths, StepTable
-
-# NCCL's trees are those of Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
-# scan" (2009); NCCL calculates with 0.92 of the ring's rate for their all-reduce (NVIDIA/nccl src/graph/tuning.cc)
-TREE_SHARE = 0.92
+from gpuyard.predictor.table import TREE_SHARE, Floats, Move, Paths, StepTable
 
 
 def all_reduce(paths: Paths, launch_seconds: float) -> SecondsBySize:
@@ -26,7 +22,7 @@ def all_reduce(paths: Paths, launch_seconds: float) -> SecondsBySize:
     gpus, several = paths.gpus, paths.gpus > 1
     single_node = paths.nodes == 1
     # A flat ring runs at its slowest link: NCCL cuts a message into chunks, so all links work at once.
-    per_byte = np.maximum(1 / paths.inside_bytes_per_second, 1 / paths.between_bytes_per_second)
+    per_byte = np.maximum(paths.inside_seconds_per_byte, paths.between_seconds_per_byte)
     # All hops of a flat ring except `nodes` stay inside a machine.
     inside_hops = np.where(single_node, gpus - 1, gpus - paths.nodes)
     between_hops = np.where(single_node, 0.0, paths.nodes - 1)

@@ -21,7 +21,6 @@ from gpuyard.predictor.scenario import Scenario
 from gpuyard.predictor.software_stacks.posterior import step_seconds_by_stack
 from gpuyard.predictor.strategies import STRATEGIES, Strategy
 from gpuyard.predictor.table import (
-    Booleans,
     Floats,
     HardwareRates,
     StepParts,
@@ -62,13 +61,19 @@ class _Machines:
     gpus: Floats
     link_bytes_per_second: Floats
     hop_seconds: Floats
-    staged: Booleans
-    across_sockets: Booleans
+    memory_bytes_per_second: Floats  # of a host that stages the exchange, otherwise infinite
+    switch_gain: Floats
 
     def create_fleet(self, networks: Networks, tuning: Tuning) -> Fleet:
-        inside = inside_rate(self.link_bytes_per_second, self.staged, self.across_sockets, tuning)
+        inside = inside_rate(self.link_bytes_per_second, self.memory_bytes_per_second, tuning)
         hop = self.hop_seconds * tuning.hop_factor
-        rates = HardwareRates(inside, hop, *networks.exchange_rates(self.nodes, tuning))
+        rates = HardwareRates(
+            inside,
+            hop,
+            *networks.exchange_rates(self.nodes, tuning),
+            switch_gain=self.switch_gain,
+            trees=(self.switch_gain > 1) & ~networks.tcp,
+        )
         return Fleet(self.nodes, self.gpus / self.nodes, rates)
 
 
@@ -209,6 +214,7 @@ def _compile_group(
             np.array(
                 [(n := row.machines.network) is not None and n.protocol == "tcp" for row in rows]
             ),
+            column(lambda row: row.machines.network.rails if row.machines.network else 1),
         ),
         batch=column(lambda row: row.batch_per_gpu),
         anchor_batch=column(lambda row: row.anchor.batch_per_gpu),
@@ -230,16 +236,18 @@ def _compile_machines(rows: Sequence[tuple[PublishedRow, int, int]]) -> _Machine
         gpus=np.array([gpus for _, _, gpus in rows], dtype=float),
         link_bytes_per_second=np.array([ring[0] for ring in rings]),
         hop_seconds=np.array([ring[1] for ring in rings]),
-        staged=np.array([ring[2] for ring in rings]),
-        across_sockets=np.array([ring[3] for ring in rings]),
+        memory_bytes_per_second=np.array([ring[2] for ring in rings]),
+        switch_gain=np.array([ring[3] for ring in rings]),
     )
 
 
 @lru_cache(maxsize=1024)
-def _ring(gpu: str, topology: Topology, peers: bool, count: int) -> tuple[float, float, bool, bool]:
-    """Return the rate and hop latency of a ring through the first GPUs, and if it is staged or crosses sockets."""
+def _ring(
+    gpu: str, topology: Topology, peers: bool, count: int
+) -> tuple[float, float, float, float]:
+    """Return rate, hop latency, rate of the host memory that stages it, and switch gain of the first GPUs' all-reduce."""
     if count == 1:
-        return np.inf, 0.0, False, False
+        return np.inf, 0.0, np.inf, 1.0
     entry = gpus().get(gpu)
     if not peers:  # NVLink is unused too, and only the PCIe of a usual host remains
         entry = entry.model_copy(update={"pcie_peer_to_peer": False})
@@ -247,7 +255,8 @@ def _ring(gpu: str, topology: Topology, peers: bool, count: int) -> tuple[float,
     ring = estimate_all_reduce(
         build_preset(topology, entry, count), [f"GPU{i}" for i in range(count)]
     )
-    return ring.bytes_per_second, ring.latency_seconds, ring.staged, ring.kind == "socket"
+    memory = ring.memory_bytes_per_second
+    return ring.bytes_per_second, ring.latency_seconds, memory, ring.switch_gain
 
 
 @lru_cache(maxsize=1024)

@@ -10,9 +10,16 @@ from gpuyard.catalog.published import (
     SIZING_TABLES,
     TRAINING_TABLES,
     published_sources,
+    skipped_collectives,
 )
 from gpuyard.predictor.constants import load_tuning
-from gpuyard.predictor.validation.collectives import score_all_reduces, skipped_all_reduces
+from gpuyard.predictor.validation.collectives import (
+    ThreadScore,
+    score_all_reduces,
+    score_links,
+    score_threads,
+    skipped_all_reduces,
+)
 from gpuyard.predictor.validation.points import PointsScore, score_points
 from gpuyard.predictor.validation.score import (
     Score,
@@ -44,6 +51,7 @@ class Report:
     judges: Validation | None = None  # tables that are not part of any fit
     judge_points: dict[str, list[PointsScore]] = field(default_factory=dict)
     method: str = METHOD
+    threads: tuple[ThreadScore, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         document: dict[str, Any] = {
@@ -72,6 +80,13 @@ class Report:
                 "source": published_sources()["allreduce"].source,
                 "series": {name: _plain(score) for name, score in self.all_reduces.items()},
                 "skipped": _skipped(skipped_all_reduces()),
+            }
+        if self.threads:
+            document["collectives"] = {
+                "source": published_sources()["collectives"].source,
+                "links": [asdict(score) for score in score_links(self.threads)],
+                "threads": [asdict(score) for score in self.threads],
+                "skipped": _skipped(tuple(skipped_collectives().most_common())),
             }
         if self.points:
             document["points"] = {
@@ -111,6 +126,7 @@ def report(table: str | None = None, points: Sequence[int] = ()) -> Report:
         score_points(points) if points else {},
         judges=validate(HELD_OUT_TABLES),
         judge_points=score_points(points, HELD_OUT_TABLES) if points else {},
+        threads=score_threads(),
     )
 
 

@@ -226,9 +226,7 @@ def _describe_saturation(result: ClusterPrediction, batches: set[int]) -> str:
     smallest = result.saturating_batch or 1
     saturating = [batch for batch in sorted(batches) if batch >= smallest]
     shown = f"here, from {saturating[0]} up" if saturating else "no batch here is that large"
-    return (
-        f"A GPU is saturated (90% of its maximum rate) at a batch of {smallest:,} or more: {shown}."
-    )
+    return f"A GPU is saturated (twice the batch gains less than 10%) at a batch of {smallest:,} or more: {shown}."
 
 
 _LARGE_MOVES = ("parameters out", "gradients back")

@@ -13,6 +13,7 @@ from gpuyard.hardware.pairs import (
     compute_latency_matrix,
 )
 from gpuyard.predictor.topology import GpuChoice, LayoutPrediction, TopologySummary, name_gpus
+from gpuyard.predictor.transport import bound_ring_rate, ring_rate
 from gpuyard.report.answer import Answer, Bullets, Column, Drawing, Part, Sentence, Table, Text
 from gpuyard.report.answers.predict import choke_cell
 from gpuyard.units import format_byte_rate, format_per_second, format_share
@@ -25,14 +26,20 @@ def topology_answer(graph: MachineGraph, summary: TopologySummary) -> Answer:
     ]
     if summary.all_reduces:
         rows = [
-            [str(len(r.gpus)), format_byte_rate(r.bytes_per_second), name_gpus(r.gpus)]
+            [
+                str(len(r.gpus)),
+                format_byte_rate(ring_rate(r)),
+                " – ".join(map(format_byte_rate, bound_ring_rate(r))),
+                name_gpus(r.gpus),
+            ]
             for r in summary.all_reduces
         ]
-        parts.append(Table("All-reduce", ("GPUs", "bus bandwidth", "best GPUs"), rows))
+        heads = ("GPUs", "bus bandwidth", Column("90% interval", 1), "best GPUs")
+        parts.append(Table("All-reduce", heads, rows))
     if summary.choices:
-        heads = ("GPUs", "best", "bandwidth", "worst", "bandwidth", "best / worst")
+        headings = ("GPUs", "best", "bandwidth", "worst", "bandwidth", "best / worst")
         rows = [_format_choice(choice) for choice in summary.choices]
-        parts.append(Table("Which GPUs to choose", heads, rows))
+        parts.append(Table("Which GPUs to choose", headings, rows))
     parts.append(Sentence(summary.verdict))
     parts += [Sentence(f"Note: {note}") for note in graph.notes]
     return Answer(parts, _document(graph, summary), title=graph.name, verb="topo")
@@ -86,9 +93,9 @@ def _format_choice(choice: GpuChoice) -> list[str]:
     return [
         str(choice.count),
         name_gpus(choice.best.gpus),
-        format_byte_rate(choice.best.bytes_per_second),
+        format_byte_rate(ring_rate(choice.best)),
         name_gpus(choice.worst.gpus),
-        format_byte_rate(choice.worst.bytes_per_second),
+        format_byte_rate(ring_rate(choice.worst)),
         f"{choice.ratio:.2f}",
     ]
 
@@ -121,10 +128,13 @@ def _document(graph: MachineGraph, summary: TopologySummary) -> dict[str, Any]:
 
 
 def _all_reduce_document(reduce: AllReduce) -> dict[str, Any]:
+    low, high = bound_ring_rate(reduce)
     return {
         "count": len(reduce.gpus),
         "gpus": list(reduce.gpus),
-        "bytes_per_second": reduce.bytes_per_second,
+        "bytes_per_second": ring_rate(reduce),
+        "low_bytes_per_second": low,
+        "high_bytes_per_second": high,
         "rings": [list(ring) for ring in reduce.rings],
         "limited_by": reduce.kind,
         "staged_through_host": reduce.staged,

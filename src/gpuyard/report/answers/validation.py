@@ -1,6 +1,7 @@
 """Shows the errors of predictions against every published table, as an answer and as Markdown for the docs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from gpuyard.draw.validation import draw_validation_svg
@@ -12,6 +13,7 @@ from gpuyard.predictor.validation import (
     TableScore,
     Validation,
 )
+from gpuyard.predictor.validation.collectives import ThreadScore, score_links
 from gpuyard.report.answer import (
     Answer,
     Bullets,
@@ -59,6 +61,8 @@ def validation_answer(report: Report) -> Answer:
         parts.append(
             _build_error_table("Bandwidth of timed all-reduces", "all-reduce", report.all_reduces)
         )
+    if report.threads:
+        parts += _build_collective_tables(report.threads)
     skipped = [
         (name, str(rows), reason)
         for name, scored in training.tables.items()
@@ -239,6 +243,46 @@ def _build_error_table(title: str, header: str, scores: Mapping[str, Score]) -> 
     return Table(title, (header, *_ERRORS, *(_INTERVAL if with_interval else ())), rows)
 
 
+_LINK_NAMES = {
+    "nvlink": "NVLink, NVSwitch, Infinity Fabric",
+    "pcie": "PCIe with peer-to-peer access",
+    "staged": "PCIe, staged through host memory",
+    "network": "several machines",
+}
+
+
+def _build_collective_tables(threads: Sequence[ThreadScore]) -> list[Part]:
+    """Show how well bus bandwidths of public threads are predicted, each with an interval sized without it."""
+    links = [
+        [
+            _LINK_NAMES[score.link],
+            str(score.threads),
+            str(score.rows),
+            _format_percent(score.median_abs_error),
+            f"{100 * score.inside_interval:.0f}%",
+            f"{score.low:.2f} to {score.high:.2f} times",
+        ]
+        for score in score_links(threads)
+    ]
+    by_thread = [
+        [
+            thread.thread + (" (gave the catalog its rates)" if thread.is_fact else ""),
+            thread.link,
+            str(thread.score.rows),
+            _format_percent(thread.score.median_abs_error),
+            f"{100 * thread.score.bias:+.1f}%".replace("-", "−"),
+            f"{100 * (thread.score.inside_interval or 0):.0f}%",
+        ]
+        for thread in threads
+    ]
+    columns = ("bus bandwidth", "threads", "rows", "median", "inside", "interval")
+    heads = ("thread", "links", "rows", "median", "bias", "inside")
+    return [
+        Table("Bus bandwidth of public threads, each left out", columns, links),
+        Table("Thread by thread", heads, by_thread),
+    ]
+
+
 def _format_errors(score: Score) -> list[str]:
     errors = (score.mean_abs_error, score.median_abs_error, score.p90_abs_error,
               score.worst_abs_error)  # fmt: skip
@@ -250,8 +294,17 @@ def _format_errors(score: Score) -> list[str]:
 
 
 def format_markdown(report: Report) -> str:
-    """Format the tables of the answer for the docs, so that both always agree."""
-    tables = [part for part in validation_answer(report).parts if isinstance(part, Table)]
+    """Format the tables of the answer for the docs, so that both always agree, except those of threads."""
+    return _format_tables(validation_answer(replace(report, threads=())).parts)
+
+
+def format_threads_markdown(report: Report) -> str:
+    """Format the tables of bus bandwidths for the docs."""
+    return _format_tables(_build_collective_tables(report.threads))
+
+
+def _format_tables(parts: Sequence[Part]) -> str:
+    tables = [part for part in parts if isinstance(part, Table)]
     return "\n\n".join(_format_table(table) for table in tables if not table.folded) + "\n"
 
 
