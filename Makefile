@@ -29,7 +29,7 @@ $(SOAK): $(TOOLS) requirements/soak.txt
 	@touch $@
 
 study: $(RUNTIME) ## Train the two spoken-digit models here and write the example report.
-	@$(BIN)/gpuyard study examples/spoken-digits.study.yaml --output study
+	@$(BIN)/gpuyard study examples/spoken-digits.study.yaml --output-dir study
 
 test: $(TOOLS) system-packages ## Install what the tests need and run all of them.
 	@sh scripts/run-tests.sh $(BIN)/pytest

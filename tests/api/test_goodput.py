@@ -55,7 +55,7 @@ def test_pictures(cli: Cli, tmp_path: Path) -> None:
     [
         (("--tokens", "1T", "--days", "3"), "--tokens"),
         (("--storage", "lustre"), "lustre-nvme"),
-        (("--restart", "soon"), "soon"),
+        (("--restart-time", "soon"), "soon"),
         (("--gpus", "4096"), "256 GPUs"),
     ],
 )

@@ -106,8 +106,8 @@ def test_real_runs_are_calibrated_and_a_study_uses_it(cli: Cli, project: Path, h
     assert (line.smallest_batch, line.largest_batch) == (4, 8)
     assert entry.errors.configurations == 4
 
-    cli("study", "wide.study.yaml", "--output", "with", cwd=project)
-    cli("study", "wide.study.yaml", "--output", "without", "--calibration", "none", cwd=project)
+    cli("study", "wide.study.yaml", "--output-dir", "with", cwd=project)
+    cli("study", "wide.study.yaml", "--output-dir", "without", "--calibration", "none", cwd=project)
     used, plain = (
         parse_study_result((project / name / "study.json").read_text(encoding="utf-8"))
         for name in ("with", "without")

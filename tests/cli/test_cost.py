@@ -116,7 +116,7 @@ def test_hybrid_with_reserved_gpus(cli: Cli) -> None:
 def test_growth(cli: Cli, tmp_path: Path) -> None:
     done = cli(
         "cost", "growth", "--researchers", "12", "--hires-per-year", "4", "--gpu-hours", "300", "--rent",
-        "$1.50/h", "--buy", "$28389", "--gpus-per-machine", "8", "--running", "$6000/year", "--json",
+        "$1.50/h", "--buy", "$28389", "--gpus-per-node", "8", "--running", "$6000/year", "--json",
         "--html", str(tmp_path / "growth.html"),
     )  # fmt: skip
     answer = json.loads(done.stdout)
@@ -127,7 +127,7 @@ def test_growth(cli: Cli, tmp_path: Path) -> None:
 def test_growth_reports_that_nothing_is_worth_buying(cli: Cli) -> None:
     options = (
         "cost", "growth", "--researchers", "10", "--gpu-hours", "100", "--rent", "$1/h",
-        "--buy", "$36000", "--gpus-per-machine", "4",
+        "--buy", "$36000", "--gpus-per-node", "4",
     )  # fmt: skip
     shown = cli(*options).stdout
     assert shown.startswith("Buy no machine: renting costs no more.")

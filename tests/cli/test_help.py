@@ -44,7 +44,7 @@ def test_an_empty_default_is_not_shown(cli: Cli) -> None:
 
 def test_an_option_for_a_directory_shows_its_placeholder(cli: Cli) -> None:
     assert "--dir DIRECTORY" in " ".join(cli("notebook", "--help").stdout.split())
-    assert "--output DIRECTORY" in " ".join(
+    assert "--output-dir DIRECTORY" in " ".join(
         cli("share", "export", "slurm", "--help").stdout.split()
     )
 

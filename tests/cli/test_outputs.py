@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from gpuyard.cli.app import app
 from gpuyard.cli.output import check_output_directory, check_output_file, check_output_or_stdout
+from tests.cli.walk import every_command
 from tests.conftest import Cli
 
 COMMANDS = (
@@ -33,10 +32,11 @@ COMMANDS = (
     "plan examples/resnet50.plan.yaml --html {file}",
     "predict resnet50 --on t4 --why --svg {file}",
     "results export --output {file}",
-    "share export slurm --output {file}",
+    "results export --as wandb --output-dir {file}",
+    "share export slurm --output-dir {file}",
     "simulate examples/traces/team.csv --on 2x4 --html {file}",
-    "stack lock --write {file}",
-    "study examples/spoken-digits.study.yaml --output {file}",
+    "stack lock --output {file}",
+    "study examples/spoken-digits.study.yaml --output-dir {file}",
     "topo --preset dual-root --svg {file}",
     "topo rings --svg {file}",
     "train spoken-digits-linear --checkpoint {file}",
@@ -46,19 +46,6 @@ READ = {
     "--calibration", "--dataset", "--demand", "--dir", "--from", "--hostfile", "--lock", "--memory", "--results", "--rows",
     "--sacct", "--site", "--topo", "--traces", "--usage",
 }  # fmt: skip
-
-
-def walk(command: Any, name: str) -> dict[str, Any]:
-    commands = {name: command}
-    for child, subcommand in getattr(command, "commands", {}).items():
-        commands |= walk(subcommand, f"{name} {child}".strip())
-    return commands
-
-
-def every_command() -> dict[str, Any]:
-    root: Any = typer.main.get_command(app)
-    root.list_commands(None)  # loads them
-    return walk(root, "")
 
 
 def takes_a_path(command: Any, parameter: Any) -> bool:

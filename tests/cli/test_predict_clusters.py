@@ -131,10 +131,10 @@ def test_a_study_accepts_short_cluster_names_too(cli: Cli, tmp_path: Any) -> Non
         "name: s\nworkloads: [resnet50]\nmeasure: null\n"
         "clusters: [{cluster: 2x4xrtx-3090@10G, gpus: [4, 8]}]\n"
     )
-    done = cli("study", str(study), "--output", str(tmp_path / "out"), "--json")
+    done = cli("study", str(study), "--output-dir", str(tmp_path / "out"), "--json")
     assert "2 × 4 × GeForce RTX 3090, 10 Gbit/s" in done.stdout
     study.write_text(study.read_text().replace("rtx-3090", "rtx-309"))
-    wrong = cli("study", str(study), "--output", str(tmp_path / "out"), status=2)
+    wrong = cli("study", str(study), "--output-dir", str(tmp_path / "out"), status=2)
     assert ":4: clusters[0].cluster: " in wrong.stderr
     assert "'rtx-309'; did you mean" in wrong.stderr
 

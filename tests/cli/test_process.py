@@ -44,7 +44,7 @@ prices
 results list
 schema study
 simulate examples/traces/team.csv --on 2x4 --policy fifo,min-time
-stack lock --requirements pytorch --cpu
+stack lock --requirements pytorch --cpu-only
 topo --preset dual-root
 validate --table horovod
 version
@@ -200,7 +200,7 @@ def test_a_closed_pipe_is_not_an_error() -> None:
 
 def test_concurrent_processes_leave_one_complete_report(tmp_path: Path) -> None:
     (tmp_path / "p.study.yaml").write_text(STUDY)
-    command = [sys.executable, "-m", "gpuyard", "study", "p.study.yaml", "--output", "out"]
+    command = [sys.executable, "-m", "gpuyard", "study", "p.study.yaml", "--output-dir", "out"]
     with contextlib.ExitStack() as until_end:
         running = [
             until_end.enter_context(

@@ -99,7 +99,7 @@ def test_a_plain_line_has_the_options_that_typer_declares(name: str) -> None:
         ["queue", "--last"],
         ["queue", "--last", "-1"],
         ["queue", "--last", "x"],
-        ["queue", "--every", "5s"],
+        ["queue", "prune"],
         ["status"],
         ["status", "local://1", "local://2"],
         ["submit", "--", "true"],

@@ -70,12 +70,12 @@ def test_a_dry_run_includes_the_time_of_slow_links(cli: Cli, up: Up) -> None:
     [
         (("--link", "10 Gbit/s"), "1 Gbit/s"),
         (("--nodes", "3"), "expected 1 to 2 machines"),
-        (("--data", "/elsewhere"), "/elsewhere is not in it"),
-        (("--data", "../x"), "shared storage"),
+        (("--dataset", "/elsewhere"), "/elsewhere is not in it"),
+        (("--dataset", "../x"), "shared storage"),
         (("--workload", "resnet5"), "resnet50"),
-        (("--layout", "1x3"), "needs more than the deployment has: 2x2"),
-        (("--layout", "ten"), "like 1x10"),
-        (("--layout", "1x2", "--nodes", "1"), "not both"),
+        (("--shapes", "1x3"), "needs more than the deployment has: 2x2"),
+        (("--shapes", "ten"), "like 1x10"),
+        (("--shapes", "1x2", "--nodes", "1"), "not both"),
         (("--strategy", "horovd"), "horovod"),
         (("--strategy", "horovod"), "only on this machine and in labs"),
     ],
@@ -94,7 +94,7 @@ def test_images_are_made_in_the_shared_storage_and_read_by_every_rank(cli: Cli, 
     planned = json.loads(cli("deploy", "bench", up.file, *narrow, "--dry-run", "--json").stdout)
     assert planned["images_folder"] == str(folder)
     assert not folder.exists()
-    without = ("--data", "none", "--dry-run", "--json")
+    without = ("--dataset", "none", "--dry-run", "--json")
     assert (
         json.loads(cli("deploy", "bench", up.file, *narrow, *without).stdout)["images_folder"]
         is None
@@ -113,7 +113,7 @@ def test_the_reason_is_shown_if_the_head_cannot_create_images(cli: Cli, up: Up) 
     (up.shared / "gpuyard-images").write_text("a file, not a folder")
     output = cli("deploy", "bench", up.file, "--gpu", "t4", "--batch", "4", status=1).stderr
     assert "localhost could not create images" in output
-    assert "File exists" in output and "--data none" in output
+    assert "File exists" in output and "--dataset none" in output
 
 
 def test_links_are_set_for_a_run_and_go_back_however_it_ends() -> None:
@@ -131,7 +131,7 @@ def test_links_are_set_for_a_run_and_go_back_however_it_ends() -> None:
 
 
 def test_one_machine_with_two_gpus_against_two_with_one_is_one_command(cli: Cli, up: Up) -> None:
-    arguments = ("--gpu", "t4", "--batch", "32", "--layout", "1x2,2x1", "--dry-run", "--json")
+    arguments = ("--gpu", "t4", "--batch", "32", "--shapes", "1x2,2x1", "--dry-run", "--json")
     output = json.loads(cli("deploy", "bench", up.file, *arguments).stdout)
     assert output["series"] == ["one machine", "one GPU of each machine"]
     ranks = [[seat["node"] for seat in sweep["ranks"]] for sweep in output["sweeps"]]

@@ -182,6 +182,7 @@ def commands(command: Any, path: str) -> Iterator[tuple[str, set[str]]]:
 
 
 COMMANDS = dict(commands(typer.main.get_command(app), "gpuyard"))
+DEFAULT_COMMANDS = {"gpuyard facility": "design", "gpuyard reserve": "new"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
@@ -191,11 +192,8 @@ def test_commands_that_are_only_shown_exist_with_their_options(page: Path) -> No
             continue
         for line in block.text.replace("\\\n", " ").splitlines():
             words = shlex.split(re.split(r" (?:--|[|&]+) ", line)[0], comments=True)
-            if (
-                words[:2] == ["gpuyard", "facility"]
-                and "gpuyard facility " + words[2] not in COMMANDS
-            ):
-                words.insert(2, "design")  # the default
+            if " ".join(words[:2]) in DEFAULT_COMMANDS and " ".join(words[:3]) not in COMMANDS:
+                words.insert(2, DEFAULT_COMMANDS[" ".join(words[:2])])
             if words[:1] != ["gpuyard"]:
                 continue
             prefixes = [" ".join(words[:length]) for length in (4, 3, 2, 1)]

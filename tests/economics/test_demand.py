@@ -77,7 +77,7 @@ def test_a_million_rows() -> None:
             "d.csv:3: expected a number, got 'x'",
         ),
         ("time,gpus\n2026-01-01T00:00,3\n2026-01-01T01:00,-5\n", "row 2 has -5 GPUs"),
-        ("gpus\n1\n2\n", "--every"),
+        ("gpus\n1\n2\n", "--row-period"),
         ("time,gpus\nyesterday,1\ntoday,2\n", "is not a time like"),
         ("time,gpus\n2026-01-02,1\n2026-01-01,2\n", "d.csv:3"),
         ("time,gpus\n", "no demand"),

@@ -124,7 +124,7 @@ def test_export_round_trip(tmp_path: Path, make_measurement: Make) -> None:
     lines = printed.stdout.splitlines()
     assert [Measurement.model_validate_json(line) for line in lines] == measurements
     file = tmp_path / "results.csv"
-    written = CliRunner().invoke(results.app, ["export", "--format", "csv", "--output", str(file)])
+    written = CliRunner().invoke(results.app, ["export", "--as", "csv", "--output", str(file)])
     assert written.stdout == ""
     assert "2 measurements written" in written.stderr
     assert len(file.read_text().splitlines()) == 3

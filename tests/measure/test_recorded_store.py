@@ -44,7 +44,7 @@ def test_a_recorded_store_is_listed_shown_and_exported_as_it_was(kind: str, cli:
 
 @pytest.mark.parametrize("kind", ["train", "links", "collectives", "rejected"])
 def test_csv_rows_are_the_same(kind: str, cli: Cli) -> None:
-    exported = cli("results", "export", "--kind", kind, "--format", "csv").stdout
+    exported = cli("results", "export", "--kind", kind, "--as", "csv").stdout
     assert exported == (RECORDED / f"{kind}.csv").read_text()
 
 

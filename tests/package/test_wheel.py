@@ -54,6 +54,6 @@ def test_it_predicts_prices_and_reports_without_the_repository(
     (tmp_path / "p.study.yaml").write_text(
         "{name: p, workloads: [resnet50], measure: null, clusters: [{cluster: dgx-a100, gpus: [1, 8]}]}"
     )
-    run("study", "p.study.yaml", "--output", "out")
+    run("study", "p.study.yaml", "--output-dir", "out")
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert len(page) > 500_000  # the charts' code is inside

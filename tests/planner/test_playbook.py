@@ -185,7 +185,7 @@ def test_commands_use_the_plans_own_prices() -> None:
     advice = advise(answer.team, plan_file="x.plan.yaml", answer=answer)
     (growth,) = [line for line in advice.commands if "cost growth" in line]
     # 60 runs of ten hours on one GPU, by three people
-    assert "--gpu-hours 200 --rent '$2.50/h' --buy '$7777' --gpus-per-machine 1" in growth
+    assert "--gpu-hours 200 --rent '$2.50/h' --buy '$7777' --gpus-per-node 1" in growth
     assert advice.prices_from == "the plan: own as given, cloud as given"
 
 
@@ -194,7 +194,7 @@ def test_commands_without_a_plan_use_catalog_prices() -> None:
     assert advice.prices_from is not None and "lambda/gpu_4x_a6000 of 20" in advice.prices_from
     (growth,) = [line for line in advice.commands if "cost growth" in line]
     price = 4 * gpu_prices().get("rtx-4090").usd + chassis().get("workstation-4").usd
-    assert f"--buy '${price:.0f}' --gpus-per-machine 4" in growth
+    assert f"--buy '${price:.0f}' --gpus-per-node 4" in growth
 
 
 def test_every_stage_names_software_and_what_its_machines_cost() -> None:

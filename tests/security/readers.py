@@ -14,10 +14,10 @@ from unittest import mock
 
 from gpuyard import units
 from gpuyard.api.inputs import load_calibration, parse_counts, parse_exchange, parse_strategy
+from gpuyard.api.invoice import _parse_number, _split_list
 from gpuyard.catalog import specfiles
 from gpuyard.catalog.price_update import check_not_in_future, read_source
 from gpuyard.catalog.prices import newest_date, read_price_table
-from gpuyard.cli.cost.invoice import _parse_number, _split_list
 from gpuyard.cli.lab import _parse_node_links
 from gpuyard.deploy.clouds.lambda_cloud import LambdaCloud
 from gpuyard.deploy.clouds.rate_limit import RateLimiter

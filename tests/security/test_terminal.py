@@ -176,7 +176,7 @@ def test_a_csv_export_contains_no_formula(cli: Cli, make_measurement: MakeMeasur
     store = ResultsStore(results_file())
     for number, name in enumerate(names):
         store.add(make_measurement(number, workload=name))
-    text = cli("results", "export", "--format", "csv").stdout
+    text = cli("results", "export", "--as", "csv").stdout
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["workload"] for row in rows] == [
         *(f"'{name}" for name in names[:4]), "'\t=1", "plain",

@@ -240,7 +240,7 @@ def test_readable_rows_of_a_damaged_store_are_kept(
     share: Path, cli: Cli, start: Start, who: Who
 ) -> None:
     cli("reserve", "2", "--from", "tomorrow 18:00", "--for", "12h")
-    cli("share", "drain", "--gpus", "7")
+    cli("share", "drain", "--gpu-ids", "7")
     leased = start("lease", "1", "--", "sh", "-c", "echo up; exec sleep 60")
     assert leased.stdout is not None and leased.stdout.readline() == "up\n"
     with sqlite3.connect(share / DATABASE) as store:

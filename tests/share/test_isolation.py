@@ -90,8 +90,8 @@ def test_a_leases_process_tree_can_open_only_its_gpus(
     bare = subprocess.run(look(share), capture_output=True, text=True, check=True)
     assert bare.stdout.split() == ["open"] * 4, "who has no lease is found by audit, not stopped"
     # a lease inside another lease can open its own GPUs, and not those of the outer one
-    inner = (sys.executable, "-m", "gpuyard", "lease", "--gpus", "3", "--", *look(share))
-    nested = start("lease", "--gpus", "0", "--", *inner).communicate(timeout=60)
+    inner = (sys.executable, "-m", "gpuyard", "lease", "--gpu-ids", "3", "--", *look(share))
+    nested = start("lease", "--gpu-ids", "0", "--", *inner).communicate(timeout=60)
     assert nested == ("closed closed closed open ", "")
     assert not holders(who())
 

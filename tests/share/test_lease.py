@@ -98,7 +98,7 @@ def test_amd_gpus_have_their_own_variables(share: Path, start: Start) -> None:
     config.write_text(config.read_text().replace('"nvidia"', '"amd"'), encoding="utf-8")
     script = "echo $ROCR_VISIBLE_DEVICES $HIP_VISIBLE_DEVICES $CUDA_VISIBLE_DEVICES"
     # ROCR selects first, and HIP numbers the selected GPUs from 0
-    leased = start("lease", "--gpus", "3,4", "--", "sh", "-c", script)
+    leased = start("lease", "--gpu-ids", "3,4", "--", "sh", "-c", script)
     assert leased.communicate(timeout=60) == ("3,4 0,1 0,1\n", "")
 
 
@@ -250,7 +250,7 @@ def test_the_inode_of_a_pinned_lock_is_not_reused(tmp_path: Path) -> None:
 
 
 def test_gpus_by_index_and_the_best_connected(share: Path, cli: Cli, start: Start) -> None:
-    leased = start("lease", "--gpus", "3,4", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+    leased = start("lease", "--gpu-ids", "3,4", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
     assert leased.communicate()[0] == "3,4\n"
     # in a hybrid cube mesh of V100s, two NVLinks connect 0 and 3, and one connects 0 and 1
     set_up(share, fake_gpus=8, topology="nvlink-hybrid-cube-mesh")
@@ -288,11 +288,11 @@ def test_the_best_connected_of_sixteen_gpus_are_chosen(share: Path, topology: st
 
 def test_small_jobs_share_a_gpu_and_never_more_than_all_of_it(start: Start, who: Who) -> None:
     half = start_lease(start, "1", "--share", "0.5")
-    start_lease(start, "1", "--memory", "10GB")
+    start_lease(start, "1", "--gpu-memory", "10GB")
     assert {gpu: len(ids) for gpu, ids in holders(who()).items()} == {0: 2}
     start_lease(start, "1", "--share", "0.5")
     assert {gpu: len(ids) for gpu, ids in holders(who()).items()} == {0: 2, 1: 1}
-    whole = start("lease", "--gpus", "0", "--now", "--", "true")
+    whole = start("lease", "--gpu-ids", "0", "--now", "--", "true")
     assert whole.wait(60) == 75
     half.terminate()
 
@@ -301,13 +301,13 @@ def test_small_jobs_share_a_gpu_and_never_more_than_all_of_it(start: Start, who:
     ("arguments", "sentence"),
     [
         (("9", "--", "true"), "9 GPUs were requested; this machine has 8"),
-        (("--gpus", "8", "--", "true"), "GPU 8"),
-        (("--gpus", "one", "--", "true"), "expected GPUs by index like 3,4, got 'one'"),
+        (("--gpu-ids", "8", "--", "true"), "GPU 8"),
+        (("--gpu-ids", "one", "--", "true"), "expected GPUs by index like 3,4, got 'one'"),
         (("1", "--share", "1.5", "--", "true"), "must be between"),
-        (("1", "--memory", "80GB", "--", "true"), "no GPU has that much memory"),
+        (("1", "--gpu-memory", "80GB", "--", "true"), "no GPU has that much memory"),
         (("1", "--now", "--wait", "1s", "--", "true"), "use either --now or --wait"),
         (("1", "--for", "2", "--", "true"), "has no unit; write a duration like '2h'"),
-        (("1", "--memory", "12", "--", "true"), "has no unit; write a size like '12GB'"),
+        (("1", "--gpu-memory", "12", "--", "true"), "has no unit; write a size like '12GB'"),
         (("1",), "gpuyard lease 2 -- python train.py"),
         (("0", "--", "true"), "1 GPU or more"),
         (("1", "--for", "0s", "--", "true"), "more than 0 seconds"),
@@ -321,7 +321,7 @@ def test_mistakes_are_reported(
 
 
 def test_the_database_refuses_two_holders_of_one_gpu(share: Path, start: Start) -> None:
-    start_lease(start, "--gpus", "2")
+    start_lease(start, "--gpu-ids", "2")
     store = sqlite3.connect(share / "leases.sqlite")
     (number,) = store.execute("SELECT lease FROM holds").fetchone()
     for parts in (1_000_000, 1):
@@ -434,9 +434,9 @@ def test_the_plain_parser_knows_every_option_of_the_command() -> None:
         expected = LeaseOptions(**values)
         assert parse_plain(words) == ([], expected)
         assert expected != LeaseOptions()
-    assert parse_plain(["2", "--for=2h", "--gpus", "1,2", "--now", "--", "a", "--now"]) == (
+    assert parse_plain(["2", "--for=2h", "--gpu-ids", "1,2", "--now", "--", "a", "--now"]) == (
         ["2", "a", "--now"],
-        LeaseOptions(for_="2h", gpus="1,2", now=True),
+        LeaseOptions(for_="2h", gpu_ids="1,2", now=True),
     )
     for words in (["--help"], ["--fro", "2h"], ["--for"], ["1", "x"], ["-h"], ["--now=1"]):
         assert parse_plain(words) is None

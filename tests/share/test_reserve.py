@@ -379,7 +379,7 @@ def _read_all(terminal: int, until: bytes) -> bytes:
 
 def test_reserve_list_and_cancel_on_the_command_line(cli: Cli, start: Start, who: Who) -> None:
     reservation = json.loads(
-        cli("reserve", "2", "--from", "tomorrow 8:00", "--for", "20h", "--json").stdout
+        cli("reserve", "2", "--start", "tomorrow 8:00", "--for", "20h", "--json").stdout
     )
     assert reservation["count"] == 2 and reservation["gpus"] == [0, 1]
     listed = json.loads(cli("reserve", "list", "--json").stdout)["reservations"]
@@ -394,13 +394,13 @@ def test_reserve_list_and_cancel_on_the_command_line(cli: Cli, start: Start, who
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("9", "--from", "tomorrow 8:00", "--for", "1h"), "9 GPUs were requested"),
-        (("--gpus", "8", "--from", "tomorrow 8:00", "--for", "1h"), "GPU 8"),
-        (("1", "--from", "2020-01-01 8:00", "--for", "1h"), "is in the past"),
-        (("1", "--from", "soon", "--for", "1h"), "expected a time like"),
-        (("1", "--from", "tomorrow 8:00", "--for", "0s"), "more than 0 seconds"),
-        (("1", "--from", "tomorrow 8:00"), "write it like"),
-        (("cancel",), "write it like"),
+        (("9", "--start", "tomorrow 8:00", "--for", "1h"), "9 GPUs were requested"),
+        (("--gpu-ids", "8", "--start", "tomorrow 8:00", "--for", "1h"), "GPU 8"),
+        (("1", "--start", "2020-01-01 8:00", "--for", "1h"), "is in the past"),
+        (("1", "--start", "soon", "--for", "1h"), "expected a time like"),
+        (("1", "--start", "tomorrow 8:00", "--for", "0s"), "more than 0 seconds"),
+        (("1", "--start", "tomorrow 8:00"), "Missing option '--for'"),
+        (("cancel",), "Missing argument 'ID'"),
         (("cancel", "nothing"), "'nothing'"),
     ],
 )
@@ -415,7 +415,7 @@ def test_drained_gpus_are_not_leased_and_running_work_continues(
 ) -> None:
     leased = start_lease(start, "2")
     (id_,) = {id_ for ids in holders(who()).values() for id_ in ids}
-    output = cli("share", "drain", "--gpus", "0,1,2,3").stderr
+    output = cli("share", "drain", "--gpu-ids", "0,1,2,3").stderr
     assert "no new leases until `gpuyard share resume`" in output and id_ in output
     assert [gpu["drained"] for gpu in who()["gpus"]] == [True] * 4 + [False] * 4
     assert "drained" in cli("who").stdout

@@ -137,7 +137,7 @@ def test_use_halves_with_each_half_life(broker: Broker) -> None:
 
 
 def test_the_policy_is_set_shown_and_kept(share: Path, cli: Cli, broker: Broker) -> None:
-    line = ("--half-life", "7d", "--quota", "students=2", "--priority", "staff=10")
+    line = ("--half-life", "7d", "--quota", "students=2", "--group-priority", "staff=10")
     more = ("--idle-grace", "2h", "--on-violation", "warn", "--json")
     dry = json.loads(cli("share", "policy", *line, *more, "--dry-run").stdout)
     assert dry["quotas"] == {"students": 2} and dry["half_life_seconds"] == 604800

@@ -48,7 +48,7 @@ class SlurmShare:
 def slurm_share(share: Path, cli: Cli) -> Iterator[SlurmShare]:
     with tempfile.TemporaryDirectory(prefix="gpuyard-export-") as output:
         Path(output).chmod(0o755)  # The user `slurm` reads the files.
-        cli("share", "export", "slurm", "--output", output)
+        cli("share", "export", "slurm", "--output-dir", output)
         with slurm_from_configuration(Path(output) / "slurm.conf") as slurm:
             slurm_share = SlurmShare(slurm)
             early = slurm_share.gpuyard("lease", "1", "--", "true")
@@ -252,7 +252,7 @@ def test_without_slurm_the_share_does_not_change(
 
 def test_a_dry_run_prints_and_writes_nothing(share: Path, tmp_path: Path, cli: Cli) -> None:
     output = tmp_path / "out"
-    printed = cli("share", "export", "slurm", "--output", str(output), "--dry-run")
+    printed = cli("share", "export", "slurm", "--output-dir", str(output), "--dry-run")
     assert "# gres.conf: " in printed.stdout
     assert not output.exists()
 
@@ -339,11 +339,11 @@ def test_a_member_of_several_groups_gets_the_strictest_and_a_note_about_the_othe
 @MACHINE
 @pytest.mark.soak
 def test_a_real_slurm_with_its_database_keeps_the_same_limits(share: Path, cli: Cli) -> None:
-    cli("share", "policy", "--quota", "games=2", "--weekly-hours", "games=100", "--priority",
+    cli("share", "policy", "--quota", "games=2", "--weekly-hours", "games=100", "--group-priority",
         "games=5", "--half-life", "1d")  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="gpuyard-export-") as output:
         Path(output).chmod(0o755)
-        cli("share", "export", "slurm", "--output", output)
+        cli("share", "export", "slurm", "--output-dir", output)
         with slurm_from_configuration(Path(output) / "slurm.conf", database=True) as slurm:
             accounts = slurm.run(str(Path(output) / "accounts.sh"))
             assert (accounts.returncode, accounts.stderr) == (0, "")

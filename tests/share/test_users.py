@@ -118,7 +118,7 @@ def test_a_users_processes_can_open_only_their_gpus_and_cant_leave(server: Serve
     paths = [str(server.directory / "devices" / f"gpu{i}") for i in range(4)]
     look = ("sh", "-c", leave, "sh", public_gpuyard().python, "-c", LOOK, *paths)
     a, b, _ = server.users
-    server.start_lease(b, "--gpus", "0")
+    server.start_lease(b, "--gpu-ids", "0")
     assert server.run(a, "lease", "2", "--", *look)[0].split() == [
         "closed",
         "open",

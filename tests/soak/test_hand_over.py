@@ -49,7 +49,7 @@ def test_no_gpu_has_two_holders_during_hand_overs(
         directory.chmod(0o755)
         (directory / "hold").write_text(HOLD)
         (directory / "hold").chmod(0o755)
-        cli("share", "export", "slurm", "--output", output)
+        cli("share", "export", "slurm", "--output-dir", output)
         with slurm_from_configuration(directory / "slurm.conf") as slurm:
             done = slurm.run(
                 "sh", "-c", USE_BOTH, "sh", output, sys.executable, str(HAND_OVERS),

@@ -148,7 +148,7 @@ def test_a_training_that_is_killed_again_and_again_ends_with_the_same_weights(ya
 def test_a_study_that_is_killed_keeps_what_it_measured_and_writes_its_report_whole(
     yard: Yard,
 ) -> None:
-    study = ("study", "own.study.yaml", "--output", "out")
+    study = ("study", "own.study.yaml", "--output-dir", "out")
     start = time.monotonic()
     Yard(yard.home / "other", yard.project).run(*study[:-1], "first")
     seconds = time.monotonic() - start

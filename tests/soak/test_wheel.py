@@ -70,7 +70,7 @@ def test_a_study_without_torch_predicts_and_says_that_nothing_was_measured(
         "name: plan\nworkloads: [resnet50]\n"
         "clusters: [{cluster: dgx-a100, gpus: [1, 8]}]\ncost: {rent: $1.50/h, buy: $8000}\n"
     )
-    printed = run(installed, "study", "plan.study.yaml", "--output", "out", cwd=tmp_path)
+    printed = run(installed, "study", "plan.study.yaml", "--output-dir", "out", cwd=tmp_path)
     assert "Nothing was measured on this machine: training needs PyTorch" in printed
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "GPU CHOKE" in page

@@ -144,7 +144,7 @@ def cost(
     hours = hours_per_year if hours_per_year is not None else _HOURS_PER_YEAR
     if utilization is not None:
         hours = units.parse_share(utilization) * 8766
-    price, costs = parse_rent_price(rent), _create_costs(owning)
+    price, costs = parse_rent_price(rent), create_costs(owning)
     purchase = parse_purchase(buy if isinstance(buy, str) else f"${buy}")
     term_months = parse_months(term) if isinstance(term, str) else term
     discount = units.parse_share(discount_rate)
@@ -192,7 +192,8 @@ def _estimate_losses(rent: str) -> "InstanceLosses | None":
     return estimate_instance_losses(price, gpus().get(price.gpu))
 
 
-def _create_costs(owning: Mapping[str, Any]) -> OwningCosts:
+def create_costs(owning: Mapping[str, Any]) -> OwningCosts:
+    """Read the costs of owning, which may have units."""
     names = [field.name for field in fields(OwningCosts)]
     for name in owning:
         if name not in names:

@@ -1,7 +1,7 @@
 """Inputs of the API as people write them: lists of counts, names of precisions and strategies, files or objects."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
@@ -156,6 +156,11 @@ def override_precision(workload: "Workload", precision: str | None) -> "Workload
     if precision is None:
         return workload
     return workload.model_copy(update={"precision": parse_precision(precision)})
+
+
+def read_quantity(value: str | float, parse: Callable[[str], float]) -> float:
+    """Return a number as it is, and parse text with a unit."""
+    return parse(value) if isinstance(value, str) else value
 
 
 def read_workload(workload: "str | Path | Workload") -> "Workload":

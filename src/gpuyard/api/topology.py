@@ -96,3 +96,51 @@ def compare_topologies(
     compared = compare_layouts(spec, profile, layouts, model, counts, batch=samples)
     note = describe_precision(model, spec, profile)
     return Result(comparison_answer(spec.name, model.id, samples, compared, note))
+
+
+def lanes(
+    cpu: str | None = None,
+    *,
+    sockets: int = 1,
+    gpu: str = "rtx-4090",
+    gpus: int = 4,
+    nic: str | None = None,
+    nics: int = 1,
+    drives: int = 1,
+) -> Result[Row]:
+    """Show whether a CPU, or each CPU of the catalog, has enough PCIe lanes for GPUs, network cards, and drives."""
+    from gpuyard.catalog import links
+    from gpuyard.catalog.hardware import cpus
+    from gpuyard.hardware.lanes import create_lane_budget
+    from gpuyard.report.answers.topology import all_lanes_answer, cpu_lanes_answer
+
+    model = find_gpu(gpu)
+    card = links().get(nic) if nic else None
+    if card is not None and card.kind not in ("ethernet", "infiniband"):
+        raise UserMistake(f"--nic: {nic} connects GPUs inside a machine, not machines")
+    candidates = [cpus().get(cpu)] if cpu else [c for c in cpus() if c.max_sockets >= sockets]
+    budgets = [
+        create_lane_budget(c, sockets, model, gpus, nic=card, nics=nics, drives=drives)
+        for c in candidates
+    ]
+    return Result(all_lanes_answer(budgets) if cpu is None else cpu_lanes_answer(budgets[0]))
+
+
+def rings(
+    gpus: int = 4, *, size: str = "100 MB", rate: str = "10 Gbit/s", pieces: int = 4
+) -> Result[Row]:
+    """Show a broadcast and an all-reduce over a ring step by step."""
+    from gpuyard import units
+    from gpuyard.draw.rings import draw_schedule_svg
+    from gpuyard.predictor.explain.rings import schedule_all_reduce, schedule_broadcast
+    from gpuyard.report.answers.rings import rings_answer
+
+    size_bytes, bytes_per_second = units.parse_bytes(size), units.parse_rate(rate)
+    if size_bytes <= 0 or bytes_per_second <= 0:
+        raise UserMistake("--bytes and --rate must be greater than 0")
+    broadcasts = [
+        schedule_broadcast(gpus, size_bytes, bytes_per_second, count) for count in (1, pieces)
+    ]
+    all_reduce = schedule_all_reduce(gpus, size_bytes, bytes_per_second)
+    answer = rings_answer([*broadcasts, all_reduce], size_bytes, bytes_per_second)
+    return Result(answer, draw=lambda: draw_schedule_svg(all_reduce))

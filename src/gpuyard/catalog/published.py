@@ -84,12 +84,16 @@ def published_sources() -> dict[str, PublishedSource]:
     return {name: PublishedSource(table=name, **fields) for name, fields in tables.items()}
 
 
+def list_tables() -> list[str]:
+    """List all tables by name."""
+    return [*TRAINING_TABLES, *SIZING_TABLES, *HELD_OUT_TABLES, LAB_TABLE]
+
+
 @functools.cache
 def published_table(table: str) -> PublishedTable:
     """Return a table with its predictable rows. Raise UnknownName, which suggests the closest name."""
-    tables = (*TRAINING_TABLES, *SIZING_TABLES, *HELD_OUT_TABLES, LAB_TABLE)
-    if table not in tables:
-        raise UnknownName("published table", table, tables)
+    if table not in list_tables():
+        raise UnknownName("published table", table, list_tables())
     skipped: Counter[str] = Counter()
     series: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for cells in _read_rows(f"{table}.csv"):

@@ -10,9 +10,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from typer.core import TyperGroup
@@ -20,7 +21,7 @@ from typer.core import TyperGroup
 from gpuyard.cli.exits import clean_message, run_and_exit
 from gpuyard.cli.options import add_allow_code_option
 from gpuyard.cli.output import add_output_options
-from gpuyard.errors import GpuyardError, closest_names, did_you_mean
+from gpuyard.errors import GpuyardError, UnknownName, closest_names
 from gpuyard.files import data_directories
 from gpuyard.temporary import remove_leftovers, shared_directory
 from gpuyard.version import __version__
@@ -74,6 +75,8 @@ _FOLDERS = {
 """The subfolders of `cli/` and their commands; the other commands are directly in `cli/`."""
 
 _WRONG_CHOICE = re.compile(r"^'(.*)' is not one of ('.*')\.?$")
+_MAX_PLACEHOLDER = 11
+"""The longest list of values that is shown as a placeholder; a longer one would make every help narrower."""
 _PLACEHOLDERS: dict[Any, str] = {int: "N", float: "NUMBER", Path: "FILE", str: "TEXT"}
 
 
@@ -198,8 +201,8 @@ def _explain_errors(parse: Callable[[Any, list[str]], list[str]]) -> Any:
 
                 error.message = explain_value(invalid.errors()[0])
             if match := _WRONG_CHOICE.match(getattr(error, "message", "") or ""):
-                hint = did_you_mean(match[1], match[2].strip("'").split("', '"))
-                error.message = error.message.removesuffix(".") + hint  # type: ignore[attr-defined]
+                kind = error.param.name.strip("_").replace("_", " ")  # type: ignore[attr-defined]
+                raise UnknownName(kind, match[1], match[2].strip("'").split("', '")) from None
             if hasattr(error, "possibilities") and hasattr(error, "option_name"):
                 error.possibilities = _find_similar_options(context.command, error.option_name)
             raise
@@ -241,7 +244,34 @@ def _simplify_parameters(parameters: list[Any], callback: Callable[..., Any] | N
             parameter.metavar = ""
         elif parameter.metavar is None and declared is not None:
             parameter.metavar = _get_placeholder(declared.annotation)
+        if declared is not None:
+            _add_choices_to_help(parameter, list_choices(declared.annotation))
     return parameters
+
+
+def list_choices(annotation: Any) -> list[str]:
+    """Return the values of an option or argument that accepts one of a few names."""
+    for kind in (annotation, *get_args(annotation)):
+        if get_origin(kind) is Literal:
+            return [str(value) for value in get_args(kind)]
+        if inspect.isclass(kind) and issubclass(kind, StrEnum):
+            return [member.value for member in kind]
+        if kind is not annotation and (inner := list_choices(kind)):
+            return inner
+    return []
+
+
+def _add_choices_to_help(parameter: Any, choices: list[str]) -> None:
+    """Show few values instead of a placeholder, and many in the sentence, unless it names them already."""
+    if not choices:
+        return
+    shown = "|".join(choices)
+    if parameter.metavar is None:
+        parameter.metavar = shown if len(shown) <= _MAX_PLACEHOLDER else "NAME"
+    text = parameter.help or ""
+    if parameter.metavar != shown and not all(value in text for value in choices):
+        sentence, default, value = text.removesuffix(".").partition(" (default: ")
+        parameter.help = f"{sentence}: {', '.join(choices)}{default}{value}."
 
 
 def _format_usage(argument: Any) -> str:

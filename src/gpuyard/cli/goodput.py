@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.completion import complete_storage
 from gpuyard.cli.large_options import TokensOption
 from gpuyard.cli.output import JsonOption, PageOption, check_output_file, show
 from gpuyard.files import write_text
@@ -35,6 +36,7 @@ def goodput(
         str | None,
         typer.Option(
             metavar="NAME",
+            autocompletion=complete_storage,
             help="Storage of checkpoints from the catalog, like lustre-nvme or 4xweka.",
             show_default="the cluster's, otherwise one lustre-nvme per 16 machines",
         ),
@@ -63,7 +65,7 @@ def goodput(
             show_default="the best",
         ),
     ] = None,
-    restart: Annotated[
+    restart_time: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
@@ -75,8 +77,8 @@ def goodput(
         float | None,
         typer.Option(
             min=1.0,
-            metavar="HOURS",
-            help="Mean time between interruptions of one GPU.",
+            metavar="NUMBER",
+            help="Mean hours between interruptions of one GPU.",
             show_default="published, by architecture",
         ),
     ] = None,
@@ -103,7 +105,7 @@ def goodput(
         checkpoint_size=checkpoint_size,
         checkpoint_time=checkpoint_time,
         checkpoint_every=checkpoint_every,
-        restart=restart,
+        restart=restart_time,
         mean_gpu_hours=mean_gpu_hours,
     )
     if svg:

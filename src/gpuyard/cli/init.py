@@ -1,111 +1,134 @@
 """`gpuyard init`: write a first spec file with comments, or copy an example."""
 
+import inspect
+import shlex
 import sys
-from enum import StrEnum
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from gpuyard.api.starter_templates import VALUES, Value
+from gpuyard.cli.completion import (
+    complete_examples,
+    complete_gpus,
+    complete_models,
+    complete_places,
+    complete_plugs,
+    complete_site_kinds,
+)
 from gpuyard.errors import UserMistake
 
-
-class FileKind(StrEnum):
-    """The files that `init` writes."""
-
-    WORKLOAD = "workload"
-    CLUSTER = "cluster"
-    PLAN = "plan"
-    SITE = "site"
-    JOB = "job"
-    DEPLOYMENT = "deployment"
+app = typer.Typer(invoke_without_command=True)
+_COMPLETIONS: dict[str, Callable[..., list[str]]] = {
+    "model": complete_models,
+    "gpu": complete_gpus,
+    "country": complete_places,
+    "receptacle": complete_plugs,
+    "place": complete_site_kinds,
+}
 
 
+@app.callback(invoke_without_command=True)
 def init(
-    kind: Annotated[
-        FileKind | None, typer.Argument(help="Kind of file (default: asks at a terminal).")
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="File to write (default: by its name).")
-    ] = None,
+    context: typer.Context,
     *,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="Value in the file, like gpus=4; repeatable."
-        ),
-    ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Use the default of everything that --set leaves out.")
-    ] = False,
     example: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Copy this example, and the files that it names."),
+        typer.Option(
+            metavar="NAME",
+            autocompletion=complete_examples,
+            help="Copy this example, and the files that it names.",
+        ),
     ] = None,
     examples: Annotated[
         bool, typer.Option("--examples", help="List the examples that are shipped with gpuyard.")
     ] = False,
 ) -> None:
-    """Write a spec file with comments: a workload, cluster, plan, site, job, or deployment.
+    """Write a spec file with comments, or copy an example. Without a command, it asks at a terminal.
 
-    At a terminal, it asks for the values that --set leaves out; elsewhere, they get their defaults.
-
-    Example: gpuyard init cluster --set gpu=rtx-4090 --set nodes=2 --set gpus=8
+    Example: gpuyard init workload --model resnet50 --batch 64
 
     Example: gpuyard init --example resnet50
     """
-    from gpuyard.api.starter_files import copy_example, create_spec, list_examples
+    from gpuyard.api.starter_files import copy_example, list_examples
     from gpuyard.report.terminal import print_line
 
-    if examples:
+    if context.invoked_subcommand is not None:
+        if example is not None or examples:
+            raise UserMistake("--example copies files as they are; leave out the kind of file")
+    elif examples:
         sys.stdout.write("".join(f"{name}\n" for name in list_examples()))
-        return
-    if example is not None:
-        if kind is not None or set_:
-            raise UserMistake("--example copies files as they are; leave out KIND and --set")
+    elif example is not None:
         for path in copy_example(example):
             print_line(f"Wrote {path}.")
-        return
-    asks = sys.stdin.isatty() and not yes
-    if kind is None:
-        if not asks:
-            raise UserMistake(
-                f"name what to write: gpuyard init {'|'.join(FileKind)}, or gpuyard init --example NAME"
-            )
-        kind = FileKind(_choose_kind())
-    values = _parse_values(set_ or [])
-    if asks:
-        values |= _ask(kind, values)
+    elif sys.stdin.isatty():
+        _write(_choose_kind(), None, {}, yes=False)
+    else:
+        raise UserMistake(
+            f"name what to write: gpuyard init {'|'.join(VALUES)}, or gpuyard init --example NAME"
+        )
+
+
+def _write(kind: str, file: Path | None, values: dict[str, str], *, yes: bool) -> None:
+    from gpuyard.api.starter_files import create_spec
+    from gpuyard.report.terminal import print_line
+
+    if sys.stdin.isatty() and not yes:
+        for value in VALUES[kind]:
+            if value.name not in values:
+                values[value.name] = str(typer.prompt(value.question, value.default, err=True))
     path = create_spec(kind, values, file)
     print_line(f"Wrote {path}. Its first line says how to use it.")
 
 
 def _choose_kind() -> str:
     def parse(text: str) -> str:
-        if text not in set(FileKind):
-            raise typer.BadParameter(f"choose from: {', '.join(FileKind)}")
+        if text not in VALUES:
+            raise typer.BadParameter(f"choose from: {', '.join(VALUES)}")
         return text
 
-    question = f"What do you want to describe ({', '.join(FileKind)})?"
+    question = f"What do you want to describe ({', '.join(VALUES)})?"
     return str(typer.prompt(question, "workload", value_proc=parse, err=True))
 
 
-def _parse_values(texts: list[str]) -> dict[str, str]:
-    values = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UserMistake(f"--set: expected NAME=VALUE, like gpus=4, got {text!r}")
-        values[name] = value
-    return values
+def _add(kind: str) -> None:
+    """Add the command that writes files of this kind, with one option for each of their values."""
+
+    def command(file: Path | None = None, *, yes: bool = False, **given: str | None) -> None:
+        values = {name.replace("_", "-"): text for name, text in given.items() if text is not None}
+        _write(kind, file, values, yes=yes)
+
+    file = typer.Argument(metavar="FILE", help="File to write.", show_default=f"NAME.{kind}.yaml")
+    yes = typer.Option("--yes", help="Use the default of everything that is left out.")
+    parameter = inspect.Parameter
+    parameters = [
+        parameter("file", parameter.POSITIONAL_OR_KEYWORD, default=None,
+                  annotation=Annotated[Path | None, file]),
+        *(
+            parameter(value.name.replace("-", "_"), parameter.KEYWORD_ONLY, default=None,
+                      annotation=Annotated[str | None, _create_option(value)])
+            for value in VALUES[kind]
+        ),
+        parameter("yes", parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, yes]),
+    ]  # fmt: skip
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    first = VALUES[kind][1]
+    example = f"gpuyard init {kind} --{first.name} {shlex.quote(first.default)}"
+    app.command(kind, help=f"Write a {kind} file with comments.\n\nExample: {example}")(command)
 
 
-def _ask(kind: str, known: dict[str, str]) -> dict[str, str]:
-    """Ask for the values that the command line leaves out."""
-    from gpuyard.api.starter_files import QUESTIONS
+def _create_option(value: Value) -> Any:
+    return typer.Option(
+        f"--{value.name}",
+        metavar=value.placeholder,
+        help=f"{value.question}.",
+        show_default=value.default,
+        autocompletion=_COMPLETIONS.get(value.name),
+    )
 
-    return {
-        question.name: str(typer.prompt(question.question.capitalize(), question.default, err=True))
-        for question in QUESTIONS[kind]
-        if question.name not in known
-    }
+
+for _kind in VALUES:
+    _add(_kind)

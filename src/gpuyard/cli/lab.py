@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Emulate a cluster on this machine.", no_args_is_help=True)
 
-NameOption = Annotated[str | None, typer.Option(help="Name of the lab, if there are several.")]
+NameOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Name of the lab, if there are several.")
+]
 
 
 @app.callback()
@@ -28,22 +30,30 @@ def lab() -> None:
 def up(
     *,
     nodes: Annotated[int, typer.Option(help="Number of nodes.")] = 2,
-    link: Annotated[str, typer.Option(help="Rate of each node's link, e.g. 1Gbit.")] = "1Gbit",
+    link: Annotated[
+        str, typer.Option(metavar="RATE", help="Rate of each node's link, e.g. 1Gbit.")
+    ] = "1Gbit",
     link_of: Annotated[
         list[str] | None,
-        typer.Option(help="Rate of one node's link, e.g. 3=100Mbit; repeatable."),
+        typer.Option(
+            metavar="NODE=RATE", help="Rate of one node's link, e.g. 3=100Mbit; repeatable."
+        ),
     ] = None,
     racks: Annotated[int, typer.Option(help="Number of racks for the nodes.")] = 1,
     uplink: Annotated[
-        str | None, typer.Option(help="Rate from each rack to the others (default: no limit).")
+        str | None,
+        typer.Option(metavar="RATE", help="Rate from each rack to the others (default: no limit)."),
     ] = None,
     latency: Annotated[
-        str, typer.Option(help="Latency added between two nodes, e.g. 50us; needs netem.")
+        str,
+        typer.Option(
+            metavar="TIME", help="Latency added between two nodes, e.g. 50us; needs netem."
+        ),
     ] = "0 s",
     dilation: Annotated[
         float, typer.Option(help="Slowdown factor, for links faster than this machine can carry.")
     ] = 1.0,
-    name: Annotated[str, typer.Option(help="Name of the lab.")] = "lab",
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the lab.")] = "lab",
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:

@@ -57,6 +57,7 @@ QloraOption = Annotated[
 TokensOption = Annotated[
     str | None,
     typer.Option(
+        metavar="COUNT",
         help="Tokens of the whole training, e.g. 20B; the answer then gives days.",
         rich_help_panel=_PANEL,
     ),

@@ -7,11 +7,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from gpuyard.cli.choices import Precision
+from gpuyard.cli.completion import complete_list, complete_places
 from gpuyard.cli.output import STDOUT, create_flag
 from gpuyard.errors import CodeNotAllowed
 from gpuyard.files import write_text
 from gpuyard.printable import make_printable
 from gpuyard.units import parse_seconds
+
+GpuIdsOption = Annotated[
+    str | None,
+    typer.Option("--gpu-ids", metavar="LIST", help="GPUs by index, like 0,1."),
+]
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
@@ -47,6 +54,7 @@ CountryOption = Annotated[
     typer.Option(
         parser=_parse_place,
         metavar="CODE",
+        autocompletion=complete_places,
         help="Country or region of the electricity price, e.g. DE or US-IL.",
     ),
 ]
@@ -137,9 +145,8 @@ PYTORCHS_DEFAULT = (
 )
 
 PrecisionOption = Annotated[
-    str | None,
+    Precision | None,
     typer.Option(
-        metavar="NAME",
         help="Precision: fp32, tf32, or autocast with fp16 or bf16.",
         show_default=PYTORCHS_DEFAULT,
     ),
@@ -147,8 +154,9 @@ PrecisionOption = Annotated[
 PrecisionsOption = Annotated[
     str | None,
     typer.Option(
-        metavar="NAMES",
+        metavar="NAME,…",
         help="Precisions to compare: fp32, tf32, fp16, bf16, e.g. tf32,bf16.",
+        autocompletion=complete_list(Precision),
         show_default=f"the plan's, {PYTORCHS_DEFAULT}",
     ),
 ]

@@ -11,6 +11,7 @@ import typer
 
 from gpuyard.cli.show import choose_format, choose_width
 from gpuyard.cli.show import show as show  # noqa: PLC0414 - for all commands
+from gpuyard.cli.show import show_with_drawing as show_with_drawing  # noqa: PLC0414
 
 if TYPE_CHECKING:
     from gpuyard.measure.progress import ProgressCallback, ProgressUpdate

@@ -43,7 +43,9 @@ def plan(
     ] = None,
     tokens: Annotated[
         str | None,
-        typer.Option(help="Without FILE: tokens of a run of a large model, e.g. 20B."),
+        typer.Option(
+            metavar="COUNT", help="Without FILE: tokens of a run of a large model, e.g. 20B."
+        ),
     ] = None,
     why: Annotated[
         bool,
@@ -71,7 +73,7 @@ def plan(
         ),
     ] = None,
     project: Annotated[
-        str | None, typer.Option(help="Project whose leases count, with --usage.")
+        str | None, typer.Option(metavar="NAME", help="Project whose leases count, with --usage.")
     ] = None,
     precision: PrecisionsOption = None,
     power_cap: PowerCapOption = None,

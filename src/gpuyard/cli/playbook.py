@@ -2,23 +2,15 @@
 
 import sys
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
+from gpuyard.cli.choices import Load
 from gpuyard.cli.output import JsonOption, show, show_status
 
 _MAX_COUNT = 1_000_000
-
-
-class LoadShape(StrEnum):
-    """The shapes of a load."""
-
-    STEADY = "steady"
-    WORKING_HOURS = "working-hours"
-    SPIKY = "spiky"
 
 
 def _parse_count(text: str | int, minimum: int = 0) -> int:
@@ -69,17 +61,17 @@ def playbook(
     ] = None,
     hires_per_year: Annotated[
         float | None,
-        typer.Option(parser=_parse_hires, metavar="N", help="People who join per year."),
+        typer.Option(parser=_parse_hires, metavar="NUMBER", help="People who join per year."),
     ] = None,
     gpus: Annotated[
         int | None,
         typer.Option(parser=_parse_count, metavar="N", help="GPUs needed at once today."),
     ] = None,
-    load: Annotated[LoadShape | None, typer.Option(help="Shape of the load.")] = None,
-    data: Annotated[
+    load: Annotated[Load | None, typer.Option(help="Shape of the load.")] = None,
+    data_size: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Size of all data, e.g. '2 TB'.")
     ] = None,
-    memory: Annotated[
+    gpu_memory: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE", help="GPU memory that training the largest model needs, e.g. '80 GB'."
@@ -108,8 +100,8 @@ def playbook(
         "hires_per_year": hires_per_year,
         "gpus": gpus,
         "load": load,
-        "data": data,
-        "memory": memory,
+        "data": data_size,
+        "memory": gpu_memory,
         "data_stays": data_stays,
         "inference": inference,
     }
@@ -146,8 +138,8 @@ def _ask(missing: set[str]) -> dict[str, Any]:
 
 
 def _parse_load(text: str) -> str:
-    if text.strip() not in set(LoadShape):
-        raise typer.BadParameter(f"choose from: {', '.join(LoadShape)}")
+    if text.strip() not in get_args(Load):
+        raise typer.BadParameter(f"choose from: {', '.join(get_args(Load))}")
     return text.strip()
 
 

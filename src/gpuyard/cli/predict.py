@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.choices import PredictedPrecision, PredictedStrategy
 from gpuyard.cli.large_options import (
     GlobalBatchOption,
     LayoutOption,
@@ -18,6 +19,7 @@ from gpuyard.cli.large_options import (
     TokensOption,
 )
 from gpuyard.cli.options import (
+    PYTORCHS_DEFAULT,
     AccumulateOption,
     BucketOption,
     CalibrationOption,
@@ -25,7 +27,6 @@ from gpuyard.cli.options import (
     HierarchicalOption,
     LocalSgdOption,
     PowerCapOption,
-    PrecisionOption,
     ResultsOption,
 )
 from gpuyard.cli.output import JsonOption, check_output_file, show
@@ -57,6 +58,7 @@ def predict(
     gpus: Annotated[
         str | None,
         typer.Option(
+            metavar="N,N,…",
             help="Numbers of GPUs, e.g. 1,2,4,8 or 1-8.",
             show_default="doubled up to the whole cluster",
         ),
@@ -64,10 +66,18 @@ def predict(
     gpus_per_node: Annotated[
         int | None, typer.Option(min=1, help="GPUs used in each machine.")
     ] = None,
-    batch: Annotated[str | None, typer.Option(help="Batch sizes per GPU, e.g. 32,64.")] = None,
-    precision: PrecisionOption = None,
+    batch: Annotated[
+        str | None, typer.Option(metavar="N,N,…", help="Batch sizes per GPU, e.g. 32,64.")
+    ] = None,
+    precision: Annotated[
+        PredictedPrecision | None,
+        typer.Option(
+            help="Precision: fp32, tf32, or autocast with fp16 or bf16; fp8, mxfp8, and nvfp4 for a large model.",
+            show_default=PYTORCHS_DEFAULT,
+        ),
+    ] = None,
     strategy: Annotated[
-        str | None,
+        PredictedStrategy | None,
         typer.Option(
             help="ddp, dataparallel, horovod, or parameter-server; for a large model ddp, fsdp, megatron, or auto.",
             show_default="ddp, or auto for a model known only by its shape",
@@ -101,6 +111,7 @@ def predict(
     knee_threshold: Annotated[
         str | None,
         typer.Option(
+            metavar="SHARE",
             help="With --why: minimum gain of an added GPU, as a share of one GPU.",
             show_default=_KNEE_THRESHOLD,
         ),

@@ -5,14 +5,13 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.choices import SpecName
+
 
 def schema(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="Spec: workload, cluster, study, offers, plan, site, sweep, job, or deployment.",
-            metavar="NAME",
-        ),
+    spec: Annotated[
+        SpecName,
+        typer.Argument(help="Kind of file.", metavar="NAME"),
     ],
 ) -> None:
     """Print the JSON Schema of a spec, for editors and programs.
@@ -21,4 +20,4 @@ def schema(
     """
     from gpuyard.specs.schema import json_schema
 
-    sys.stdout.write(json_schema(name))
+    sys.stdout.write(json_schema(spec))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpuyard.api.result import Result
     from gpuyard.report.answer import Answer
 
 _wide = False
@@ -27,6 +28,19 @@ def show(answer: "Answer", *, json_output: bool = False, html: Path | None = Non
         from gpuyard.report.terminal import print_line
 
         print_line(f"Wrote {html}.")
+
+
+def show_with_drawing(result: "Result[Any]", svg: Path | None, *, json_output: bool) -> None:
+    """Print the answer of a result, and write its drawing if requested."""
+    if svg is not None:
+        from gpuyard.files import write_text
+
+        write_text(svg, result.svg())
+    show(result.answer, json_output=json_output)
+    if svg is not None:
+        from gpuyard.report.terminal import print_line
+
+        print_line(f"Wrote {svg}.")
 
 
 def write_document(document: Any) -> None:

@@ -19,11 +19,11 @@ from gpuyard.cli.output import (
 def study(
     file: Annotated[Path, typer.Argument(help="A *.study.yaml.", metavar="FILE")],
     *,
-    output: Annotated[
+    output_dir: Annotated[
         Path,
         typer.Option(
             metavar="DIRECTORY",
-            help="For report.html and study.json.",
+            help="Directory for report.html and study.json.",
             callback=check_output_directory,
         ),
     ] = Path("study"),
@@ -36,7 +36,7 @@ def study(
 
     Measures here, predicts elsewhere, and compares prices.
 
-    Example: gpuyard study examples/spoken-digits.study.yaml --output study
+    Example: gpuyard study examples/spoken-digits.study.yaml --output-dir study
     """
     from gpuyard import files
     from gpuyard.catalog.specfiles import read_study
@@ -46,7 +46,7 @@ def study(
     from gpuyard.study import run_study
 
     spec = read_study(file)
-    refuse_foreign_files(output)
+    refuse_foreign_files(output_dir)
     constants = load_calibration(calibration)
     store = ResultsStore(files.results_file())
     stored = load_results(results)
@@ -65,6 +65,6 @@ def study(
             calibration=constants,
             stored=stored,
         )
-    report = write_report(result, output)
+    report = write_report(result, output_dir)
     show(study_answer(result), json_output=json_output)
     print_line(f"report: {report}", stderr=json_output)

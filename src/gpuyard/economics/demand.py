@@ -171,7 +171,7 @@ def _period_hours(lines: list[str], columns: list[str], name: str) -> float:
     rows = list(itertools.islice((row for row in _read_cells(lines[1:], name, 2) if row), 2))
     if not time_columns or len(rows) < 2:
         raise UserMistake(
-            f"{name}: without a column 'time' and two rows, give the length of a row: --every 'hour'"
+            f"{name}: without a column 'time' and two rows, give the length of a row: --row-period 'hour'"
         )
     index = columns.index(time_columns[0])
     cells = [row[index].strip() if index < len(row) else "" for row in rows]

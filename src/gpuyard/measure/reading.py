@@ -56,11 +56,11 @@ def _read(path: Path) -> list[Record]:
 
 
 def parse_export(text: str, name: str) -> list[Record]:
-    """Parse the output of `gpuyard results export --format json`, one measurement per line."""
+    """Parse the output of `gpuyard results export --as json`, one measurement per line."""
     if text.startswith("id,"):
         raise UserMistake(
             f"{name} is CSV, which leaves out the workload's spec; export with: "
-            "gpuyard results export --format json --output FILE"
+            "gpuyard results export --as json --output FILE"
         )
     records = []
     if (lines := text.count("\n")) > _MAX_LINES:

@@ -45,7 +45,7 @@ class GrantPolicy:
         if parts is None:
             raise UserMistake("the memory size of these GPUs is unknown; use --share instead")
         if parts > WHOLE:
-            raise UserMistake("no GPU has that much memory; lease whole GPUs, without --memory")
+            raise UserMistake("no GPU has that much memory; lease whole GPUs, without --gpu-memory")
         return parts
 
     def check_quota(self, caller: Caller, count: int) -> None:

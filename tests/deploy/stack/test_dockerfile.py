@@ -19,7 +19,7 @@ def instructions(text: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("base", ["debian", "ubuntu", "cuda"])
 @pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
 def test_it_has_the_same_list(cli: Cli, framework: str, base: str) -> None:
-    text = cli("stack", "dockerfile", "--framework", framework, "--from", base).stdout
+    text = cli("stack", "dockerfile", "--framework", framework, "--base", base).stdout
     parsed = instructions(text)
     assert parsed[0][0] == "FROM"
     assert {word for word, _ in parsed} <= INSTRUCTIONS
@@ -30,13 +30,13 @@ def test_it_has_the_same_list(cli: Cli, framework: str, base: str) -> None:
 
 
 def test_without_a_gpu_it_asks_for_none(cli: Cli) -> None:
-    text = cli("stack", "dockerfile", "--cpu").stdout
+    text = cli("stack", "dockerfile", "--cpu-only").stdout
     assert "torch==2.13.0+cpu" in text
     assert "NVIDIA" not in text
     assert "nvidia" not in text
 
 
 def test_mistakes_are_sentences(cli: Cli) -> None:
-    output = cli("stack", "dockerfile", "--framework", "mxnet", "--from", "ubuntu", status=2).stderr
+    output = cli("stack", "dockerfile", "--framework", "mxnet", "--base", "ubuntu", status=2).stderr
     assert "Python 3.11" in output
-    assert "debian" in cli("stack", "dockerfile", "--from", "alpine", status=2).stderr
+    assert "debian" in cli("stack", "dockerfile", "--base", "alpine", status=2).stderr

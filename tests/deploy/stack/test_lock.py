@@ -57,7 +57,7 @@ def test_a_lock_that_does_not_fit_is_refused(
 
 def test_a_lock_of_ones_own_begins_as_a_copy(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    cli("stack", "lock", "--write", str(path))
+    cli("stack", "lock", "--output", str(path))
     path.write_text(path.read_text().replace('name = "2026.11"', 'name = "ours"'))
     document = json.loads(cli("stack", "lock", "--lock", str(path), "--json").stdout)
     assert document["name"] == "ours"
@@ -66,7 +66,7 @@ def test_a_lock_of_ones_own_begins_as_a_copy(cli: Cli, tmp_path: Path) -> None:
 
 def test_requirements_are_of_a_machine_with_or_without_a_gpu(cli: Cli) -> None:
     with_gpu = cli("stack", "lock", "--requirements", "pytorch").stdout.splitlines()
-    without = cli("stack", "lock", "--requirements", "pytorch", "--cpu").stdout.splitlines()
+    without = cli("stack", "lock", "--requirements", "pytorch", "--cpu-only").stdout.splitlines()
     assert "torch==2.13.0" in with_gpu
     assert "nvidia-nccl-cu13==2.29.7" in with_gpu
     assert "torch==2.13.0+cpu" in without
@@ -76,7 +76,7 @@ def test_requirements_are_of_a_machine_with_or_without_a_gpu(cli: Cli) -> None:
 
 def test_an_unknown_framework_and_a_lone_option_are_mistakes(cli: Cli) -> None:
     assert "pytorch" in cli("stack", "lock", "--requirements", "pytorc", status=2).stderr
-    assert "--requirements" in cli("stack", "lock", "--cpu", status=2).stderr
+    assert "--requirements" in cli("stack", "lock", "--cpu-only", status=2).stderr
 
 
 def test_a_key_of_very_many_parts_is_not_even_parsed(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_as_a_user_runs_it(cli: Cli) -> None:
     assert [b["id"] for b in listed] == [bench["id"]]
     assert bench["id"] in cli("results", "list", "--kind", "collectives").stdout
     assert "busbw" in cli("results", "show", bench["id"]).stdout
-    exported = cli("results", "export", "--kind", "collectives", "--format", "csv").stdout
+    exported = cli("results", "export", "--kind", "collectives", "--as", "csv").stdout
     assert exported.count("\n") == 3
 
 

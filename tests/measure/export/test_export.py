@@ -198,7 +198,7 @@ def test_the_command_exports_to_prometheus_and_wandb(
     cli: Cli, home: Path, records: list[JobRun], tmp_path: Path
 ) -> None:
     store_records(records)
-    export = ("results", "export", "--kind", "job", "--to")
+    export = ("results", "export", "--kind", "job", "--as")
     text = cli(*export, "prometheus").stdout
     assert text.count("gpuyard_samples_per_second{") == 2
     file = tmp_path / "gpuyard.prom"
@@ -215,14 +215,13 @@ def test_the_command_exports_to_prometheus_and_wandb(
 @pytest.mark.parametrize(
     ("arguments", "fragments"),
     [
-        (("--to", "mlflow"), ("--server URL", "MLFLOW_TRACKING_URI")),
-        (("--to", "mlflow", "--server", "localhost:5000"), ("'localhost:5000'", "http://")),
-        (("--to", "mlflow", "--server", "file:///etc"), ("'file:///etc'", "http://")),
-        (("--to", "mlflow", "--server", "http://h", "--output", "x"), ("--to mlflow", "--output")),
-        (("--to", "wandb", "--server", "http://h"), ("--server", "--to mlflow")),
-        (("--to", "wandb", "--format", "csv"), ("--to", "--format")),
-        (("--to", "wandb", "--kind", "links"), ("'links'", "training runs")),
-        (("--to", "wandbb"), ("'wandbb'",)),
+        (("--as", "mlflow"), ("--server URL", "MLFLOW_TRACKING_URI")),
+        (("--as", "mlflow", "--server", "localhost:5000"), ("'localhost:5000'", "http://")),
+        (("--as", "mlflow", "--server", "file:///etc"), ("'file:///etc'", "http://")),
+        (("--as", "mlflow", "--server", "http://h", "--output", "x"), ("--as mlflow", "--output")),
+        (("--as", "wandb", "--server", "http://h"), ("--server", "--as mlflow")),
+        (("--as", "wandb", "--kind", "links"), ("'links'", "training runs")),
+        (("--as", "wandbb"), ("'wandbb'",)),
     ],
 )
 def test_options_that_exclude_each_other_are_named(

@@ -80,7 +80,7 @@ def test_export_of_links(tmp_path: Path, make_bench: Callable[..., LinkBench]) -
     lines = CliRunner().invoke(results.app, ["export", "--kind", "links"]).stdout.splitlines()
     assert [LinkBench.model_validate_json(line) for line in lines] == [make_bench()]
     file = tmp_path / "links.csv"
-    arguments = ["export", "--kind", "links", "--format", "csv", "--output", str(file)]
+    arguments = ["export", "--kind", "links", "--as", "csv", "--output", str(file)]
     assert "1 measurement written" in CliRunner().invoke(results.app, arguments).stderr
     assert len(file.read_text().splitlines()) == 4
     assert CliRunner().invoke(results.app, ["export"]).stdout == ""

@@ -1,7 +1,7 @@
 """`gpuyard catalog`: show facts about hardware, models, and prices, each with its source and date."""
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from gpuyard.cli.catalog.hardware import (
     staged_copies,
     transformers,
 )
+from gpuyard.cli.catalog.options import declare_options
 from gpuyard.cli.catalog.prices import (
     chassis,
     cloud_data,
@@ -27,17 +28,9 @@ from gpuyard.cli.catalog.prices import (
     prices,
     tiers,
 )
-from gpuyard.cli.catalog.view import (
-    CloudFilter,
-    DescendingOption,
-    GpuFilter,
-    MemoryFilter,
-    NameArgument,
-    RowFilter,
-    SortOption,
-    View,
-)
-from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.catalog.view import RowFilter, View
+from gpuyard.cli.completion import complete_models
+from gpuyard.cli.output import show
 
 app = typer.Typer(
     help="Show hardware, parts, models, and prices, each with its source and date.",
@@ -45,41 +38,38 @@ app = typer.Typer(
 )
 
 
-def _add(view: Callable[[], View]) -> None:
-    @app.command(view.__name__.replace("_", "-"), help=view.__doc__)
-    def _(
-        name: NameArgument = None,
-        *,
-        gpu: GpuFilter = None,
-        cloud: CloudFilter = None,
-        min_memory: MemoryFilter = None,
-        sort: SortOption = None,
-        descending: DescendingOption = False,
-        json_output: JsonOption = False,
-    ) -> None:
-        row_filter = RowFilter(gpu, cloud, min_memory, sort, descending)
-        show(view().answer(name, row_filter), json_output=json_output)
+def _add(view: Callable[[], View], *filters: str) -> None:
+    def command(name: str | None = None, *, json_output: bool = False, **options: Any) -> None:
+        show(view().answer(name, RowFilter(**options)), json_output=json_output)
+
+    app.command(view.__name__.replace("_", "-"), help=view.__doc__)(
+        declare_options(command, view, *filters)
+    )
 
 
+_GPU, _GPU_AND_CLOUD = ("gpu", "min_memory"), ("gpu", "cloud", "min_memory")
 add_gpus(app)
-for _view in (
-    machines, cpus, links, models, transformers, staged_copies, prices, past_prices, instance_networks, gpu_prices, chassis, tiers, ports,
-    cloud_data, servers, pdus, plugs, facility_costs, electricity, switches, cables, storage, storage_needs,
-):  # fmt: skip
+_add(machines, *_GPU)
+for _view in (cpus, links, models, transformers):
     _add(_view)
+_add(staged_copies, *_GPU)
+for _view in (prices, past_prices, instance_networks):
+    _add(_view, *_GPU_AND_CLOUD)
+_add(gpu_prices, *_GPU)
+for _view in (chassis, tiers, ports):
+    _add(_view)
+_add(cloud_data, "cloud")
+for _view in (servers, pdus, plugs, facility_costs, electricity, switches, cables, storage):
+    _add(_view)
+_add(storage_needs, *_GPU)
 
 
-@app.command("published", help=published.__doc__)
-def _published(
-    name: NameArgument = None,
+def _show_published(
+    name: str | None = None,
     *,
-    model: Annotated[str | None, typer.Option(help="Model of the rows.")] = None,
-    gpu: GpuFilter = None,
-    cloud: CloudFilter = None,
-    min_memory: MemoryFilter = None,
-    sort: SortOption = None,
-    descending: DescendingOption = False,
-    json_output: JsonOption = False,
+    model: str | None = None,
+    json_output: bool = False,
+    **options: Any,
 ) -> None:
     from dataclasses import replace
 
@@ -93,5 +83,13 @@ def _published(
             raise UnknownName("published model", model, models_with_rows)
         rows = (figure for figure in view.table if figure.model == model)
         view = replace(view, table=FactTable("published figure", rows))
-    row_filter = RowFilter(gpu, cloud, min_memory, sort, descending)
-    show(view.answer(name, row_filter), json_output=json_output)
+    show(view.answer(name, RowFilter(**options)), json_output=json_output)
+
+
+_ModelFilter = Annotated[
+    str | None,
+    typer.Option(metavar="WORKLOAD", autocompletion=complete_models, help="Model of the rows."),
+]
+app.command("published", help=published.__doc__)(
+    declare_options(_show_published, published, *_GPU, model=_ModelFilter)
+)

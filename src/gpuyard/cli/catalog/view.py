@@ -3,79 +3,44 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from gpuyard.errors import UnknownName, UserMistake
+from gpuyard.errors import UnknownName
 
 if TYPE_CHECKING:
     from gpuyard.catalog import FactTable
     from gpuyard.report.answer import Answer, Part
 
 
-_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*(?:Gi?B?)?", re.IGNORECASE)
-GpuFilter = Annotated[
-    str | None,
-    typer.Option("--gpu", metavar="ID", help="GPU of the rows, or a part of its name."),
-]
-CloudFilter = Annotated[str | None, typer.Option("--cloud", help="Cloud of the rows.")]
-SortOption = Annotated[
-    str | None, typer.Option("--sort", metavar="COLUMN", help="Column to sort by, smallest first.")
-]
-DescendingOption = Annotated[
-    bool, typer.Option("--descending", help="Sort in reverse: largest first.")
-]
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+")
 Columns = dict[str, Callable[[Any], object]]
-NameArgument = Annotated[str | None, typer.Argument(help="Row to show with all columns.")]
-
-
-def _parse_gigabytes(text: str) -> float:
-    """Parse "80", "80 GB", or "80 GiB", which mean the same for GPU memory."""
-    match = _MEMORY.fullmatch(text.strip())
-    if match is None:
-        raise typer.BadParameter(f"expected GB of memory, like 80 or '80 GB', got {text!r}")
-    return float(match[1])
-
-
-MemoryFilter = Annotated[
-    float | None,
-    typer.Option(
-        "--min-memory",
-        metavar="GB",
-        parser=_parse_gigabytes,
-        help="Minimum memory of the rows' GPUs.",
-    ),
-]
 
 
 @dataclass(frozen=True)
 class RowFilter:
-    """The filter and order from the command line; a table that lacks the column is a user's mistake."""
+    """The filter and order from the command line; a filter applies to tables with its column."""
 
     gpu: str | None = None
     cloud: str | None = None
-    min_memory_gb: float | None = None
+    min_memory: float | None = None  # GB
     sort: str | None = None
     descending: bool = False
 
     def select_rows(self, view: "View") -> list[Any]:
         """Return the matching rows of a view in order."""
         rows = list(view.table)
-        if self.gpu is not None:
+        if self.gpu is not None and view.gpu is not None:
+            from gpuyard.api.gpu_ranking import find_gpus
+
             gpus = find_gpus(self.gpu)
-            get_gpu = _require_column(view.gpu, "--gpu", "GPU", view)
-            rows = [row for row in rows if get_gpu(row) in gpus]
-        if self.cloud is not None:
-            get_cloud = _require_column(view.cloud, "--cloud", "cloud", view)
-            clouds = {name for row in rows if (name := get_cloud(row))}
+            rows = [row for row in rows if view.gpu(row) in gpus]
+        if self.cloud is not None and view.cloud is not None:
+            clouds = {name for row in rows if (name := view.cloud(row))}
             if self.cloud not in clouds:
                 raise UnknownName(f"cloud in {view.label}", self.cloud, clouds)
-            rows = [row for row in rows if get_cloud(row) == self.cloud]
-        if self.min_memory_gb is not None:
-            get_gpu = _require_column(view.gpu, "--min-memory", "GPU", view)
-            rows = [row for row in rows if _get_memory_gb(get_gpu(row)) >= self.min_memory_gb]
+            rows = [row for row in rows if view.cloud(row) == self.cloud]
+        if self.min_memory is not None and view.gpu is not None:
+            rows = [row for row in rows if _get_memory_gb(view.gpu(row)) >= self.min_memory]
         return rows if self.sort is None else self._sort(rows, view)
 
     def find_sort_column(self, view: "View") -> str | None:
@@ -96,24 +61,6 @@ class RowFilter:
             *sorted(filled, key=lambda row: _get_sort_key(get_cell(row)), reverse=self.descending),
             *empty,
         ]
-
-
-def find_gpus(part: str) -> frozenset[str]:
-    """Return the ids of the catalog's GPUs that contain this text; there must be at least one."""
-    from gpuyard.catalog import gpus
-
-    matches = frozenset(name for name in gpus().ids() if part.lower() in name)
-    if not matches:
-        raise UnknownName("GPU", part, gpus().ids())
-    return matches
-
-
-def _require_column(
-    get_value: Callable[[Any], str | None] | None, option: str, name: str, view: "View"
-) -> Callable[[Any], str | None]:
-    if get_value is None:
-        raise UserMistake(f"{option}: {view.label} has no {name} column")
-    return get_value
 
 
 def _get_memory_gb(gpu: str | None) -> float:

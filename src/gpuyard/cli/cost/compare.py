@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.api.cost import choose_price_date
 from gpuyard.cli.cost.options import PriceDateOption
 from gpuyard.cli.output import JsonOption, PageOption, show
 
@@ -21,11 +20,7 @@ def compare(
 
     Example: gpuyard cost compare examples/v100.offers.yaml
     """
-    from gpuyard.catalog.specfiles import read_offers
-    from gpuyard.economics.offers import compare_offers
-    from gpuyard.report.answers.cost.offers import offers_answer
+    from gpuyard.api.offers import compare_offers
 
-    offers = read_offers(file)
-    day = choose_price_date(price_date)
-    answer = offers_answer(offers, compare_offers(offers), day, with_chart=html is not None)
-    show(answer, json_output=json_output, html=html)
+    result = compare_offers(file, price_date=price_date, chart=html is not None)
+    show(result.answer, json_output=json_output, html=html)

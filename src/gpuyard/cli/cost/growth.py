@@ -5,10 +5,9 @@ from typing import Annotated
 import typer
 
 from gpuyard import units
-from gpuyard.api.cost import choose_price_date
 from gpuyard.cli.cost.options import (
     DiscountRateOption,
-    GpusPerMachineOption,
+    GpusPerNodeOption,
     HorizonOption,
     PriceDateOption,
     quantity_option,
@@ -20,7 +19,7 @@ from gpuyard.cli.output import JsonOption, PageOption, show
 
 def growth(
     *,
-    researchers: Annotated[float, typer.Option(help="People who train models today.")],
+    researchers: Annotated[float, typer.Option(metavar="N", help="People who train models today.")],
     hires_per_year: Annotated[
         float, typer.Option(show_default=False, help="People who join per year.")
     ] = 0.0,
@@ -30,7 +29,7 @@ def growth(
     ] = 0.0,
     rent: Annotated[str, typer.Option(metavar="PRICE", help="Rent of one GPU, e.g. '$1.50/h'.")],
     buy: Annotated[float, usd_option("Price of one machine, e.g. '$28389'.")],
-    gpus_per_machine: GpusPerMachineOption = 1,
+    gpus_per_node: GpusPerNodeOption = 1,
     running: Annotated[
         float,
         quantity_option(
@@ -60,33 +59,26 @@ def growth(
 ) -> None:
     """Find when to buy each next machine; the remaining demand is rented.
 
-    Example: gpuyard cost growth --researchers 12 --hires-per-year 4 --gpu-hours 120 --rent '$1.50/h' --buy '$28389' --gpus-per-machine 8
+    Example: gpuyard cost growth --researchers 12 --hires-per-year 4 --gpu-hours 120 --rent '$1.50/h' --buy '$28389' --gpus-per-node 8
     """
-    from gpuyard.economics.billing import parse_hourly_rent
-    from gpuyard.economics.growth import Growth, NextMachine, plan_growth
-    from gpuyard.report.answers.cost.growth import growth_answer
+    from gpuyard.api.growth import growth as plan_growth
 
-    rented = parse_hourly_rent(rent, "--rent must be the price of one GPU by the hour")
-    plan = plan_growth(
-        Growth(
-            people=researchers,
-            hires_per_year=hires_per_year,
-            gpu_hours_per_person_month=gpu_hours,
-            demand_growth_per_year=demand_growth,
-            months=horizon,
-        ),
-        NextMachine(
-            gpus=gpus_per_machine,
-            price_usd=buy,
-            running_usd_per_month=running / 12,
-            rent_usd_per_gpu_hour=rented.usd_per_hour,
-            usable_share=usable,
-            price_change_per_year=-price_falls,
-            value_kept_per_year=value_kept,
-            budget_usd_per_year=budget,
-            discount_per_year=discount_rate,
-        ),
+    result = plan_growth(
+        researchers=researchers,
+        hires_per_year=hires_per_year,
+        gpu_hours=gpu_hours,
+        demand_growth=demand_growth,
+        rent=rent,
+        buy=buy,
+        gpus_per_node=gpus_per_node,
+        running=running,
+        usable=usable,
+        price_falls=price_falls,
+        value_kept=value_kept,
+        budget=budget,
+        discount_rate=discount_rate,
+        horizon=horizon,
+        price_date=price_date,
+        chart=html is not None,
     )
-    day = (rented.date or choose_price_date(price_date)).isoformat()
-    answer = growth_answer(plan, day, with_chart=html is not None)
-    show(answer, json_output=json_output, html=html)
+    show(result.answer, json_output=json_output, html=html)

@@ -59,7 +59,7 @@ HorizonOption = Annotated[
 DiscountRateOption = Annotated[
     float, share_option("Discount rate per year, for the present value.")
 ]
-GpusPerMachineOption = Annotated[int, typer.Option(min=1, help="GPUs in one machine.")]
+GpusPerNodeOption = Annotated[int, typer.Option(min=1, help="GPUs in one machine.")]
 PriceDateOption = Annotated[
     datetime.date | None,
     quantity_option(parse_day, "DAY", "Date of the prices you give (default: today)."),

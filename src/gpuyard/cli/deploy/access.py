@@ -106,7 +106,7 @@ def sync(
     *,
     to: Annotated[
         str | None,
-        typer.Option(help="Name in the shared storage (default: the folder's).", metavar="NAME"),
+        typer.Option(help="Name in the shared storage (default: the folder's).", metavar="PATH"),
     ] = None,
     user: Annotated[
         str | None,

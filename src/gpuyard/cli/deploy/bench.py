@@ -1,10 +1,11 @@
 """`gpuyard deploy bench`: runs the founding paper's training sweep on a deployment."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from gpuyard.api.inputs import load_calibration, parse_counts
+from gpuyard.cli.completion import complete_gpus, complete_list
 from gpuyard.cli.deploy.options import FileArgument
 from gpuyard.cli.measure.bench.running import results_store, run_matrix_with_progress
 from gpuyard.cli.options import CalibrationOption, DryRunOption, FreshOption, TimePerPointOption
@@ -15,7 +16,10 @@ def bench(
     file: FileArgument,
     *,
     workload: Annotated[
-        str, typer.Option(help="Workload to train: a catalog model, or a workload file.")
+        str,
+        typer.Option(
+            metavar="WORKLOAD", help="Workload to train: a catalog model, or a workload file."
+        ),
     ] = "resnet50",
     batch: Annotated[
         str | None, typer.Option(help="Batch sizes per GPU (default: 32,64,96).", metavar="N,N,…")
@@ -23,16 +27,20 @@ def bench(
     nodes: Annotated[
         str | None, typer.Option(help="Numbers of machines (default: 1 to all).", metavar="N,N,…")
     ] = None,
-    layout: Annotated[
+    shapes: Annotated[
         str | None,
         typer.Option(
-            help="Measure only these layouts, like 1x10,10x1: one machine with ten GPUs, and ten with one.",
+            help="Measure only these shapes, like 1x10,10x1: one machine with ten GPUs, and ten with one.",
             metavar="MACHINESxGPUS,…",
         ),
     ] = None,
     strategy: Annotated[
         str,
-        typer.Option(help="Strategies: ddp, horovod (in a lab), or both.", metavar="NAME,…"),
+        typer.Option(
+            help="Strategies: ddp, horovod (in a lab), or both.",
+            metavar="NAME,…",
+            autocompletion=complete_list(Literal["ddp", "horovod"]),
+        ),
     ] = "ddp",
     link: Annotated[
         str | None,
@@ -41,18 +49,23 @@ def bench(
             metavar="RATE,…",
         ),
     ] = None,
-    data: Annotated[
+    dataset: Annotated[
         str | None,
         typer.Option(
             help="Images in the shared storage, or 'none' (default: gpuyard generates images there).",
-            metavar="FOLDER",
+            metavar="PATH",
         ),
     ] = None,
     images: Annotated[
         int, typer.Option(help="Number of images to generate, 115 kB each.", metavar="N", min=1)
     ] = 2048,
     gpu: Annotated[
-        str | None, typer.Option(help="Emulate this catalog GPU; a lab emulates its cluster's.")
+        str | None,
+        typer.Option(
+            help="Catalog GPU to emulate; a lab emulates its cluster's.",
+            metavar="ID",
+            autocompletion=complete_gpus,
+        ),
     ] = None,
     time_per_point: TimePerPointOption = 8.0,
     fresh: FreshOption = False,
@@ -66,7 +79,7 @@ def bench(
     It uses one GPU of each machine, several GPUs of one machine, and all GPUs, at each batch size and link rate.
     If it is killed, it continues where it stopped.
 
-    Example: gpuyard deploy bench examples/pair.deployment.yaml --layout 1x2,2x1 --dry-run
+    Example: gpuyard deploy bench examples/pair.deployment.yaml --shapes 1x2,2x1 --dry-run
     """
 
     from gpuyard.deploy.access.remote import require_hosts
@@ -83,14 +96,14 @@ def bench(
         batches=None if batch is None else parse_counts(batch, "batch size"),
         nodes=None if nodes is None else parse_counts(nodes, "number of machines"),
         rates=None if link is None else [parse_rate(rate.strip()) for rate in link.split(",")],
-        data=data,
+        data=dataset,
         gpu=gpu,
         seconds_per_point=time_per_point,
         strategies=list(dict.fromkeys(name.strip() for name in strategy.split(","))),
-        layouts=None if layout is None else [Layout.parse(text) for text in layout.split(",")],
+        layouts=None if shapes is None else [Layout.parse(text) for text in shapes.split(",")],
     )
-    if layout is not None and nodes is not None:
-        raise UserMistake("give --layout or --nodes, not both")
+    if shapes is not None and nodes is not None:
+        raise UserMistake("give --shapes or --nodes, not both")
     constants = load_calibration(calibration)
     loaded = load_deployment(file)
     planned = plan_bench(loaded, require_hosts(loaded, file), options, query_gpus=not dry_run)

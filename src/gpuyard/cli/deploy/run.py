@@ -24,7 +24,7 @@ def run(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(help="Name in the shared storage (default: the folder's).", metavar="NAME"),
+        typer.Option(help="Name in the shared storage (default: the folder's).", metavar="PATH"),
     ] = None,
     exclude: Annotated[
         list[str] | None,

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.choices import BaseImage, Framework
 from gpuyard.cli.deploy.options import report_progress
 from gpuyard.cli.output import JsonOption, check_output_file, progress_bar, show, write_verbatim
 
@@ -28,20 +29,17 @@ def lock(
     *,
     lock_file: LockOption = None,
     requirements: Annotated[
-        str | None,
+        Framework | None,
         typer.Option(
-            "--requirements",
-            metavar="FRAMEWORK",
-            help="Print the pinned pip requirements of pytorch, tensorflow, or mxnet.",
+            "--requirements", help="Framework whose pinned pip requirements are printed instead."
         ),
     ] = None,
     cpu: Annotated[
-        bool, typer.Option("--cpu", help="With --requirements: for a machine without a GPU.")
+        bool, typer.Option("--cpu-only", help="With --requirements: for a machine without a GPU.")
     ] = False,
-    write: Annotated[
+    output: Annotated[
         Path | None,
         typer.Option(
-            "--write",
             help="File to write the lock to, as a start for your own.",
             callback=check_output_file,
         ),
@@ -58,10 +56,10 @@ def lock(
     from gpuyard.report.answers.stack import lock_answer
 
     if cpu and requirements is None:
-        raise UserMistake("--cpu needs --requirements FRAMEWORK")
+        raise UserMistake("--cpu-only needs --requirements FRAMEWORK")
     stack_lock = read_lock(lock_file)
-    if write is not None:
-        write_text(write, read_text(lock_file) if lock_file else read_shipped_text())
+    if output is not None:
+        write_text(output, read_text(lock_file) if lock_file else read_shipped_text())
     if requirements is not None:
         write_verbatim(render_requirements(stack_lock, requirements, gpu=not cpu))
         return
@@ -72,11 +70,8 @@ def lock(
 def install(
     *,
     framework: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--framework",
-            help="pytorch, tensorflow, or mxnet; may be repeated (default: pytorch).",
-        ),
+        list[Framework] | None,
+        typer.Option("--framework", help="Framework; repeatable (default: pytorch)."),
     ] = None,
     no_toolkit: Annotated[
         bool,
@@ -86,7 +81,8 @@ def install(
         list[str] | None,
         typer.Option(
             "--docker-user",
-            help="User who may use Docker, which is equivalent to root access; may be repeated.",
+            metavar="NAME",
+            help="User who may use Docker, which is equivalent to root access; repeatable.",
         ),
     ] = None,
     harden_ssh: Annotated[
@@ -146,17 +142,15 @@ def status(*, lock_file: LockOption = None, json_output: JsonOption = False) -> 
 def dockerfile(
     *,
     framework: Annotated[
-        str, typer.Option("--framework", help="pytorch, tensorflow, or mxnet.")
-    ] = "pytorch",
+        Framework, typer.Option("--framework", help="Framework.")
+    ] = Framework.PYTORCH,
     base: Annotated[
-        str,
+        BaseImage,
         typer.Option(
-            "--from",
-            metavar="debian|ubuntu|cuda",
             help="Base image: Debian 12, Ubuntu 24.04, or NVIDIA's image with CUDA's compiler.",
         ),
     ] = "debian",
-    cpu: Annotated[bool, typer.Option("--cpu", help="For machines without a GPU.")] = False,
+    cpu: Annotated[bool, typer.Option("--cpu-only", help="For machines without a GPU.")] = False,
     lock_file: LockOption = None,
 ) -> None:
     """Print a Dockerfile with the same versions, for users who prefer containers.

@@ -5,13 +5,17 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.completion import complete_plugs
 from gpuyard.cli.options import write_or_print
 from gpuyard.cli.output import JsonOption, check_output_or_stdout, show
 from gpuyard.errors import UserMistake
 
 
 def plugs(
-    name: Annotated[str | None, typer.Argument(help="Id of a plug or socket.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Id of a plug or socket.", autocompletion=complete_plugs),
+    ] = None,
     *,
     svg: Annotated[
         Path | None,

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.choices import PolicyName
+from gpuyard.cli.completion import complete_list
 from gpuyard.cli.output import JsonOption, PageOption, progress_bar, show
 
 
@@ -34,7 +36,8 @@ def simulate(
     policy: Annotated[
         str | None,
         typer.Option(
-            metavar="LIST",
+            metavar="NAME,…",
+            autocompletion=complete_list(PolicyName),
             help="Policies to compare, like min-time,fifo, or all; with --what-if, the policy in use "
             "(default: fifo,min-time; with --what-if: fifo).",
         ),
@@ -67,7 +70,7 @@ def simulate(
     traces: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR",
+            metavar="DIRECTORY",
             help="Directory of the applications' measurements, for pollux (default: next to TRACE).",
         ),
     ] = None,

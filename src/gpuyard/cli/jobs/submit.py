@@ -2,23 +2,22 @@
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from gpuyard.cli.completion import complete_engines
 from gpuyard.cli.options import DryRunOption
 from gpuyard.cli.output import JsonOption, write_verbatim
 from gpuyard.cli.show import write_document
 from gpuyard.errors import UserMistake, quote
-
-if TYPE_CHECKING:
-    pass
 
 EngineOption = Annotated[
     str | None,
     typer.Option(
         "--engine",
         metavar="NAME",
+        autocompletion=complete_engines,
         help="Engine: local, slurm, or kubernetes (default: the first available).",
     ),
 ]
@@ -33,14 +32,15 @@ def submit(
     ] = None,
     *,
     engine: EngineOption = None,
-    name: Annotated[str | None, typer.Option(help="Name of the job.")] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the job.")] = None,
     gpus: Annotated[
         str | None,
         typer.Option(metavar="N|N..M", help="Number of GPUs, or a usable range, like 2..8."),
     ] = None,
     nodes: Annotated[int | None, typer.Option(help="Number of machines.")] = None,
     workload: Annotated[
-        str | None, typer.Option(help="Workload that it trains: a file or a model.")
+        str | None,
+        typer.Option(metavar="WORKLOAD", help="Workload that it trains: a file or a model."),
     ] = None,
     deadline: Annotated[
         str | None,
@@ -50,7 +50,7 @@ def submit(
         str | None, typer.Option(metavar="TIME", help="Time after which it is stopped, like 12h.")
     ] = None,
     priority: Annotated[int | None, typer.Option(help="Priority; higher comes first.")] = None,
-    checkpoint: Annotated[
+    checkpoint_dir: Annotated[
         str | None, typer.Option(metavar="DIRECTORY", help="Directory of its checkpoints.")
     ] = None,
     retries: Annotated[
@@ -65,7 +65,7 @@ def submit(
         typer.Option(metavar="DIRECTORY", help="Working directory (default: the current one)."),
     ] = None,
     project: Annotated[
-        str | None, typer.Option(help="Project to which `usage` assigns it.")
+        str | None, typer.Option(metavar="NAME", help="Project that `usage` counts it under.")
     ] = None,
     after: Annotated[
         list[str] | None,
@@ -91,7 +91,7 @@ def submit(
         "deadline": deadline,
         "time_limit": time_limit,
         "priority": priority,
-        "checkpoint": checkpoint,
+        "checkpoint": checkpoint_dir,
         "retries": retries,
         "env": parse_variables(env or []),
         "cwd": cwd,

@@ -13,12 +13,13 @@ _TIMED_OUT = 75  # EX_TEMPFAIL of sysexits.h, as for `lease --wait`
 def wait(
     handles: Annotated[list[str], typer.Argument(metavar="HANDLE", help="Handles of the jobs.")],
     *,
-    timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Longest time to wait, like 10min.")
+    wait_time: Annotated[
+        str | None,
+        typer.Option("--wait", metavar="TIME", help="Wait at most this long, like 10min."),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Wait until jobs have ended. The exit status is 0 if all succeeded, 75 after the timeout, and 1 otherwise.
+    """Wait until jobs have ended. The exit status is 0 if all succeeded, 75 after --wait, and 1 otherwise.
 
     Example: gpuyard wait local://17 local://18 && python evaluate.py
     """
@@ -30,7 +31,7 @@ def wait(
 
     statuses = wait_for_jobs(
         [find_handle(text) for text in handles],
-        wait_seconds=None if timeout is None else parse_seconds(timeout),
+        wait_seconds=None if wait_time is None else parse_seconds(wait_time),
         on_end=lambda status: print_line(describe_end(status)),
     )
     if json_output:

@@ -19,7 +19,7 @@ def calibrate(
     results: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="STORE|EXPORT",
+            metavar="FILE",
             help="A results store or an export as JSON lines; repeatable.",
         ),
     ] = None,

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.choices import Dataset
 from gpuyard.cli.output import JsonOption, progress_bar, show
-from gpuyard.errors import UnknownName
 
 app = typer.Typer(
     help="Fetch the datasets of the built-in workloads, or create images.", no_args_is_help=True
@@ -15,24 +15,22 @@ app = typer.Typer(
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="spoken-digits")],
+    dataset: Annotated[Dataset, typer.Argument(metavar="NAME", help="Dataset.")],
     *,
     from_directory: Annotated[
         Path | None,
-        typer.Option("--from", metavar="DIRECTORY", help="Import the clips from this directory."),
+        typer.Option("--from", metavar="SOURCE", help="Directory to import the clips from."),
     ] = None,
 ) -> None:
     """Fetch a dataset into gpuyard's home; the Free Spoken Digit Dataset is CC BY-SA 4.0.
 
     Example: gpuyard data fetch spoken-digits --from ~/free-spoken-digit-dataset/recordings
     """
-    if name != "spoken-digits":
-        raise UnknownName("dataset", name, ["spoken-digits"])
     from gpuyard.files import dataset_directory
     from gpuyard.report.terminal import print_line
     from gpuyard.workloads.digit_clips import import_clips
 
-    target = dataset_directory(name)
+    target = dataset_directory(dataset)
     if from_directory is not None:
         count = import_clips(from_directory, target)
     else:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuyard.cli.choices import Launcher
+from gpuyard.cli.completion import complete_gpus
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -16,14 +18,18 @@ GpuOption = Annotated[
     typer.Option(
         help="Catalog GPU to emulate: steps take its time, gradients are exchanged for real.",
         metavar="ID",
+        autocompletion=complete_gpus,
     ),
 ]
 LabOption = Annotated[
     str | None,
-    typer.Option(help="Run on the nodes of a running lab, or of a temporary one like 4x1Gbit."),
+    typer.Option(
+        metavar="LAB", help="Run on the nodes of a running lab, or of a temporary one like 4x1Gbit."
+    ),
 ]
 HostsOption = Annotated[
-    str | None, typer.Option(help="Run on these hosts over ssh, like node1,node2.")
+    str | None,
+    typer.Option(metavar="HOST,…", help="Run on these hosts over ssh, like node1,node2."),
 ]
 SlurmOption = Annotated[
     bool, typer.Option("--slurm", help="Run on the nodes of this Slurm allocation.")
@@ -38,11 +44,8 @@ RanksPerNodeOption = Annotated[
     ),
 ]
 LauncherOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Launcher of the workers: torchrun or direct (default: torchrun on several nodes, "
-        "direct here)."
-    ),
+    Launcher | None,
+    typer.Option(help="Launcher of the workers (default: torchrun on several nodes, direct here)."),
 ]
 
 

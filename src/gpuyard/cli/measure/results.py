@@ -1,13 +1,14 @@
 """`gpuyard results`: list, show, add, and export stored measurements."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from gpuyard.cli.choices import ExportFormat
+from gpuyard.cli.choices import ResultKind as ResultKindName
 from gpuyard.cli.measure.bench.running import results_store
-from gpuyard.cli.output import JsonOption, check_output_file
+from gpuyard.cli.output import JsonOption, check_output_directory, check_output_file
 from gpuyard.cli.output import show as show_answer
 from gpuyard.errors import UserMistake
 
@@ -22,35 +23,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, show, add, and export measurements.", no_args_is_help=True)
 
-WorkloadOption = Annotated[str | None, typer.Option(help="Only measurements of this workload.")]
-
-
-class ExportFormat(StrEnum):
-    """The file formats of an export."""
-
-    JSON = "json"
-    CSV = "csv"
-
-
-class Tracker(StrEnum):
-    """The tools that an export can be written for."""
-
-    MLFLOW = "mlflow"
-    WANDB = "wandb"
-    PROMETHEUS = "prometheus"
-
-
-def _list_kinds() -> list[str]:
-    from gpuyard.measure.registry import RESULT_KINDS
-
-    return list(RESULT_KINDS)
+_WANDB_DIRECTORY = Path("wandb")
+WorkloadOption = Annotated[
+    str | None,
+    typer.Option(metavar="WORKLOAD", help="Only measurements of this workload."),
+]
 
 
 KindOption = Annotated[
-    str,
+    ResultKindName,
     typer.Option(
         metavar="KIND",
-        autocompletion=_list_kinds,
         help="Name of a bench, job, convergence (from gpuyard train), or rejected.",
     ),
 ]
@@ -179,18 +162,12 @@ def export(
     export_format: Annotated[
         ExportFormat,
         typer.Option(
-            "--format",
-            metavar="json|csv",
-            help="JSON lines with everything, or one flat CSV row per result.",
+            "--as",
+            metavar="NAME",
+            help="JSON lines with everything, one flat CSV row per result, an MLflow server, files for wandb sync, "
+            "or Prometheus text.",
         ),
-    ] = ExportFormat.JSON,
-    to: Annotated[
-        Tracker | None,
-        typer.Option(
-            metavar="mlflow|wandb|prometheus",
-            help="Tool to export to: an MLflow server, wandb sync, or Prometheus text.",
-        ),
-    ] = None,
+    ] = "json",
     server: Annotated[
         str | None,
         typer.Option(metavar="URL", help="MLflow server URL (default: $MLFLOW_TRACKING_URI)."),
@@ -200,47 +177,51 @@ def export(
     ] = "gpuyard",
     output: Annotated[
         Path | None,
-        typer.Option(
-            help="File to write (default: stdout), or the directory for W&B (default: wandb).",
-            callback=check_output_file,
-        ),
+        typer.Option(help="File to write (default: stdout).", callback=check_output_file),
     ] = None,
+    output_dir: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIRECTORY",
+            help="With --as wandb: directory to write to.",
+            callback=check_output_directory,
+        ),
+    ] = _WANDB_DIRECTORY,
     kind: KindOption = "train",
     workload: WorkloadOption = None,
 ) -> None:
     """Write the measurements for another program.
 
-    Example: gpuyard results export --kind job --to prometheus
+    Example: gpuyard results export --kind job --as prometheus
     """
     from gpuyard.measure import to_json_lines
 
-    if server is not None and to is not Tracker.MLFLOW:
-        raise UserMistake("--server goes with --to mlflow")
+    if server is not None and export_format != "mlflow":
+        raise UserMistake("--server goes with --as mlflow")
+    if output is not None and export_format in ("mlflow", "wandb"):
+        raise UserMistake(f"--as {export_format} does not write a file; leave out --output")
+    if output_dir != _WANDB_DIRECTORY and export_format != "wandb":
+        raise UserMistake("--output-dir goes with --as wandb; use --output FILE")
     result_kind, records = _read_records(kind, workload)
-    if to is not None:
-        if export_format is not ExportFormat.JSON:
-            raise UserMistake("--to sets the format; leave out --format")
-        from gpuyard.measure.export.runs import build_exported_runs
-
-        runs = build_exported_runs(result_kind, records)
-        if to is Tracker.MLFLOW:
-            if output is not None:
-                raise UserMistake("--to mlflow does not write a file; leave out --output")
-            _export_to_mlflow(runs, server, experiment)
-        elif to is Tracker.WANDB:
-            _export_to_wandb(runs, output or Path("wandb"), experiment)
-        else:
-            from gpuyard.measure.export.prometheus import format_prometheus
-
-            _write(format_prometheus(runs), len(runs), output)
+    if export_format == "json":
+        _write(to_json_lines(records), len(records), output)
         return
-    if export_format is ExportFormat.JSON:
-        text = to_json_lines(records)
-    elif result_kind.csv_layout is None:
-        raise UserMistake(f"results of kind {kind!r} have no CSV form; use --format json")
+    if export_format == "csv":
+        if result_kind.csv_layout is None:
+            raise UserMistake(f"results of kind {kind!r} have no CSV form; use --as json")
+        _write(result_kind.to_csv(records), len(records), output)
+        return
+    from gpuyard.measure.export.runs import build_exported_runs
+
+    runs = build_exported_runs(result_kind, records)
+    if export_format == "mlflow":
+        _export_to_mlflow(runs, server, experiment)
+    elif export_format == "wandb":
+        _export_to_wandb(runs, output_dir, experiment)
     else:
-        text = result_kind.to_csv(records)
-    _write(text, len(records), output)
+        from gpuyard.measure.export.prometheus import format_prometheus
+
+        _write(format_prometheus(runs), len(runs), output)
 
 
 def _write(text: str, count: int, output: Path | None) -> None:

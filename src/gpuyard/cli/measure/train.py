@@ -24,7 +24,10 @@ def train(
     precision: PrecisionOption = None,
     epochs: Annotated[int, typer.Option(help="Maximum passes over the training data.", min=1)] = 20,
     accuracy: Annotated[
-        str, typer.Option(help="Stop when the accuracy on the training data reaches this.")
+        str,
+        typer.Option(
+            metavar="SHARE", help="Stop when the accuracy on the training data reaches this."
+        ),
     ] = "99%",
     seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     checkpoint: Annotated[

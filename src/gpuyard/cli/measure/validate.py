@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.completion import complete_tables
 from gpuyard.cli.output import JsonOption, check_output_file, show
 from gpuyard.errors import UserMistake
 
@@ -12,13 +13,16 @@ from gpuyard.errors import UserMistake
 def validate(
     *,
     table: Annotated[
-        str | None, typer.Option(help="Only this published table.", metavar="NAME")
+        str | None,
+        typer.Option(
+            help="Only this published table.", metavar="NAME", autocompletion=complete_tables
+        ),
     ] = None,
     points: Annotated[
         str | None,
         typer.Option(
             help="Also show what this many measured multi-GPU figures are worth, e.g. 0,1,2.",
-            metavar="LIST",
+            metavar="N,N,…",
         ),
     ] = None,
     rows: Annotated[

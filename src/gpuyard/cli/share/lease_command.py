@@ -27,16 +27,20 @@ class LeaseOptions:
         "Longest time to hold them, like 2h (default: until the command ends).",
         metavar="TIME",
     )
-    gpus: str | None = _option("--gpus", "GPUs by index, like 3,4.", metavar="LIST")
+    gpu_ids: str | None = _option("--gpu-ids", "GPUs by index, like 0,1.", metavar="LIST")
     share: str | None = _option("--share", "Part of each GPU, like 0.5.", metavar="SHARE")
-    memory: str | None = _option("--memory", "Memory of each GPU, like 12GB.", metavar="SIZE")
+    gpu_memory: str | None = _option(
+        "--gpu-memory", "Memory of each GPU, like 12GB.", metavar="SIZE"
+    )
     now: bool = _option("--now", "Fail instead of waiting.", default=False)
     wait: str | None = _option("--wait", "Wait at most this long, like 10min.", metavar="TIME")
     shell: bool = _option("--shell", "Open a shell instead of running a command.", default=False)
     export: bool = _option(
         "--export", 'For eval "$(…)": hold them as long as this shell lives.', default=False
     )
-    project: str = _option("--project", "Project that `usage` counts it under.", default="")
+    project: str = _option(
+        "--project", "Project that `usage` counts it under.", default="", metavar="NAME"
+    )
     even_if_busy: bool = _option(
         "--even-if-busy",
         "Accept GPUs that a process without a lease uses, if there are no others.",
@@ -50,14 +54,14 @@ class LeaseOptions:
 
         if self.now and self.wait:
             raise UserMistake("use either --now or --wait")
-        if self.share and self.memory:
-            raise UserMistake("use either --share or --memory")
-        indices = parse_indices(self.gpus)
+        if self.share and self.gpu_memory:
+            raise UserMistake("use either --share or --gpu-memory")
+        indices = parse_indices(self.gpu_ids)
         return LeaseRequest(
             count=count if count is not None else len(indices) or 1,
             gpus=indices,
             parts=round(parse_share(self.share) * WHOLE) if self.share else WHOLE,
-            memory_bytes=round(parse_memory(self.memory)) if self.memory else None,
+            memory_bytes=round(parse_memory(self.gpu_memory)) if self.gpu_memory else None,
             seconds=parse_seconds(self.for_) if self.for_ else None,
             command=command,
             project=self.project,

@@ -50,7 +50,9 @@ def notebook(
             "--background", help="Return once it runs; it keeps running after you log out."
         ),
     ] = False,
-    project: Annotated[str, typer.Option(help="Project that `usage` counts it under.")] = "",
+    project: Annotated[
+        str, typer.Option(metavar="NAME", help="Project that `usage` counts it under.")
+    ] = "",
     json_output: JsonOption = False,
 ) -> None:
     """Run your own JupyterLab on leased GPUs. It listens only on loopback and has its own token.

@@ -4,54 +4,35 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.default_command import run_by_default
+from gpuyard.cli.options import GpuIdsOption
 from gpuyard.cli.output import JsonOption, show
-from gpuyard.errors import UserMistake
+
+app = typer.Typer(
+    cls=run_by_default("new"),
+    help="Reserve GPUs for a later time, list reservations, or cancel one.",
+    epilog="gpuyard reserve 4 --start 'Mon 18:00' --for 12h is short for gpuyard reserve new 4 …",
+    no_args_is_help=True,
+)
 
 
-def reserve(
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[N] | list | cancel ID", help="Number of GPUs to reserve, or a subcommand."
-        ),
+@app.command()
+def new(
+    count: Annotated[
+        int | None, typer.Argument(metavar="N", min=1, help="Number of GPUs to reserve.")
     ] = None,
     *,
-    from_: Annotated[
-        str | None,
-        typer.Option("--from", metavar="WHEN", help="Start, like 'Mon 18:00' or '18:00'."),
-    ] = None,
-    for_: Annotated[
-        str | None, typer.Option("--for", metavar="TIME", help="Duration, like 12h.")
-    ] = None,
-    gpus: Annotated[
-        str | None, typer.Option(metavar="LIST", help="GPUs by index, like 0,1.")
-    ] = None,
+    start: Annotated[str, typer.Option(metavar="WHEN", help="Start, like 'Mon 18:00' or '18:00'.")],
+    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="Duration, like 12h.")],
+    gpu_ids: GpuIdsOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Reserve GPUs for a later time, list reservations, or cancel a reservation.
+    """Reserve GPUs for a later time.
 
     Leases of other users end before it starts, and only you get these GPUs until it ends.
 
-    Example: gpuyard reserve 4 --from "Mon 18:00" --for 12h
+    Example: gpuyard reserve 4 --start "Mon 18:00" --for 12h
     """
-    words = what or []
-    has_options = bool(from_ or for_ or gpus)
-    if words == ["list"] and not has_options:
-        _list(json_output=json_output)
-    elif words[:1] == ["cancel"] and len(words) == 2 and not has_options:
-        _cancel(words[1], json_output=json_output)
-    elif len(words) <= 1 and all(word.isdigit() for word in words) and from_ and for_:
-        _reserve(int(words[0]) if words else None, from_, for_, gpus, json_output=json_output)
-    else:
-        raise UserMistake(
-            "write it like: gpuyard reserve 4 --from 'Mon 18:00' --for 12h, gpuyard reserve list, or "
-            "gpuyard reserve cancel ID"
-        )
-
-
-def _reserve(
-    count: int | None, from_: str, for_: str, gpus: str | None, *, json_output: bool
-) -> None:
     import time
 
     from gpuyard.cli.share.lease_command import parse_indices
@@ -62,11 +43,11 @@ def _reserve(
     from gpuyard.share.views import reservation_document
     from gpuyard.units import parse_seconds
 
-    indices = parse_indices(gpus)
-    start = parse_time(from_, time.time())
-    end = start + parse_seconds(for_)
+    indices = parse_indices(gpu_ids)
+    begin = parse_time(start, time.time())
+    end = begin + parse_seconds(for_)
     number = count if count is not None else len(indices) or 1
-    reservation = open_client().reserve(ReservationRequest(number, start, end, indices))
+    reservation = open_client().reserve(ReservationRequest(number, begin, end, indices))
     sentence = (
         f"Reserved: GPU {', '.join(map(str, reservation.gpus))} from "
         f"{format_time(reservation.start)} to {format_time(end)} ({reservation.id})."
@@ -75,7 +56,12 @@ def _reserve(
     show(Answer([Sentence(sentence)], document, verb="reserve"), json_output=json_output)
 
 
-def _list(*, json_output: bool) -> None:
+@app.command("list")
+def list_(*, json_output: JsonOption = False) -> None:
+    """List reservations.
+
+    Example: gpuyard reserve list
+    """
     from gpuyard.report.answers.share.leases import calendar_answer
     from gpuyard.share.client import open_reader
     from gpuyard.share.models import RESERVATION
@@ -89,7 +75,16 @@ def _list(*, json_output: bool) -> None:
     show(calendar_answer(documents), json_output=json_output)
 
 
-def _cancel(id_: str, *, json_output: bool) -> None:
+@app.command()
+def cancel(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="ID of the reservation; see `list`.")],
+    *,
+    json_output: JsonOption = False,
+) -> None:
+    """Cancel a reservation.
+
+    Example: gpuyard reserve cancel r3
+    """
     from gpuyard.report.answer import Answer, Sentence
     from gpuyard.share.client import open_client
     from gpuyard.share.views import reservation_document

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.choices import CommandVisibility, FairShareOwner, Topology, ViolationAction
+from gpuyard.cli.options import GpuIdsOption
 from gpuyard.cli.output import JsonOption, check_output_directory, show
 from gpuyard.errors import UserMistake
 
@@ -37,10 +39,10 @@ def setup(
         int, typer.Option(min=0, max=64, help="Declare this many test GPUs instead of real ones.")
     ] = 0,
     topology: Annotated[
-        str | None, typer.Option(help="Topology of the test GPUs, like nvlink-pairs; see `topo`.")
+        Topology | None, typer.Option(help="Topology of the test GPUs; see `topo`.")
     ] = None,
     admin_group: Annotated[
-        str, typer.Option(help="Unix group whose members can release any lease.")
+        str, typer.Option(metavar="NAME", help="Unix group whose members can release any lease.")
     ] = "gpuyard-admin",
     isolate: Annotated[
         bool | None,
@@ -149,7 +151,7 @@ def export_group() -> None:
 @export.command()
 def slurm(
     *,
-    output: Annotated[
+    output_dir: Annotated[
         Path,
         typer.Option(
             metavar="DIRECTORY",
@@ -163,7 +165,7 @@ def slurm(
 ) -> None:
     """Write slurm.conf, gres.conf, cgroup.conf, and a script of accounts, QOS, and limits that equal the current rules.
 
-    Example: gpuyard share export slurm --output slurm --dry-run
+    Example: gpuyard share export slurm --output-dir slurm --dry-run
     """
     import sys
 
@@ -175,13 +177,13 @@ def slurm(
     client = open_reader()
     config = client.config
     accounts = collect_accounts(client.history(), config.rules)
-    files = render_slurm_files(config, output, accounts, list_admins(config.admin_group))
+    files = render_slurm_files(config, output_dir, accounts, list_admins(config.admin_group))
     if dry_run:
         for name, text in files.texts.items():
-            sys.stdout.write(f"==> {output / name} <==\n{text}\n")
+            sys.stdout.write(f"==> {output_dir / name} <==\n{text}\n")
         return
-    write_slurm_files(files, output)
-    print_line(f"Written to {output}: {', '.join(files.texts)}.")
+    write_slurm_files(files, output_dir)
+    print_line(f"Written to {output_dir}: {', '.join(files.texts)}.")
     print_line("Put them into /etc/slurm, start Slurm, then run: gpuyard share use slurm")
 
 
@@ -216,11 +218,9 @@ def drain(
             metavar="WHEN", help="End of the drain, like 'Mon 18:00' (default: until `resume`)."
         ),
     ] = None,
-    gpus: Annotated[
-        str | None, typer.Option(metavar="LIST", help="GPUs by index, like 0,1 (default: all).")
-    ] = None,
+    gpu_ids: GpuIdsOption = None,
 ) -> None:
-    """Grant no new leases, for maintenance; running ones continue. For admins.
+    """Grant no new leases of all or some GPUs, for maintenance; running ones continue. For admins.
 
     Example: gpuyard share drain --until "tomorrow 8:00"
     """
@@ -233,7 +233,7 @@ def drain(
 
     end = parse_time(until, time.time()) if until else None
     client = open_client()
-    drained = client.drain(parse_indices(gpus), end)
+    drained = client.drain(parse_indices(gpu_ids), end)
     when = "`gpuyard share resume`" if drained.end is None else format_time(drained.end)
     print_line(f"GPU {', '.join(map(str, drained.gpus))}: no new leases until {when}.")
     running = {
@@ -269,7 +269,7 @@ def policy(
         ),
     ] = None,
     fair_share: Annotated[
-        str | None, typer.Option(metavar="BY", help="Owner whose use counts: user or group.")
+        FairShareOwner | None, typer.Option(help="Owner whose use counts.")
     ] = None,
     quota: Annotated[
         list[str] | None,
@@ -279,7 +279,7 @@ def policy(
         list[str] | None,
         typer.Option(metavar="GROUP=H", help="Maximum GPU-hours of a group in 7 days."),
     ] = None,
-    priority: Annotated[
+    group_priority: Annotated[
         list[str] | None,
         typer.Option(
             metavar="GROUP=N", help="Priority of a group; higher goes first (default: 0)."
@@ -297,8 +297,7 @@ def policy(
         str | None, typer.Option(metavar="TIME", help="Time that a lease may be idle.")
     ] = None,
     on_violation: Annotated[
-        str | None,
-        typer.Option(metavar="ACTION", help="Action of `audit --enforce`: none, warn, or stop."),
+        ViolationAction | None, typer.Option(help="Action of `audit --enforce`.")
     ] = None,
     stop_after: Annotated[
         str | None,
@@ -309,8 +308,8 @@ def policy(
         typer.Option(metavar="TIME", help="Time for which `usage` knows leases that have ended."),
     ] = None,
     commands: Annotated[
-        str | None,
-        typer.Option(metavar="WHOSE", help="Commands that users see: own or all; admins see all."),
+        CommandVisibility | None,
+        typer.Option(help="Commands that users see; admins see all."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
@@ -319,7 +318,7 @@ def policy(
 ) -> None:
     """Show or set (as an admin) the order of the queue and the limits of groups. `none` removes a rule.
 
-    Example: gpuyard share policy --half-life 7d --quota students=2 --priority staff=10
+    Example: gpuyard share policy --half-life 7d --quota students=2 --group-priority staff=10
     """
     from dataclasses import asdict
 
@@ -347,7 +346,7 @@ def policy(
     changed["on_violation"] = on_violation or current["on_violation"]
     changed["quotas"] = _change_groups(current["quotas"], quota or [], int)
     changed["weekly_hours"] = _change_groups(current["weekly_hours"], weekly_hours or [], float)
-    changed["priorities"] = _change_groups(current["priorities"], priority or [], int)
+    changed["priorities"] = _change_groups(current["priorities"], group_priority or [], int)
     rules = Rules.from_document(changed)
     if changed != current and not dry_run:
         open_client().set_rules(rules)

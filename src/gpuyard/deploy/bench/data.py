@@ -34,5 +34,5 @@ def create_images(bench: DeploymentBench, images: int) -> None:
         reason = f"timed out after {_TIMEOUT_SECONDS / 3600:.0f} h"
     raise GpuyardError(
         f"{command.node} could not create images in {bench.images_folder}: {reason}; "
-        "use --data none to read nothing, or --data FOLDER to read your own images"
+        "use --dataset none to read nothing, or --dataset FOLDER to read your own images"
     )

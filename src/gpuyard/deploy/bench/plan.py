@@ -148,7 +148,7 @@ def _choose_workload(
     source = options.data if options.data.startswith("/") else f"{shared}/{options.data}"
     if not source.startswith(f"{shared}/") or "/.." in source:
         raise UserMistake(
-            f"--data must be a folder in the shared storage {shared}, and {options.data} is not in it"
+            f"--dataset must be a folder in the shared storage {shared}, and {options.data} is not in it"
         )
     return _set_source(workload, source), None
 

@@ -53,7 +53,7 @@ def _submit_with_gpuyard(nodes: str) -> str:
     job = json.loads(_run("gpuyard", "submit", *options, "--", "sh", "-c", _COMMAND))
     handle = job["handle"]
     try:
-        _run("gpuyard", "wait", "--timeout", f"{_WAIT_SECONDS}s", handle)
+        _run("gpuyard", "wait", "--wait", f"{_WAIT_SECONDS}s", handle)
         return _run("gpuyard", "logs", handle)
     except subprocess.CalledProcessError as error:
         _run("gpuyard", "cancel", handle)

@@ -202,6 +202,11 @@ def _import_reference(reference: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
+def list_engine_names() -> list[str]:
+    """List all installed engines by name."""
+    return list(_find_references())
+
+
 def _find_references() -> dict[str, str]:
     from importlib.metadata import entry_points
 

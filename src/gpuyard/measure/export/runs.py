@@ -44,7 +44,7 @@ def build_exported_runs(
     """Convert records in their order; raise UserMistake if records of this kind are not training runs."""
     if kind.csv_layout is None or kind.list_history is None:
         raise UserMistake(
-            f"results of kind {kind.name!r} are not training runs; export them with --format json or csv"
+            f"results of kind {kind.name!r} are not training runs; export them with --as json or csv"
         )
     return [_build_exported_run(kind, record) for record in records]
 

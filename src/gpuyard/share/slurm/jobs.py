@@ -33,7 +33,7 @@ def build_srun_command(
 ) -> list[str]:
     """Build the srun command that runs a command as a lease."""
     if request.gpus:
-        raise UserMistake("Slurm chooses the GPUs; pass a number of GPUs instead of --gpus")
+        raise UserMistake("Slurm chooses the GPUs; pass a number of GPUs instead of --gpu-ids")
     words = ["srun", "--nodes=1", "--ntasks=1", "--export=ALL", "--disable-status"]
     words.append(f"--gres={_format_gres(request, config)}")
     words.append(f"--job-name={os.path.basename(command[0])}")  # noqa: PTH119 - it need not be a path
@@ -129,7 +129,7 @@ def check_slurm() -> None:
 def _format_gres(request: LeaseRequest, config: ShareConfig) -> str:
     parts = request.required_parts([config.gpu(i).memory_bytes for i in config.indices])
     if parts is None or parts > WHOLE:
-        raise UserMistake("no GPU has that much memory; lease whole GPUs, without --memory")
+        raise UserMistake("no GPU has that much memory; lease whole GPUs, without --gpu-memory")
     if parts == WHOLE:
         return f"gpu:{request.count}"
     if request.count > 1:

@@ -240,7 +240,7 @@ def test_a_job_is_stopped_at_its_time_limit(jobs: Jobs) -> None:
 
 def test_wait_has_its_own_exit_status_for_a_timeout(jobs: Jobs) -> None:
     handle = jobs.submit("--", "sleep", "600")
-    assert jobs.cli("wait", handle, "--timeout", "100 ms").returncode == 75
+    assert jobs.cli("wait", handle, "--wait", "100 ms").returncode == 75
 
 
 def test_logs_follows_a_job_to_its_end(jobs: Jobs) -> None:

@@ -36,25 +36,32 @@ def test_the_runner_deletes_old_jobs_on_which_no_open_job_depends(jobs: Jobs) ->
     assert jobs.cli("status", "local://2").returncode == 0
     jobs.cli("cancel", open_job)
     jobs.wait(open_job)
-    assert _run_json(jobs, "queue", "--prune", "--dry-run")["pruned"] == 1
-    assert _run_json(jobs, "queue", "--prune")["pruned"] == 1
+    assert _run_json(jobs, "queue", "prune", "--dry-run")["pruned"] == 1
+    assert _run_json(jobs, "queue", "prune")["pruned"] == 1
     assert _list_numbers(jobs) == [4, 5]
     assert jobs.submit("--", "true") == "local://6", "a number is never used again"
 
 
 def test_the_user_sets_how_long_jobs_are_kept(jobs: Jobs) -> None:
     fill_store(ended=2, queued=0, ended_at=time.time() - 10 * DAY_SECONDS)
-    assert _run_json(jobs, "queue", "--prune") == {
+    assert _run_json(jobs, "queue", "prune") == {
         "pruned": 0,
         "keep_seconds": 90 * DAY_SECONDS,
         "dry_run": False,
     }
-    assert _run_json(jobs, "queue", "--keep", "5d", "--dry-run")["keep_seconds"] == 5 * DAY_SECONDS
-    assert _run_json(jobs, "queue", "--prune")["pruned"] == 0, "a dry run sets nothing"
-    assert _run_json(jobs, "queue", "--keep", "forever")["keep_seconds"] is None
-    assert _run_json(jobs, "queue", "--prune")["pruned"] == 0
-    assert _run_json(jobs, "queue", "--keep", "5d", "--prune")["pruned"] == 2
-    for mistake in (["--keep", "1h"], ["--keep", "x"], ["--prune", "--all"], ["policy", "--prune"]):
+    assert _run_json(jobs, "queue", "keep", "5d", "--dry-run")["keep_seconds"] == 5 * DAY_SECONDS
+    assert _run_json(jobs, "queue", "prune")["pruned"] == 0, "a dry run sets nothing"
+    assert _run_json(jobs, "queue", "keep", "forever")["keep_seconds"] is None
+    assert _run_json(jobs, "queue", "prune")["pruned"] == 0
+    assert _run_json(jobs, "queue", "keep", "5d")["keep_seconds"] == 5 * DAY_SECONDS
+    assert _run_json(jobs, "queue", "prune")["pruned"] == 2
+    for mistake in (
+        ["keep", "1h"],
+        ["keep", "x"],
+        ["keep"],
+        ["prune", "--all"],
+        ["--all", "prune"],
+    ):
         assert jobs.cli("queue", *mistake).returncode == 2
 
 
@@ -62,5 +69,5 @@ def test_a_job_stays_until_its_reports_are_stored(jobs: Jobs) -> None:
     fill_store(ended=2, queued=0, ended_at=time.time() - 100 * DAY_SECONDS)
     with Store(jobs.paths.store) as store:
         store._query("UPDATE jobs SET measured_starts = 0 WHERE number = 1")
-    assert _run_json(jobs, "queue", "--prune")["pruned"] == 1
+    assert _run_json(jobs, "queue", "prune")["pruned"] == 1
     assert _list_numbers(jobs) == [1]

@@ -48,7 +48,7 @@ def test_the_trial_with_the_lowest_reported_loss_gets_all_gpus(jobs: Jobs) -> No
     until(lambda: jobs.state(hold) == "running")
     trials = {
         floor: jobs.submit(
-            *("--gpus", f"1..{GPUS}", "--checkpoint", str(jobs.directory)),
+            *("--gpus", f"1..{GPUS}", "--checkpoint-dir", str(jobs.directory)),
             *("--cwd", str(jobs.directory), "--", sys.executable, "trainer.py", str(floor)),
         )
         for floor in (3.0, 1.0, 2.0)

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.choices import Backend, Collective
+from gpuyard.cli.completion import complete_list
 from gpuyard.cli.measure.bench.running import run_bench
 from gpuyard.cli.measure.places import (
     HostsOption,
@@ -23,11 +25,13 @@ def collectives(
         str,
         typer.Option(
             "--op",
+            metavar="NAME,…",
+            autocompletion=complete_list(Collective),
             help="A list of all_reduce, broadcast, reduce, all_gather, and reduce_scatter; or all.",
         ),
     ] = "all_reduce",
     size: Annotated[
-        str, typer.Option("--bytes", help="Sizes, e.g. 1KB..1GB or 1MB,10MB.")
+        str, typer.Option("--bytes", metavar="SIZE,…", help="Sizes, e.g. 1KB..1GB or 1MB,10MB.")
     ] = "1KB..16MB",
     factor: Annotated[int, typer.Option(help="Factor between two sizes of a range.")] = 4,
     workers: Annotated[
@@ -41,11 +45,12 @@ def collectives(
     slurm: SlurmOption = False,
     ranks_per_node: RanksPerNodeOption = None,
     link: Annotated[
-        str | None, typer.Option(help="Nominal rate of each host's link, like '10 Gbit/s'.")
+        str | None,
+        typer.Option(metavar="RATE", help="Nominal rate of each host's link, like '10 Gbit/s'."),
     ] = None,
     backend: Annotated[
-        str | None,
-        typer.Option(help="gloo, nccl, or mpi (default: nccl with GPUs, gloo without)."),
+        Backend | None,
+        typer.Option(help="Library that communicates (default: nccl with GPUs, gloo without)."),
     ] = None,
     repeats: Annotated[int, typer.Option(help="Number of repeats per size.")] = 5,
     dry_run: DryRunOption = False,

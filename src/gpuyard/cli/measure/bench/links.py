@@ -12,7 +12,10 @@ from gpuyard.cli.output import JsonOption
 def links(
     *,
     size: Annotated[
-        str, typer.Option("--bytes", help="Size of one copy in one direction, e.g. 256MB.")
+        str,
+        typer.Option(
+            "--bytes", metavar="SIZE", help="Size of one copy in one direction, e.g. 256MB."
+        ),
     ] = "256 MB",
     repeats: Annotated[int, typer.Option(help="Number of repeats per link.")] = 5,
     dry_run: DryRunOption = False,

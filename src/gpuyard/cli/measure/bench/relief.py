@@ -33,7 +33,10 @@ def relief(
     *,
     lab: LabOption = None,
     link: Annotated[
-        str | None, typer.Option(help="Link rate of a temporary lab, like 1Gbit; replaces --lab.")
+        str | None,
+        typer.Option(
+            metavar="RATE", help="Link rate of a temporary lab, like 1Gbit; replaces --lab."
+        ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Workers in total.", min=2)] = 2,
     hosts: HostsOption = None,
@@ -44,11 +47,11 @@ def relief(
         int | None, typer.Option(help="Batch size per worker (default: the workload's).", min=1)
     ] = None,
     precision: PrecisionOption = None,
-    samples: Annotated[
+    min_samples: Annotated[
         int, typer.Option(help="Minimum number of samples that each remedy trains on.", min=1)
     ] = 6000,
     tolerance: Annotated[
-        str, typer.Option(help="Maximum increase of the loss over plain DDP.")
+        str, typer.Option(metavar="SHARE", help="Maximum increase of the loss over plain DDP.")
     ] = "5%",
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
@@ -85,7 +88,7 @@ def relief(
                 workers,
                 batch or spec.batch_per_gpu,
                 place,
-                samples=samples,
+                samples=min_samples,
                 tolerance=parse_share(tolerance),
                 remedies=CANDIDATES if gains is None else tuple(gains),
                 predicted_gains=gains,

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.completion import complete_gpus, complete_models
 from gpuyard.cli.measure.bench.running import run_bench
 from gpuyard.cli.options import DryRunOption, TimePerPointOption
 from gpuyard.cli.output import JsonOption
@@ -14,18 +15,28 @@ def storage(
     path: Annotated[Path, typer.Argument(help="A directory on the storage to be measured.")],
     *,
     model: Annotated[
-        str, typer.Option(help="Model to train: a catalog model, unet3d, or cosmoflow.")
+        str,
+        typer.Option(
+            metavar="WORKLOAD",
+            autocompletion=complete_models,
+            help="Model to train: a catalog model, unet3d, or cosmoflow.",
+        ),
     ] = "resnet50",
-    gpu: Annotated[str, typer.Option(help="Catalog GPU to emulate.")] = "h100-sxm5-80gb",
+    gpu: Annotated[
+        str,
+        typer.Option(metavar="ID", autocompletion=complete_gpus, help="Catalog GPU to emulate."),
+    ] = "h100-sxm5-80gb",
     gpus: Annotated[int, typer.Option(help="Number of GPUs.", min=1)] = 8,
     batch: Annotated[
         int | None, typer.Option(help="Batch size per GPU (default: MLPerf's).", min=1)
     ] = None,
     dataset: Annotated[
         Path | None,
-        typer.Option(help="Existing dataset to read, instead of a temporary one."),
+        typer.Option(metavar="PATH", help="Existing dataset to read, instead of a temporary one."),
     ] = None,
-    size: Annotated[str, typer.Option(help="Size of the temporary dataset.")] = "1 GB",
+    size: Annotated[
+        str, typer.Option(metavar="SIZE", help="Size of the temporary dataset.")
+    ] = "1 GB",
     time_per_point: TimePerPointOption = 10.0,
     readers: Annotated[int, typer.Option(help="Reader threads per GPU.", min=1)] = 4,
     dry_run: DryRunOption = False,

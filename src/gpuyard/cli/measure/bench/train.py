@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.api.inputs import override_precision, parse_counts, parse_exchange
+from gpuyard.cli.choices import MeasuredStrategy
 from gpuyard.cli.measure.bench.running import results_store
 from gpuyard.cli.measure.places import (
     GpuOption,
@@ -37,13 +38,17 @@ def train(
         str, typer.Argument(help="A *.workload.yaml file, or the name of a catalog model.")
     ],
     *,
-    workers: Annotated[str, typer.Option(help="Numbers of workers in total, e.g. 1,2.")] = "1,2",
+    workers: Annotated[
+        str, typer.Option(metavar="N,N,…", help="Numbers of workers in total, e.g. 1,2.")
+    ] = "1,2",
     batch: Annotated[
         str | None,
-        typer.Option(help="Batch sizes per worker, e.g. 10,50 (default: the workload's)."),
+        typer.Option(
+            metavar="N,N,…", help="Batch sizes per worker, e.g. 10,50 (default: the workload's)."
+        ),
     ] = None,
     strategy: Annotated[
-        str, typer.Option(help="Strategy of gradient exchange: ddp, dataparallel, or horovod.")
+        MeasuredStrategy, typer.Option(help="Strategy of gradient exchange.")
     ] = "ddp",
     time_per_point: TimePerPointOption = 3.0,
     precision: PrecisionOption = None,

@@ -169,6 +169,7 @@ def rebalance_answer(result: "Rebalance", *, dry_run: bool) -> Answer:
         "dry_run": dry_run,
         "resizes": [resize.document() for resize in result.resizes],
         "kept": [{"job": job, "reason": why} for job, why in result.kept],
+        "open_jobs": result.open_jobs,
     }
     parts: list[Part] = []
     if result.resizes:

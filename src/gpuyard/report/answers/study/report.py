@@ -106,7 +106,7 @@ def refuse_foreign_files(directory: Path) -> None:
         if mark.encode() not in head:
             raise UserMistake(
                 f"{path} was not written by a study, so it is not overwritten; move it away, or name "
-                "another directory with --output"
+                "another directory with --output-dir"
             )
 
 

@@ -1,0 +1,98 @@
+"""The commands that a newcomer types first, in a home of their own."""
+
+import csv
+import io
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpuyard.share.setup import set_up
+from gpuyard.version import __version__
+from tests.conftest import Cli
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("predict resnet50 --on 8xh100", "8 GPUs: "),
+        ("predict resnet50 --on h100", "1 GPU: "),
+        ("predict resnet50 --on H100:8", "8 GPUs: "),
+        ("predict resnet50 --on p4d.24xlarge", "8 GPUs: "),
+        ("predict resnet50 --on aws/p4d.24xlarge", "8 GPUs: "),
+        ("predict resnet50 --on 4xp5.48xlarge", "32 GPUs: "),
+        ("predict resnet50 --on 2x8xa100@10g", "10 Gbit/s"),
+        ("predict resnet50 --on 2x8xa100@10Gb", "10 Gbit/s"),
+        ("predict resnet50 --on 2x8xa100@hdr", "16 GPUs: "),
+        ("predict resnet50 --on 8xh100 --gpus 1-8", "8 GPUs: "),
+        ("predict resnet50 --on 8xh100 --gpus 1..8", "8 GPUs: "),
+        ("plan --budget '$60000' --researchers 6 --model resnet50", "resnet50"),
+        ("playbook --budget '$60000'", "GPU"),
+        ("topo --preset dual-root --gpu rtx-4090", "dual-root"),
+        ("cost --rent '$1.50/h' --buy '$8000'", "5,333"),
+        ("facility 4xdgx-h100", "kW"),
+        ("catalog gpus --model resnet50", "h100"),
+        ("help predict", "Usage: gpuyard predict"),
+        ("version", __version__),
+        ("-V", __version__),
+        ("queue policy", "policy"),
+    ],
+)
+def test_it_answers(cli: Cli, home: Path, tmp_path: Path, line: str, shown: str) -> None:
+    assert home
+    output = cli(*shlex.split(line), cwd=tmp_path).stdout
+    assert shown in " ".join(output.split()), output[:500]
+
+
+def test_the_common_variant_of_a_gpu_is_named(cli: Cli) -> None:
+    for name in ("8xh100", "H100:8"):
+        assert "H100 SXM5 80 GB" in cli("predict", "resnet50", "--on", name).stdout
+
+
+def test_ranges_of_gpus(cli: Cli) -> None:
+    for text in ("1-8", "1..8"):
+        command = ("predict", "resnet50", "--on", "8xh100", "--gpus", text, "--json")
+        rows = json.loads(cli(*command).stdout)["predictions"]
+        assert [row["gpus"] for row in rows] == list(range(1, 9))
+
+
+def test_a_python_file_is_not_a_workload_yet(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "unet.py").write_text("class UNet: ...\n")
+    error = cli("predict", "unet.py", "--on", "h100", cwd=tmp_path, status=2).stderr
+    assert "unet" in error and "workload" in error and "model" in error
+
+
+@pytest.mark.parametrize("option", ["-o", "--output-format"])
+def test_the_four_formats(cli: Cli, option: str) -> None:
+    command = ("predict", "resnet50", "--on", "8xh100")
+    document = json.loads(cli(*command, "--json").stdout)
+    assert json.loads(cli(*command, option, "json").stdout) == document
+    assert yaml.safe_load(cli(*command, option, "yaml").stdout) == document
+    rows = list(csv.DictReader(io.StringIO(cli(*command, option, "csv").stdout)))
+    assert [int(row["gpus"]) for row in rows] == [row["gpus"] for row in document["predictions"]]
+    assert cli(*command, option, "table").stdout == cli(*command).stdout
+
+
+def test_jobs_and_reservations_by_their_numbers(
+    cli: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUYARD_ENGINE", "local")
+    set_up(home / "share", fake_gpus=2, grace_seconds=0.5)
+    assert cli("submit", "--", "echo", "trained", cwd=tmp_path).stdout == "local://1\n"
+    cli("wait", "1", "--wait", "2min")
+    assert "succeeded" in cli("status", "1").stdout
+    assert "trained" in cli("logs", "1").stdout
+    cli("submit", "--gpus", "2", "--", "sleep", "600", cwd=tmp_path)
+    assert "local://2" in cli("status").stdout
+    assert "local://2" in cli("queue", "explain", "2").stdout
+    cli("cancel", "2")
+    cli("wait", "2", "--wait", "2min", status=1)
+    assert "fifo" in cli("queue", "policy", "fifo").stdout
+    cli("queue", "rebalance", "--dry-run", status=1)  # there is no Slurm here
+    reserved = cli("reserve", "2", "--start", "tomorrow 8:00", "--for", "1h").stdout
+    (name,) = re.findall(r"\((\w+)\)", reserved)
+    assert name in cli("reserve", "list").stdout
+    assert name in cli("reserve", "cancel", name).stdout
