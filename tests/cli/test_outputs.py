@@ -28,6 +28,8 @@ COMMANDS = (
     "facility examples/rack.cluster.yaml --csv {file}",
     "facility fabric --nodes 4 --switch nvidia-qm9700 --svg {file}",
     "facility plugs --svg {file}",
+    "goodput llama-3-8b --on 8xh100 --html {file}",
+    "goodput llama-3-8b --on 8xh100 --svg {file}",
     "facility plugs --html {file}",
     "plan examples/resnet50.plan.yaml --html {file}",
     "predict resnet50 --on t4 --why --svg {file}",
@@ -43,7 +45,7 @@ COMMANDS = (
     "validate --html {file}",
 )
 READ = {
-    "--calibration", "--dataset", "--demand", "--dir", "--from", "--hostfile", "--lock", "--memory", "--results", "--rows",
+    "--calibration", "--dataset", "--demand", "--dir", "--from", "--hostfile", "--lock", "--log", "--memory", "--results", "--rows",
     "--sacct", "--site", "--topo", "--traces", "--usage",
 }  # fmt: skip
 

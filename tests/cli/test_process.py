@@ -26,12 +26,14 @@ STUDY = (
 # with those below, at least one of each command
 LINES = """
 --help
+accept 2x1xt4@1G --lab 2x1Gbit --dry-run
 bench train resnet18 --dry-run
 calibrate
 catalog gpus t4
 cost --rent $1.50/h --buy $8000 --hours-per-year 2000 --json
 doctor --jsn
 facility examples/rack.cluster.yaml --json
+goodput llama-3-8b --on 8xh100 --json
 help predict
 init --examples
 lab up --nodes 3 --link 10Gbit --dry-run
@@ -71,6 +73,7 @@ submit --dry-run
 train spoken-digits-linear --dry-run
 usage --jsn
 wait local://17
+watch local://17
 who --help
 """
 SHORT, LONG = LINES.strip().splitlines(), MORE_LINES.strip().splitlines()

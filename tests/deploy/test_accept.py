@@ -7,7 +7,7 @@ from tests.deploy.conftest import Up
 
 
 def test_the_machines_of_a_deployment_are_compared_with_its_cluster(cli: Cli, up: Up) -> None:
-    record = json.loads(cli("accept", up.file, "--phases", "inventory", "--json", status=1).stdout)
+    record = json.loads(cli("accept", up.file, "--checks", "inventory", "--json", status=1).stdout)
     # the machines of the test have no GPU, and share this machine's parts
     assert [
         (node["name"], [(f["subject"], f["ratio"]) for f in node["findings"]])

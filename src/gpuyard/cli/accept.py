@@ -29,19 +29,27 @@ def accept(
         ),
     ] = "30 min",
     phases: Annotated[
-        str, typer.Option(help="Phases to run; the inventory is always read.", metavar="NAME,…")
+        str,
+        typer.Option(
+            "--checks",
+            help="Checks to run: inventory (always read), alone, pairs, all, and training.",
+            metavar="LIST",
+        ),
     ] = "inventory,alone,pairs,all,training",
     storage: Annotated[
         str,
         typer.Option(
-            help="Directory on each node whose storage is timed, or 'none'.", metavar="DIRECTORY"
+            "--scratch",
+            help="Directory on each node whose storage is timed, or 'none'.",
+            metavar="DIRECTORY",
         ),
     ] = "/var/tmp",  # noqa: S108 - on a disk of the node, unlike /tmp
     price: Annotated[
         str | None,
         typer.Option(
             help="Price of the whole cluster, like '$98/h' (default: the deployment's rent, or the "
-            "cheapest in the catalog)."
+            "cheapest in the catalog).",
+            metavar="PRICE",
         ),
     ] = None,
     fresh: Annotated[

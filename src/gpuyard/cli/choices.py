@@ -34,7 +34,15 @@ PredictedStrategy = Literal[
     "ddp", "dataparallel", "horovod", "parameter-server", "fsdp", "megatron", "auto"
 ]
 ResultKind = Literal[
-    "train", "job", "links", "collectives", "relief", "storage", "convergence", "rejected"
+    "train",
+    "job",
+    "links",
+    "collectives",
+    "relief",
+    "storage",
+    "convergence",
+    "acceptance",
+    "rejected",
 ]
 SpecName = Literal[
     "workload", "cluster", "study", "plan", "offers", "site", "sweep", "job", "deployment"

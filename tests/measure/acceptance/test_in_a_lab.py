@@ -68,7 +68,7 @@ def test_three_faults_of_four_nodes_are_found_and_the_fourth_is_healthy(tmp_path
 
 
 def test_a_stopped_run_continues_and_a_short_one_says_what_it_left_out(cli: Cli) -> None:
-    arguments = ("accept", "2x1xt4@100M", "--lab", "2x100Mbit", "--phases", "alone,pairs")
+    arguments = ("accept", "2x1xt4@100M", "--lab", "2x100Mbit", "--checks", "alone,pairs")
     process = subprocess.Popen(
         (sys.executable, "-m", "gpuyard", *arguments), stdout=subprocess.DEVNULL
     )

@@ -25,7 +25,7 @@ def accept(
     done = slurm.run(
         *("salloc", "--quiet", f"--nodes={NODES}", f"--gpus={gpus}"),
         *(sys.executable, "-m", "gpuyard", "accept", f"{NODES}x{GPUS}xt4@1G", "--slurm"),
-        *("--phases", phases, "--json"),
+        *("--checks", phases, "--json"),
         environment={"GPUYARD_HOME": str(home), "PYTHONPATH": ":".join(filter(None, sys.path))},
     )
     assert done.returncode in (0, 1), done.stderr

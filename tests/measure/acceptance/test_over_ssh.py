@@ -21,7 +21,7 @@ def test_a_host_that_is_down_is_named_and_the_others_are_checked(
     with ssh_hosts(tmp_path, temporary) as programs:
         monkeypatch.setenv("PATH", str(programs), prepend=":")
         hosts = ",".join((DOWN, *HOSTS))
-        arguments = ("accept", "3x1xt4@100M", "--hosts", hosts, "--phases", "pairs", "--json")
+        arguments = ("accept", "3x1xt4@100M", "--hosts", hosts, "--checks", "pairs", "--json")
         done = cli(*arguments, status=1)
     record = json.loads(done.stdout)
     # the test hosts have no GPU, so they fail too

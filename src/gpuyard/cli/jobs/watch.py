@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.choices import PredictedStrategy
 from gpuyard.cli.output import JsonOption, show
 
 
@@ -15,7 +16,10 @@ def watch(
     *,
     log: Annotated[
         Path | None,
-        typer.Option(help="Log or report file with the lines of gpuyard.step(), instead of a job."),
+        typer.Option(
+            metavar="FILE",
+            help="Log or report file with the lines of gpuyard.step(), instead of a job.",
+        ),
     ] = None,
     workload: Annotated[
         str | None,
@@ -32,7 +36,11 @@ def watch(
         ),
     ] = None,
     strategy: Annotated[
-        str | None, typer.Option(help="Strategy of the training.", show_default="ddp")
+        PredictedStrategy | None,
+        typer.Option(
+            help="ddp, dataparallel, horovod, or parameter-server; for a large model ddp, fsdp, megatron, or auto.",
+            show_default="ddp",
+        ),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
