@@ -34,8 +34,8 @@ from gpuyard.predictor.table import Floats
 DATA = Path(__file__).parents[1] / "src/gpuyard/predictor/data"
 PAGE = Path(__file__).parents[1] / "docs/validation-large.md"
 PRIORS = {  # standard deviation of each constant's prior, in logarithms
-    "gemm_share": 0.3, "attention_share": 0.3, "memory_share": 0.15, "elementwise_passes": 0.4,
-    "quantize_passes": 0.5, "score_passes": 0.5, "layer_seconds": 0.5, "unfused_seconds": 0.7,
+    "gemm_share": 0.3, "attention_share": 0.3, "pytorch_attention_share": 0.3, "memory_share": 0.15, "elementwise_passes": 0.4,
+    "quantize_passes": 0.5, "pytorch_quantize_passes": 0.5, "permute_passes": 0.5, "score_passes": 0.5, "layer_seconds": 0.5, "unfused_seconds": 0.7,
     "expert_seconds": 1.0, "tensor_exposed": 0.3, "data_exposed": 0.4, "shard_exposed": 0.5,
     "expert_exposed": 0.4, "context_exposed": 0.5, "pipeline_exposed": 0.5, "selective_share": 0.5,
     "full_share": 0.15, "optimizer_passes": 0.3, "expert_tokens": 0.6, "straggling": 0.7,

@@ -21,13 +21,20 @@ class LargeConstants:
     """
 
     gemm_share: Column = 0.75  # of the peak, for large matrices
-    attention_share: Column = 0.55  # of the 16-bit peak, flash attention
+    attention_share: Column = 0.6  # of the 16-bit peak, fused attention of cuDNN as in Megatron-LM
+    pytorch_attention_share: Column = 0.45  # the same of FlashAttention 2 in PyTorch
     memory_share: float = 0.8  # of the memory bandwidth, for weights and elementwise passes
     elementwise_passes: float = (
         24.0  # reads and writes of 2 × hidden bytes per token and layer, both directions
     )
     score_passes: float = 6.0  # reads and writes of the scores in forward, without a fused kernel
-    quantize_passes: float = 8.0  # the same for conversion to 8 or 4 bits
+    quantize_passes: float = (
+        6.0  # the same for conversion to 8 or 4 bits, fused by Transformer Engine
+    )
+    pytorch_quantize_passes: float = 24.0  # the same as separate PyTorch operations
+    permute_passes: float = (
+        8.0  # reads and writes of a token for each of its experts, both directions
+    )
     layer_seconds: float = (
         200e-6  # kernel launches and host work per layer, direction, and micro-batch
     )

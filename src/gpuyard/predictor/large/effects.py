@@ -30,6 +30,7 @@ def apply_effects(
         constants,
         gemm_share=constants.gemm_share * np.exp(matrices),
         attention_share=constants.attention_share * np.exp(attention),
+        pytorch_attention_share=constants.pytorch_attention_share * np.exp(attention),
     )
 
 

@@ -99,6 +99,7 @@ class _Step:
         self.matrix_rate = cluster.gemm_flops_per_second * constants.gemm_share
         self.layers = model.layers / layout.pipeline
         self.fused: Booleans = np.asarray(options.flash) > 0
+        self.pytorch: Booleans = np.asarray(layout.pytorch) > 0
         self.sharded: Booleans = np.asarray(layout.zero) >= 3
         self.has_experts: Booleans = np.asarray(model.experts) > 0
         self.traffic = Traffic(
@@ -145,7 +146,9 @@ class _Step:
     def scores(self) -> Floats:
         """Forward attention of one layer; without a fused kernel, scores travel through memory."""
         model, tensor = self.model, self.layout.tensor
-        fused_rate = self.cluster.attention_flops_per_second * self.constants.attention_share
+        c = self.constants
+        share = np.where(self.pytorch, c.pytorch_attention_share, c.attention_share)
+        fused_rate = self.cluster.attention_flops_per_second * share
         rate = np.where(self.fused, fused_rate, self.matrix_rate)
         width = (model.query_width + model.value_width) / tensor
         passes = np.where(self.fused, 0.0, self.constants.score_passes)
@@ -160,8 +163,11 @@ class _Step:
         model, c = self.model, self.constants
         active = model.active_experts + model.shared_experts
         inner = (1 - self.moe_share) * model.ffn + self.moe_share * active * model.expert_ffn
-        quantized = c.quantize_passes * np.asarray(self.options.narrow)
-        width = (c.elementwise_passes + quantized) * model.hidden + 3 * model.gates * inner
+        passes = np.where(self.pytorch, c.pytorch_quantize_passes, c.quantize_passes)
+        quantized = passes * np.asarray(self.options.narrow)
+        permuted = c.permute_passes * self.moe_share * model.active_experts
+        width = (c.elementwise_passes + quantized + permuted) * model.hidden
+        width = width + 3 * model.gates * inner
         return np.asarray(_WIDTH * self.tokens * width / self.layout.tensor / self.memory_rate)
 
     @cached_property
