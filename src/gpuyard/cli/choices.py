@@ -17,7 +17,7 @@ FairShareOwner = Literal["user", "group"]
 Increment = Literal["hour", "minute", "second", "1/100 h"]
 Launcher = Literal["torchrun", "direct"]
 Load = Literal["steady", "working-hours", "spiky"]
-MeasuredStrategy = Literal["ddp", "dataparallel", "horovod"]
+MeasuredStrategy = Literal["ddp", "dataparallel", "horovod", "fsdp"]
 PolicyName = Literal[
     "fifo",
     "shortest-first",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
+from typing import cast
 
 from pydantic import ValidationError
 
@@ -20,7 +21,7 @@ from gpuyard.predictor import Calibration
 from gpuyard.predictor.calibration.calibrate import Calibrated
 from gpuyard.predictor.calibration.document import HardwareCalibration
 from gpuyard.predictor.calibration.rows import Hardware, LinkRates, TrainingRow
-from gpuyard.specs import Workload
+from gpuyard.specs import StrategyName, Workload
 from gpuyard.version import __version__
 from gpuyard.workloads.profiles import catalog_profile
 
@@ -110,6 +111,8 @@ def _find_special_setup(m: Measurement | JobRun) -> str | None:
         return "compute was emulated with a synthetic GPU"
     if not m.remedy.is_default:
         return "a remedy changed the exchange"
+    if m.strategy == "fsdp":
+        return "the model was divided among the workers"
     # another machine is fine if it is one whose GPUs are recorded
     one_remote_machine = m.device == "cuda" and len(m.place.nodes) == 1 and bool(m.place.gpus)
     if m.place.kind != "here" and not one_remote_machine:
@@ -183,7 +186,7 @@ def _build_row(m: Measurement | JobRun, workload: Workload, profile: ModelProfil
         hardware=identify_hardware(m),
         workload=workload,
         profile=profile,
-        strategy=m.strategy,
+        strategy=cast("StrategyName", m.strategy),  # a special setup is left out
         workers=m.workers,
         batch_per_worker=m.batch_per_worker,
         step_seconds=step_seconds,

@@ -19,7 +19,8 @@ from gpuyard.predictor.compute import default_precision
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places import LocalMachine, Place
 from gpuyard.run.protocol import RankDevice
-from gpuyard.specs import ExchangeOptions, Precision, StrategyName, Workload
+from gpuyard.specs import ExchangeOptions, Precision, Workload
+from gpuyard.specs.exchange import MeasuredStrategy
 from gpuyard.workloads.code_trust import check_allowed, code_digest, user_code
 from gpuyard.workloads.profiles import catalog_profile, profile_model
 from gpuyard.workloads.resolve import require_torch
@@ -99,7 +100,7 @@ def plan_sweep(
     }
     sweep = Sweep(
         workload=workload,
-        strategy=cast("StrategyName", strategy),
+        strategy=cast("MeasuredStrategy", strategy),
         device=device,
         seconds_per_point=seconds_per_point,
         cores_by_worker=cores_by_worker,

@@ -14,6 +14,7 @@ from gpuyard.hardware.product_names import find_catalog_gpu
 from gpuyard.measure.training.sweep import Sweep
 from gpuyard.predictor import STRATEGIES, estimate_compute_line
 from gpuyard.predictor.strategies.base import FRAMEWORK_BYTES
+from gpuyard.specs import DEFAULT_STRATEGY
 from gpuyard.units import format_bytes, format_count
 
 _PROCESS_BYTES = 400e6  # Python with PyTorch, before a model is loaded
@@ -52,7 +53,8 @@ def free_memory_bytes() -> float:
 def estimate_needs(sweep: Sweep, profile: ModelProfile, workers: int, batch: int) -> ResourceNeeds:
     """Estimate the needs of a run. A synthetic GPU computes nothing and stores no activations."""
     model_bytes = float(
-        STRATEGIES[sweep.strategy].memory_bytes(
+        # before FSDP divides it, each rank holds the whole model
+        STRATEGIES[DEFAULT_STRATEGY if sweep.strategy == "fsdp" else sweep.strategy].memory_bytes(
             sweep.workload,
             profile,
             sweep.remedy,

@@ -11,7 +11,7 @@ from gpuyard.specs import ExchangeOptions, Precision
 NO_TF32_MESSAGE = (
     "tf32 needs an NVIDIA GPU, and this machine has none; measure fp32 or bf16 instead"
 )
-MEASURABLE_STRATEGIES = ("ddp", "dataparallel", "horovod")
+MEASURABLE_STRATEGIES = ("ddp", "dataparallel", "horovod", "fsdp")
 
 
 def check_strategy(strategy: str, *, precision: Precision, device: RankDevice, gpus: int) -> None:
@@ -32,6 +32,8 @@ def check_strategy(strategy: str, *, precision: Precision, device: RankDevice, g
         raise MissingRequirement(
             "horovod is not installed; build it with gpuyard horovod install, or measure ddp instead"
         )
+    if strategy == "fsdp" and precision == "fp16":
+        raise UserMistake("fsdp cannot be measured in fp16; use fp32, tf32, or bf16")
     if strategy == "horovod" and precision == "fp16":
         raise UserMistake("horovod cannot be measured in fp16; use fp32, tf32, or bf16")
     if precision == "tf32" and device == "cpu":
@@ -42,8 +44,10 @@ def check_launcher(launcher: str, strategy: str) -> None:
     """Raise UserMistake if the launcher is unknown or cannot start this strategy's ranks."""
     if launcher not in get_args(Launcher):
         raise UnknownName("launcher", launcher, get_args(Launcher))
-    if launcher == "torchrun" and strategy != "ddp":
-        raise UserMistake(f"torchrun starts only ddp; use --launcher direct for {strategy}")
+    if launcher == "torchrun" and strategy not in ("ddp", "fsdp"):
+        raise UserMistake(
+            f"torchrun starts only ddp and fsdp; use --launcher direct for {strategy}"
+        )
 
 
 def check_remedy(remedy: ExchangeOptions, strategy: str, *, synthetic: bool) -> None:
@@ -60,6 +64,8 @@ def check_remedy(remedy: ExchangeOptions, strategy: str, *, synthetic: bool) -> 
             )
     elif strategy != "ddp" and not remedy.is_default:
         raise UserMistake(f"{remedy.label} cannot be measured with {strategy}; use ddp or horovod")
+    if strategy == "fsdp" and synthetic:
+        raise UserMistake("a synthetic GPU cannot be measured with fsdp; use ddp or horovod")
     if strategy == "dataparallel" and synthetic:
         raise UserMistake(
             "a synthetic GPU cannot be measured with dataparallel; use ddp or horovod"

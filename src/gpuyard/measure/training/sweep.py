@@ -10,7 +10,8 @@ from gpuyard.measure.training.records import Measurement, SyntheticGpu, describe
 from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Place
 from gpuyard.run.protocol import RankDevice
-from gpuyard.specs import ExchangeOptions, Precision, StrategyName, Workload
+from gpuyard.specs import ExchangeOptions, Precision, Workload
+from gpuyard.specs.exchange import MeasuredStrategy
 from gpuyard.units import format_bit_rate, format_count
 
 
@@ -28,7 +29,7 @@ class Sweep:
     """A planned sweep. Every worker has the same number of cores, so that speeds are comparable."""
 
     workload: Workload
-    strategy: StrategyName
+    strategy: MeasuredStrategy
     device: RankDevice
     seconds_per_point: float
     cores_by_worker: tuple[tuple[int, ...], ...]

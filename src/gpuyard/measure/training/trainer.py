@@ -14,6 +14,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import SGD, Optimizer
 
@@ -50,6 +53,13 @@ class Trainer:
         # a synthetic GPU already sleeps for its dilated time
         self._dilation = _TimeDilation(self.module, job.dilation if self._computes else 1.0)
         self._averager: ParameterAverager | None = None
+        self._whole: nn.Module | None = None
+        if (
+            self._strategy == "fsdp"
+        ):  # before the optimizer, which then holds only this rank's shards
+            self._whole = copy.deepcopy(self.module)
+            shard_module(self.module, device)
+            trainable = [p for p in self.module.parameters() if p.requires_grad]
         self._model: nn.Module = self.module
         self._optimizer: Optimizer = SGD(trainable, lr=_LEARNING_RATE)
         if job.optimizer == "adam":
@@ -115,6 +125,8 @@ class Trainer:
                 stack.enter_context(self._model.no_sync())
             elif self._strategy == "dataparallel":
                 self._model = self.module
+            elif self._whole is not None:
+                self._model = self._whole
             elif self._strategy == "horovod":  # a copy, because Horovod's hooks cannot be paused
                 self._model = copy.deepcopy(self.module)
             self._optimizer = SGD(self._model.parameters(), lr=0.0)
@@ -190,7 +202,8 @@ def checksum_parameters(module: nn.Module) -> str:
     """Return a checksum that is equal for equal parameters (−0.0 counts as 0.0)."""
     checksum = 0
     for parameter in module.parameters():
-        values = (parameter.detach().to("cpu", torch.float32) + 0.0).contiguous()
+        whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+        values = (whole.detach().to("cpu", torch.float32) + 0.0).contiguous()
         checksum = zlib.crc32(values.numpy().data, checksum)
     return f"{checksum:08x}"
 
@@ -218,6 +231,18 @@ def _wrap_ddp(
     model = DistributedDataParallel(module, device_ids=ids, bucket_cap_mb=remedy.bucket_mb)
     register_compression_hook(model, remedy)
     return model
+
+
+def shard_module(module: nn.Module, device: torch.device) -> None:
+    """Divide a module among all ranks with FSDP2: each repeated layer on its own, then the rest."""
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    for stack in module.modules():
+        if isinstance(stack, nn.ModuleList | nn.Sequential) and len(stack) > 1:
+            layers = [layer for layer in stack if any(True for _ in layer.parameters())]
+            if len({type(layer) for layer in layers}) == 1 and len(layers) == len(stack):
+                for layer in layers:
+                    fully_shard(layer, mesh=mesh)
+    fully_shard(module, mesh=mesh)
 
 
 def _wrap_horovod(module: nn.Module, optimizer: Optimizer, remedy: ExchangeOptions) -> Optimizer:
