@@ -123,14 +123,14 @@ def _list_causes(
     else:
         for slot in facts.slots:
             if slot.gpu in (measured.source, measured.target):
-                yield from _find_slot_causes(slot)
+                yield from find_slot_causes(slot)
         if measured.peer:
             yield from _find_peer_blockers(facts)
     yield from _find_virtual_machine(facts)
     yield from _find_other_load(measured, facts)
 
 
-def _find_slot_causes(slot: GpuSlot) -> Iterator[Cause]:
+def find_slot_causes(slot: GpuSlot) -> Iterator[Cause]:
     if slot.width and slot.max_width and slot.width < slot.max_width:
         port = slot.port_max_width
         board = f"; the slot has {port}" if port and port < slot.max_width else ""

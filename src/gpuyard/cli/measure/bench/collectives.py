@@ -1,5 +1,6 @@
 """`gpuyard bench collectives`: time all-reduce and other collectives over real links, by size."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,8 +16,8 @@ from gpuyard.cli.measure.places import (
     open_place,
 )
 from gpuyard.cli.options import DryRunOption
-from gpuyard.cli.output import JsonOption
-from gpuyard.errors import GpuyardError
+from gpuyard.cli.output import JsonOption, show
+from gpuyard.errors import GpuyardError, UserMistake
 
 
 def collectives(
@@ -53,6 +54,23 @@ def collectives(
         typer.Option(help="Library that communicates (default: nccl with GPUs, gloo without)."),
     ] = None,
     repeats: Annotated[int, typer.Option(help="Number of repeats per size.")] = 5,
+    from_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Judge this output of nccl-tests, rccl-tests, OSU, ib_write_bw, p2pBandwidthLatencyTest, "
+            "nvbandwidth, lspci -vv, or nvidia-smi -q, and measure nothing.",
+        ),
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(metavar="CLUSTER", help="With --from: the machine or cluster, e.g. 8xh100."),
+    ] = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option(min=2, help="With --from: the number of GPUs, if the file does not say it."),
+    ] = None,
     dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
@@ -62,7 +80,18 @@ def collectives(
     than 25% below, gpuyard lists the likely causes.
 
     Example: gpuyard bench collectives --lab 4x1Gbit --op all_reduce,broadcast --bytes 1KB..64MB
+    Example: gpuyard bench collectives --from nccl.log --on 8xh200
     """
+    if from_file is not None:
+        from gpuyard.api.tool_output import judge_tool_output
+
+        show(
+            judge_tool_output(from_file, on=on, gpus=gpus, link=link).answer,
+            json_output=json_output,
+        )
+        return
+    if on is not None or gpus is not None:
+        raise UserMistake("--on and --gpus need --from FILE; to measure, use --workers and --hosts")
     from gpuyard import units
     from gpuyard.measure.collectives.plan import OPERATIONS, parse_sizes, plan_collectives
     from gpuyard.measure.collectives.run import run_collectives

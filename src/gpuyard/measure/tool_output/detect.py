@@ -1,0 +1,40 @@
+"""Recognizes the tools whose output a file holds, and reads all of their tables."""
+
+from pathlib import Path
+
+from gpuyard.errors import UserMistake
+from gpuyard.files import read_text
+from gpuyard.measure.tool_output import bandwidth_matrices, nccl_tests, osu, perftest, slots
+from gpuyard.measure.tool_output.readings import ToolOutput
+
+TOOLS = (
+    "nccl-tests, rccl-tests, OSU micro-benchmarks, ib_write_bw, p2pBandwidthLatencyTest, nvbandwidth, "
+    "lspci -vv, or nvidia-smi -q"
+)
+_MAX_BYTES = 20_000_000
+
+
+def read_tool_output(path: Path) -> ToolOutput:
+    """Read a file with the output of one tool or several."""
+    return parse_tool_output(read_text(path, max_bytes=_MAX_BYTES), str(path))
+
+
+def parse_tool_output(text: str, source: str) -> ToolOutput:
+    """Parse the output of tools; `source` is its name in messages."""
+    collectives = nccl_tests.read_nccl_tests(text) if nccl_tests.SIGNATURE.search(text) else []
+    tables = []
+    if osu.SIGNATURE.search(text):
+        osu_collectives, tables = osu.read_osu(text)
+        collectives += osu_collectives
+    if perftest.SIGNATURE.search(text):
+        tables += perftest.read_perftest(text)
+    if bandwidth_matrices.SIGNATURE.search(text):
+        tables += bandwidth_matrices.read_bandwidth_matrices(text)
+    gpus, bridges = [], []
+    if slots.LSPCI_SIGNATURE.search(text):
+        gpus, bridges = slots.read_lspci(text)
+    if slots.SMI_SIGNATURE.search(text):
+        gpus += slots.read_smi_query(text)
+    if not (collectives or tables or gpus or bridges):
+        raise UserMistake(f"{source}: no measurement found; expected the output of {TOOLS}")
+    return ToolOutput(source, tuple(collectives), tuple(tables), tuple(gpus), tuple(bridges))
