@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,9 +21,10 @@ FILES = Path(__file__).parents[2] / "data" / "tool_output"
 GIB = 1 << 30
 
 
-def judge(name: str, **options: object) -> dict[str, object]:
-    result = judge_tool_output(FILES / name, **options)  # type: ignore[arg-type]
-    return json.loads(json.dumps(result.answer.document))
+def judge(name: str, **options: Any) -> dict[str, Any]:
+    result = judge_tool_output(FILES / name, **options)
+    document: dict[str, Any] = json.loads(json.dumps(result.answer.document))
+    return document
 
 
 def test_reads_ranks_gpus_and_rates_of_rccl_tests() -> None:
@@ -37,7 +39,7 @@ def test_reads_ranks_gpus_and_rates_of_rccl_tests() -> None:
 def test_processes_that_are_all_rank_0_measured_nothing() -> None:
     document = judge("without_mpi.txt")
     assert document["verdict"] == "wrong"
-    (reading,) = document["readings"]  # type: ignore[misc]
+    (reading,) = document["readings"]
     assert [cause["name"] for cause in reading["causes"]] == ["no-mpi"]
 
 
@@ -85,7 +87,7 @@ def test_several_nodes_need_a_network(tmp_path: Path) -> None:
 def test_healthy_links_are_normal(file: str, verdict: str, rate: float) -> None:
     document = judge(file)
     assert document["verdict"] == verdict
-    assert document["readings"][0]["bytes_per_second"] == pytest.approx(rate, rel=2e-3)  # type: ignore[index]
+    assert document["readings"][0]["bytes_per_second"] == pytest.approx(rate, rel=2e-3)
 
 
 def test_a_slow_pair_is_named() -> None:
@@ -98,7 +100,7 @@ def test_a_slow_pair_is_named() -> None:
 
 def test_a_port_at_the_rate_of_a_slower_one_is_explained() -> None:
     document = judge("ib_write_bw.txt", link="200 Gbit/s")
-    (reading,) = document["readings"]  # type: ignore[misc]
+    (reading,) = document["readings"]
     assert reading["verdict"] == "slow"
     assert reading["causes"][0]["name"] == "slower-link"
 
@@ -110,12 +112,12 @@ def test_two_ranks_of_osu_on_one_machine_use_its_links() -> None:
 
 
 def test_slots_clocks_and_errors_are_found_on_the_faulty_gpu_only() -> None:
-    healthy, faulty = judge("smi_query.txt")["readings"]  # type: ignore[misc]
+    healthy, faulty = judge("smi_query.txt")["readings"]
     assert (healthy["verdict"], healthy["causes"]) == ("normal", [])
     assert [cause["name"] for cause in faulty["causes"]] == [
         "narrow-slot", "throttled", "throttled", "memory-errors",
     ]  # fmt: skip
-    gpu, bridges = judge("lspci.txt")["readings"]  # type: ignore[misc]
+    gpu, bridges = judge("lspci.txt")["readings"]
     assert "1 of its 16 lanes" in gpu["causes"][0]["why"]
     assert bridges["causes"][0]["name"] == "acs"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from gpuyard.errors import UserMistake
 from gpuyard.files import read_text
 from gpuyard.measure.tool_output import bandwidth_matrices, nccl_tests, osu, perftest, slots
-from gpuyard.measure.tool_output.readings import ToolOutput
+from gpuyard.measure.tool_output.readings import GpuHealth, LinkTable, ToolOutput
 
 TOOLS = (
     "nccl-tests, rccl-tests, OSU micro-benchmarks, ib_write_bw, p2pBandwidthLatencyTest, nvbandwidth, "
@@ -22,7 +22,7 @@ def read_tool_output(path: Path) -> ToolOutput:
 def parse_tool_output(text: str, source: str) -> ToolOutput:
     """Parse the output of tools; `source` is its name in messages."""
     collectives = nccl_tests.read_nccl_tests(text) if nccl_tests.SIGNATURE.search(text) else []
-    tables = []
+    tables: list[LinkTable] = []
     if osu.SIGNATURE.search(text):
         osu_collectives, tables = osu.read_osu(text)
         collectives += osu_collectives
@@ -30,7 +30,8 @@ def parse_tool_output(text: str, source: str) -> ToolOutput:
         tables += perftest.read_perftest(text)
     if bandwidth_matrices.SIGNATURE.search(text):
         tables += bandwidth_matrices.read_bandwidth_matrices(text)
-    gpus, bridges = [], []
+    gpus: list[GpuHealth] = []
+    bridges: list[str] = []
     if slots.LSPCI_SIGNATURE.search(text):
         gpus, bridges = slots.read_lspci(text)
     if slots.SMI_SIGNATURE.search(text):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp
+from typing import Literal
 
 import numpy as np
 
@@ -13,10 +14,10 @@ from gpuyard.measure.record import Cause
 from gpuyard.predictor.constants import LinkClass, link_log_sides, load_tuning
 from gpuyard.predictor.platform import find_network
 from gpuyard.predictor.validation.collectives import classify, predict_bus_bandwidths
-from gpuyard.specs import Cluster
+from gpuyard.specs import Cluster, Topology
 
 # a broadcast and a reduce are pipelined over the same ring, so they have the bus bandwidth of its halves
-_RING_OPERATIONS = {
+_RING_OPERATIONS: dict[Operation, Literal["all_reduce", "all_gather", "reduce_scatter"]] = {
     "all_reduce": "all_reduce",
     "all_gather": "all_gather",
     "reduce_scatter": "reduce_scatter",
@@ -66,7 +67,7 @@ def list_faults(
     """Yield everything that may be wrong with such a cluster, with the bus bandwidth that it would leave."""
     (row,) = _create_rows(cluster, gpus, nodes, operation, [size])
     link = classify(row)
-    host = "workstation" if row.machine_gpus <= _MAX_GPUS_PER_CPU else "dual-socket"
+    host: Topology = "workstation" if row.machine_gpus <= _MAX_GPUS_PER_CPU else "dual-socket"
     faults: list[tuple[CollectiveRow, str, str, str]] = []
     if nodes > 1 and row.network is not None:
         if row.network.rails > 1:
@@ -122,7 +123,7 @@ def _create_rows(
             nodes=nodes,
             gpus=gpus,
             network=find_network(cluster) if nodes > 1 else None,
-            op=_RING_OPERATIONS[operation],  # type: ignore[arg-type]
+            op=_RING_OPERATIONS[operation],
             nvls=True,
             size_bytes=float(size),
             bytes_per_second=np.nan,
