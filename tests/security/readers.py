@@ -15,6 +15,7 @@ from unittest import mock
 from gpuyard import units
 from gpuyard.api.inputs import load_calibration, parse_counts, parse_exchange, parse_strategy
 from gpuyard.api.invoice import _parse_number, _split_list
+from gpuyard.api.tool_output import judge_tool_output
 from gpuyard.catalog import specfiles
 from gpuyard.catalog.price_update import check_not_in_future, read_source
 from gpuyard.catalog.prices import newest_date, read_price_table
@@ -209,6 +210,10 @@ def _prices(path: str) -> None:
 
 def _topology(path: str) -> object:
     return summarize_topology(read_topology(Path(path), "h100-sxm5-80gb"))
+
+
+def _tool_output(path: str) -> object:
+    return judge_tool_output(path, on="2xdgx-h100", gpus=16)
 
 
 def _pollux(path: str) -> object:
@@ -480,6 +485,7 @@ READERS = (
         _topology,
         _read_files("tests/hardware/recorded/*/*.txt", "tests/hardware/recorded/*/*.xml"),
     ),
+    Reader("tool output", _tool_output, _read_files("tests/data/tool_output/*.txt")),
     Reader("prices.csv", _prices, (_PRICES,)),
     Reader("demand.csv", lambda path: demand_from_csv(read_text(Path(path)), path), _DEMAND),
     Reader("sacct", lambda path: demand_from_sacct(read_text(Path(path)), path), (_SACCT,)),
@@ -560,6 +566,7 @@ READ_BY: dict[str, str] = {
     "hardware/discover.py": HOST,
     "hardware/readers/topology_file.py": "topology",
     "hardware/readers/xml_text.py": "topology",
+    "measure/tool_output/detect.py": "tool output",
     "jobs/engines/kubernetes/": "kubernetes.json",
     "jobs/engines/local/": KEPT,
     "jobs/engines/slurm/": "slurm",

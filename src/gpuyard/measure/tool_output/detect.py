@@ -12,6 +12,7 @@ TOOLS = (
     "lspci -vv, or nvidia-smi -q"
 )
 _MAX_BYTES = 20_000_000
+_MAX_LINE_CHARACTERS = 1_000  # no tool prints a longer line
 
 
 def read_tool_output(path: Path) -> ToolOutput:
@@ -21,6 +22,7 @@ def read_tool_output(path: Path) -> ToolOutput:
 
 def parse_tool_output(text: str, source: str) -> ToolOutput:
     """Parse the output of tools; `source` is its name in messages."""
+    text = "\n".join(line for line in text.splitlines() if len(line) <= _MAX_LINE_CHARACTERS)
     collectives = nccl_tests.read_nccl_tests(text) if nccl_tests.SIGNATURE.search(text) else []
     tables: list[LinkTable] = []
     if osu.SIGNATURE.search(text):

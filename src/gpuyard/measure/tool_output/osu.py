@@ -10,7 +10,7 @@ from gpuyard.measure.tool_output.readings import (
     SizedRate,
 )
 
-SIGNATURE = re.compile(r"^#\s*OSU\b.*\bTest\b", re.MULTILINE)
+SIGNATURE = re.compile(r"^#[ \t]*OSU\b.*\bTest\b", re.MULTILINE)
 _TITLE = re.compile(r"^#\s*OSU\s+(?:MPI|NCCL|RCCL|xCCL)?(?:-\w+)*\s*(?P<name>.+?)\s+Test\b")
 _OPERATIONS: dict[str, Operation] = {
     "allreduce": "all_reduce",
@@ -27,7 +27,7 @@ def read_osu(text: str) -> tuple[list[CollectiveReading], list[LinkTable]]:
     """Read all tables of a file."""
     collectives: list[CollectiveReading] = []
     tables: list[LinkTable] = []
-    for part in re.split(r"(?=^#\s*OSU\b)", text, flags=re.MULTILINE):
+    for part in re.split(r"(?=^#[ \t]*OSU\b)", text, flags=re.MULTILINE):
         title = _TITLE.match(part)
         rows = _read_rows(part)
         if title is None or not rows:

@@ -5,7 +5,7 @@ import re
 from gpuyard.measure.tool_output.readings import LinkReading, LinkTable
 
 SIGNATURE = re.compile(r"#bytes\s+#iterations\s+BW peak\[")
-_TITLE = re.compile(r"^\s*(?P<name>(?:RDMA_)?(?:Write|Read|Send).*BW Test)\s*$", re.MULTILINE)
+_TITLE = re.compile(r"^[ \t]*(?P<name>(?:RDMA_)?(?:Write|Read|Send).*BW Test)[ \t]*$", re.MULTILINE)
 _HEAD = re.compile(r"BW average\[(?P<unit>MB/sec|MiB/sec|Gb/sec)\]")
 _DEVICE = re.compile(r"Device\s*:\s*(\S+)")
 # perftest's MB is 2^20 bytes, as its sources define it
@@ -16,14 +16,14 @@ _MIN_BYTES = 1 << 16
 def read_perftest(text: str) -> list[LinkTable]:
     """Read the best average rate of large messages of each run."""
     tables = []
-    for part in re.split(r"(?=^.*BW Test\s*$)", text, flags=re.MULTILINE):
+    for part in re.split(r"(?=^.*BW Test[ \t]*$)", text, flags=re.MULTILINE):
         head = _HEAD.search(part)
         if head is None:
             continue
         rates = [
             float(row[2]) * _UNITS[head["unit"]]
             for row in re.finditer(
-                r"^\s*(\d+)\s+\d+\s+[\d.]+\s+([\d.]+)\s", part[head.end() :], re.MULTILINE
+                r"^[ \t]*(\d+)[ \t]+\d+[ \t]+[\d.]+[ \t]+([\d.]+)\s", part[head.end() :], re.MULTILINE
             )
             if int(row[1]) >= _MIN_BYTES
         ]

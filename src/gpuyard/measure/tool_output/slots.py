@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from gpuyard.measure.links.records import GpuSlot
 from gpuyard.measure.tool_output.readings import GpuHealth
 
-LSPCI_SIGNATURE = re.compile(r"^\s+LnkSta:\s+Speed\s", re.MULTILINE)
-SMI_SIGNATURE = re.compile(r"^=+NVSMI LOG=+$|^\s+GPU Link Info$", re.MULTILINE)
+LSPCI_SIGNATURE = re.compile(r"^[ \t]+LnkSta:[ \t]+Speed[ \t]", re.MULTILINE)
+SMI_SIGNATURE = re.compile(r"^=+NVSMI LOG=+$|^[ \t]+GPU Link Info$", re.MULTILINE)
 # GT/s per lane of each PCIe generation
 _TRANSFERS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 _IDLE = re.compile(r"^P[5-9]$|^P1\d$")  # performance states of a GPU that saves power
@@ -19,7 +19,8 @@ _SLOWDOWNS = (
 
 def read_lspci(text: str) -> tuple[list[GpuHealth], list[str]]:
     """Read the link of every GPU and accelerator, and the bridges whose ACS redirects requests of peers."""
-    gpus, bridges = [], []
+    gpus: list[GpuHealth] = []
+    bridges: list[str] = []
     for block in re.split(r"\n(?=[0-9a-f]{2,4}:)", text):
         head = re.match(
             r"\s*(?P<address>[0-9a-f:]+\.[0-7]) (?P<kind>[^:\[]+)[^:]*: (?P<name>.+)", block
