@@ -33,7 +33,7 @@ def test_reads_ranks_gpus_and_rates_of_rccl_tests() -> None:
         "rccl-tests", "all_reduce", 8, 1,
     )  # fmt: skip
     assert reading.gpu_name == "AMD Instinct MI300X"
-    assert reading.rows == (SizedRate(8388608, 161.14e9, 91.10e-6, 0),)
+    assert reading.rows == (SizedRate(8388608, 161.14e9, 91.10 / 1e6, 0),)
 
 
 def test_processes_that_are_all_rank_0_measured_nothing() -> None:
