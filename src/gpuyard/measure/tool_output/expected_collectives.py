@@ -11,7 +11,7 @@ from gpuyard.catalog.published_rows import CollectiveRow
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.measure.collectives.records import Operation
 from gpuyard.measure.record import Cause
-from gpuyard.predictor.constants import LinkClass, link_log_sides, load_tuning
+from gpuyard.predictor.constants import LinkClass, link_log_width, load_tuning
 from gpuyard.predictor.platform import find_network
 from gpuyard.predictor.validation.collectives import classify, predict_bus_bandwidths
 from gpuyard.specs import Cluster, Topology
@@ -52,12 +52,12 @@ def predict_rates(
     rows = _create_rows(cluster, gpus, nodes, operation, sizes)
     rates = predict_bus_bandwidths(rows, load_tuning())
     link = classify(rows[0])
-    slow, fast = link_log_sides(link)
+    width = link_log_width(link)
     return ExpectedRates(
         link,
         tuple(map(float, rates)),
-        tuple(float(rate) * exp(-slow) for rate in rates),
-        tuple(float(rate) * exp(fast) for rate in rates),
+        tuple(float(rate) * exp(-width) for rate in rates),
+        tuple(float(rate) * exp(width) for rate in rates),
     )
 
 

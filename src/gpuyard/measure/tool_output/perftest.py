@@ -23,7 +23,9 @@ def read_perftest(text: str) -> list[LinkTable]:
         rates = [
             float(row[2]) * _UNITS[head["unit"]]
             for row in re.finditer(
-                r"^[ \t]*(\d+)[ \t]+\d+[ \t]+[\d.]+[ \t]+([\d.]+)\s", part[head.end() :], re.MULTILINE
+                r"^[ \t]*(\d+)[ \t]+\d+[ \t]+[\d.]+[ \t]+([\d.]+)\s",
+                part[head.end() :],
+                re.MULTILINE,
             )
             if int(row[1]) >= _MIN_BYTES
         ]

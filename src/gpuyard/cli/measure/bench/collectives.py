@@ -58,7 +58,7 @@ def collectives(
         Path | None,
         typer.Option(
             "--from",
-            metavar="FILE",
+            metavar="SOURCE",
             help="Judge this output of nccl-tests, rccl-tests, OSU, ib_write_bw, p2pBandwidthLatencyTest, "
             "nvbandwidth, lspci -vv, or nvidia-smi -q, and measure nothing.",
         ),
