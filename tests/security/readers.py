@@ -53,6 +53,7 @@ from gpuyard.measure.reading import read_results
 from gpuyard.predictor.large.model import describe_model
 from gpuyard.predictor.large.validation import judge_table
 from gpuyard.predictor.topology import summarize_topology
+from gpuyard.reporting.ranks import read_rank_log
 from gpuyard.reporting.windows import read_log
 from gpuyard.run.places.hosts import Hosts
 from gpuyard.share import service, wire
@@ -502,6 +503,7 @@ READERS = (
     Reader("results", lambda path: read_results([Path(path)]), _read_files("tests/data/store/*.jsonl")),
     Reader("result.json", lambda path: read_results([Path(path)]), _results()),
     Reader("steps", lambda path: read_log(Path(path)), (_STEPS,)),
+    Reader("steps of ranks", lambda path: read_rank_log(Path(path)), (_STEPS,)),
     Reader("request.json", _request, _REQUESTS, reads_file=False),
     Reader("share.json", _share, (_SHARED,)),
     Reader("hosts.json", _hosts, (_HOSTS,)),
@@ -605,6 +607,7 @@ READ_BY: dict[str, str] = {
     "slurm/": "slurm",
     "specs/loading.py": "cluster.yaml",
     "loopback_port.py": HOST,
+    "reporting/ranks.py": "steps of ranks",
     "reporting/windows.py": "steps",
     "web_client.py": "lambda.json",
     "workloads/digit_clips.py": "test_downloads.py",
