@@ -145,6 +145,7 @@ def test_choices_are_those_of_the_packages() -> None:
     from gpuyard.measure.collectives.plan import OPERATIONS
     from gpuyard.measure.collectives.records import Backend
     from gpuyard.measure.registry import RESULT_KINDS
+    from gpuyard.measure.training.strategies import MEASURABLE_STRATEGIES
     from gpuyard.policies import POLICIES
     from gpuyard.run.launch import Launcher
     from gpuyard.specs.deployment import FrameworkName
@@ -152,7 +153,6 @@ def test_choices_are_those_of_the_packages() -> None:
     from gpuyard.specs.offers import Load
     from gpuyard.specs.parallel import LargePrecision, LargeStrategy
     from gpuyard.specs.schema import SPECS
-    from gpuyard.specs.study import MeasuredStrategy
     from gpuyard.specs.workload import Precision
 
     assert list(choices.Framework) == list(get_args(FrameworkName))
@@ -163,7 +163,7 @@ def test_choices_are_those_of_the_packages() -> None:
         (choices.Increment, INCREMENTS),
         (choices.Launcher, get_args(Launcher)),
         (choices.Load, get_args(Load)),
-        (choices.MeasuredStrategy, get_args(MeasuredStrategy)),
+        (choices.MeasuredStrategy, MEASURABLE_STRATEGIES),
         (choices.PolicyName, POLICIES),
         (choices.Precision, get_args(Precision)),
         (choices.PredictedPrecision, get_args(LargePrecision)),

@@ -7,7 +7,7 @@ from gpuyard.economics.sensitivity import TornadoBar
 from gpuyard.planner import PlanResult
 from gpuyard.predictor import Choke, Constant, Prediction, Remedy
 from gpuyard.predictor.knee import Knee
-from gpuyard.specs.exchange import MeasuredStrategy
+from gpuyard.specs.exchange import RecordedStrategy
 
 Basis = Literal["measured", "fitted", "predicted"]
 
@@ -54,7 +54,7 @@ class MeasuredPoint:
     measurement_id: str
     workers: int
     batch_per_worker: int
-    strategy: MeasuredStrategy
+    strategy: RecordedStrategy
     samples_per_second: float
     low: float
     high: float

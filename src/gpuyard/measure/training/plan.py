@@ -20,7 +20,7 @@ from gpuyard.run.launch import Launcher
 from gpuyard.run.places import LocalMachine, Place
 from gpuyard.run.protocol import RankDevice
 from gpuyard.specs import ExchangeOptions, Precision, Workload
-from gpuyard.specs.exchange import MeasuredStrategy
+from gpuyard.specs.exchange import RecordedStrategy
 from gpuyard.workloads.code_trust import check_allowed, code_digest, user_code
 from gpuyard.workloads.profiles import catalog_profile, profile_model
 from gpuyard.workloads.resolve import require_torch
@@ -100,7 +100,7 @@ def plan_sweep(
     }
     sweep = Sweep(
         workload=workload,
-        strategy=cast("MeasuredStrategy", strategy),
+        strategy=cast("RecordedStrategy", strategy),
         device=device,
         seconds_per_point=seconds_per_point,
         cores_by_worker=cores_by_worker,

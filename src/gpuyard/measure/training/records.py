@@ -11,7 +11,7 @@ from gpuyard.run.launch import Launcher
 from gpuyard.run.places.place import RunPlace
 from gpuyard.run.protocol import RankDevice
 from gpuyard.specs import ExchangeOptions
-from gpuyard.specs.exchange import MeasuredStrategy
+from gpuyard.specs.exchange import RecordedStrategy
 from gpuyard.units import format_bit_rate
 
 
@@ -54,7 +54,7 @@ class SyntheticGpu(RecordPart):
 class TrainingJob(WorkloadJob):
     """The instructions for one rank; ranks differ only in rank number and cores."""
 
-    strategy: MeasuredStrategy
+    strategy: RecordedStrategy
     workers: int
     batches: tuple[int, ...]
     seconds_per_point: float
@@ -130,7 +130,7 @@ class Measurement(Record):
     spec: Annotated[dict[str, Any], Field(description="the whole workload spec")]
     workers: int
     batch_per_worker: int
-    strategy: MeasuredStrategy
+    strategy: RecordedStrategy
     device: RankDevice
     samples_per_second: Annotated[float, Field(description="of all workers together")]
     low: Annotated[float, Field(description="95% confidence interval of the mean over windows")]

@@ -11,7 +11,7 @@ from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Place
 from gpuyard.run.protocol import RankDevice
 from gpuyard.specs import ExchangeOptions, Precision, Workload
-from gpuyard.specs.exchange import MeasuredStrategy
+from gpuyard.specs.exchange import RecordedStrategy
 from gpuyard.units import format_bit_rate, format_count
 
 
@@ -29,7 +29,7 @@ class Sweep:
     """A planned sweep. Every worker has the same number of cores, so that speeds are comparable."""
 
     workload: Workload
-    strategy: MeasuredStrategy
+    strategy: RecordedStrategy
     device: RankDevice
     seconds_per_point: float
     cores_by_worker: tuple[tuple[int, ...], ...]
