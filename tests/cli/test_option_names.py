@@ -86,6 +86,15 @@ OPEN_PLACEHOLDERS = {
 }  # fmt: skip
 """Placeholders of values without a list: quantities, files, and names of things outside gpuyard."""
 
+WITHOUT_ANSWER = {
+    *("data fetch", "help", "lab down", "lab exec", "prices reset", "results export", "schema", "version"),
+    *("init workload", "init cluster", "init plan", "init site", "init job", "init deployment"),
+    *("deploy open jupyter", "deploy ssh", "deploy ssh-config", "stack dockerfile"),
+    *("lease", "release", "share drain", "share export slurm", "share recover", "share restart", "share resume"),
+    *("share serve", "share setup", "share use", "cancel", "logs", "retry"),
+}  # fmt: skip
+"""Commands that do something, or print a file or another program's output."""
+
 
 def _list_options() -> list[tuple[str, str, Any]]:
     """Return each option as (command, name, option)."""
@@ -95,6 +104,17 @@ def _list_options() -> list[tuple[str, str, Any]]:
         for option in get_parameters(declared)
         if option.param_type_name == "option" and option.name != "help"
     ]
+
+
+def test_every_command_that_answers_has_the_four_formats() -> None:
+    formats = ("--json", "--output-format")
+    for name, command in every_command().items():
+        if not getattr(command, "commands", {}):
+            offered = {option for parameter in command.params for option in parameter.opts}
+            assert all((option in offered) == (name not in WITHOUT_ANSWER) for option in formats), (
+                name
+            )
+    assert set(every_command()) >= WITHOUT_ANSWER
 
 
 def test_an_option_has_the_same_placeholder_everywhere() -> None:
