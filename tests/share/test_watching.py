@@ -105,14 +105,14 @@ def test_nvml_reports_utilization_and_processes(
     capsys: pytest.CaptureFixture[str],
     stranger: "subprocess.Popen[bytes]",
 ) -> None:
-    from gpuyard.cli.share.who_view import read_document
+    from gpuyard.api.share import read_share
     from gpuyard.share.client import open_reader
 
     monkeypatch.setitem(sys.modules, "pynvml", Nvml(stranger.pid))
     monkeypatch.setenv("GPUYARD_SHARE_DIR", str(tmp_path / "share"))
     set_up(tmp_path / "share")
     client = open_reader()
-    output = read_document(client)
+    output = read_share(client)
     client.close()
     first, second = output["gpus"]
     assert (first["name"], first["memory_bytes"]) == ("Tesla V100-SXM2-16GB", 16_000_000_000)

@@ -6,7 +6,7 @@ whether the lock is free, and ends dead leases before it grants their GPUs again
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from gpuyard.share.config import ALL, Rules, lock_config, read_config
 from gpuyard.share.expiry import LeaseReaper
 from gpuyard.share.grants import GrantPolicy
 from gpuyard.share.models import (
+    ExpectedStart,
     Lease,
     LeaseRequest,
     QueueStatus,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 MAX_LEASES_PER_USER = 100  # so that no user can fill the disk or slow down the others
 MAX_WAITING_PER_USER = 50
 _HEAD_START_SECONDS = 2.0  # for launchers, which stop their commands themselves
+_MAX_PREDICTED_STARTS = 10  # each takes longer the longer the queue is
 _MAX_HISTORY_ROWS = 1000  # fit into one message of the service, however long they are
 
 
@@ -226,7 +228,19 @@ class Broker:
             tuple(self.store.reservations()),
             tuple(self._policy.scheduler.announced()),
             self._policy.withheld(active),
+            tuple(self._predict_starts(waiting[:_MAX_PREDICTED_STARTS])),
         )
+
+    def _predict_starts(self, waiting: Sequence[Lease]) -> Iterator[ExpectedStart]:
+        if waiting:
+            self._look_for_strangers()
+        for lease in waiting:
+            with contextlib.suppress(GpuyardError):  # it may have left the queue
+                status = self._policy.queue_status(lease.id)
+                is_next = bool(status.lease.gpus)
+                yield ExpectedStart(
+                    lease.id, 0.0 if is_next else status.expected_seconds, status.reason
+                )
 
     def history_page(self, after: int = 0, since: float = 0.0) -> list[Lease]:
         """Return the oldest leases that have a number above `after` and held GPUs, at `since` or later."""

@@ -32,6 +32,8 @@ class Reading:
     """Processes that use it for computing."""
     memory_by_pid: Mapping[int, int] = field(default_factory=dict)
     """Bytes that each of these processes holds, if the driver tells."""
+    memory_errors: int | None = None
+    """Uncorrected memory errors since the driver was loaded; None if the GPU does not count them."""
 
 
 class GpuSource(Protocol):
@@ -166,6 +168,8 @@ def _nvml_reading(nvml: Any, index: int) -> Reading:
         milliwatts / 1000 if milliwatts is not None else None,
         tuple(process.pid for process in running),
         {p.pid: int(size) for p in running if (size := getattr(p, "usedGpuMemory", None))},
+        # 1 and 0: NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC
+        _query(nvml, "nvmlDeviceGetTotalEccErrors", handle, 1, 0),
     )
 
 

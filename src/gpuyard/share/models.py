@@ -223,6 +223,16 @@ class Reservation(_Record):
 
 
 @dataclass(frozen=True)
+class ExpectedStart:
+    """When a request that waits will start, and what it waits for if that is not another lease."""
+
+    id: str
+    seconds: float | None
+    """None: unknown, because a lease before it has no time limit."""
+    reason: str
+
+
+@dataclass(frozen=True)
 class ShareState:
     """The current leases, the queue in the order in which it is served, and reservations that are not over."""
 
@@ -233,6 +243,8 @@ class ShareState:
     jobs: tuple[AnnouncedJob, ...] = ()
     """Open jobs of all users, as their runners announce them."""
     withheld: tuple[Withheld, ...] = ()
+    starts: tuple[ExpectedStart, ...] = ()
+    """Those of the first requests in the queue."""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "ShareState":
@@ -242,6 +254,7 @@ class ShareState:
             tuple(map(Reservation.from_document, document["reservations"])),
             tuple(map(AnnouncedJob.from_document, document["jobs"])),
             tuple(Withheld(**withheld) for withheld in document["withheld"]),
+            tuple(ExpectedStart(**start) for start in document["starts"]),
         )
 
 

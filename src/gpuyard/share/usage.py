@@ -54,6 +54,7 @@ def usage_document(
             "command": lease.command or None,
             "gpu_hours": _gpu_hours(lease, clock, since),
             "utilization": _mean_utilization([lease], clock, since),
+            "waiting_seconds": _waiting_seconds(lease),
         }
         for lease in recent
     ]
@@ -107,7 +108,15 @@ def _sum(
         "gpu_hours": hours,
         "utilization": _mean_utilization(leases, clock, since),
         "cloud_usd": hours * price.usd_per_gpu_hour if price else None,
+        "mean_waiting_seconds": sum(map(_waiting_seconds, leases)) / len(leases)
+        if leases
+        else None,
     }
+
+
+def _waiting_seconds(lease: Lease) -> float:
+    """Return the time from the request to the start."""
+    return max(0.0, (lease.start or lease.requested_at) - lease.requested_at)
 
 
 def _end_time(lease: Lease, clock: Clock) -> float:

@@ -11,7 +11,15 @@ from gpuyard.share.clock import Clock, iso_timestamp
 from gpuyard.share.config import ShareConfig, share_directory
 from gpuyard.share.gpus import Reading, describe_gpu, gpu_source, utilization_by_gpu
 from gpuyard.share.misuse import Violation
-from gpuyard.share.models import DRAIN, RESERVATION, WHOLE, Lease, Reservation, ShareState
+from gpuyard.share.models import (
+    DRAIN,
+    RESERVATION,
+    WHOLE,
+    ExpectedStart,
+    Lease,
+    Reservation,
+    ShareState,
+)
 from gpuyard.share.schedule import WAITING
 
 
@@ -49,6 +57,7 @@ def who_document(
 
     `isolated` has the IDs of leases whose processes can open only their own GPUs.
     """
+    starts = {start.id: start for start in state.starts}
     return {
         "gpus": [
             {
@@ -77,6 +86,7 @@ def who_document(
                 "since": iso_timestamp(lease.requested_at),
                 "elapsed_seconds": max(0.0, clock.wall() - lease.requested_at),
                 "command": lease.command or None,
+                **_start_document(starts.get(lease.id), clock),
             }
             for position, lease in enumerate(state.waiting, 1)
         ],
@@ -135,8 +145,17 @@ def open_jobs_document(state: ShareState, clock: Clock) -> dict[str, Any]:
     }
 
 
+def _start_document(start: ExpectedStart | None, clock: Clock) -> dict[str, Any]:
+    seconds = None if start is None else start.seconds
+    return {
+        "expected": None if seconds is None else iso_timestamp(clock.wall() + seconds),
+        "reason": (start.reason if start else "") or None,
+    }
+
+
 def _lease_document(lease: Lease, clock: Clock, isolated: Collection[str]) -> dict[str, Any]:
     until = None if lease.until_boot is None else clock.wall_at(lease.until_boot)
+    idle = None if lease.idle_since_boot is None else clock.wall_at(lease.idle_since_boot)
     return {
         "id": lease.id,
         "user": lease.user,
@@ -148,4 +167,5 @@ def _lease_document(lease: Lease, clock: Clock, isolated: Collection[str]) -> di
         "share": lease.parts / WHOLE,
         "project": lease.project or None,
         "isolated": lease.id in isolated,
+        "idle_since": iso_timestamp(idle),
     }

@@ -242,6 +242,8 @@ class GpuJob(BaseModel):
     tres_per_node: str = ""
     gres_detail: tuple[str, ...] = ()
     """The GPUs on each node: "gpu:t4:2(IDX:0-1)"."""
+    state_reason: str = ""
+    """Why it waits, in Slurm's words."""
     submit_time: _Number = None
     start_time: _Number = None
     end_time: _Number = None
@@ -262,11 +264,16 @@ class GpuJob(BaseModel):
         return int(match[1]) if match else None
 
     def uses_gpu(self, index: int) -> bool:
-        return any(low <= index <= high for low, high in self._index_ranges())
+        return any(low <= index <= high for low, high in self._index_ranges(self.gres_detail))
 
-    def _index_ranges(self) -> Iterator[tuple[int, int]]:
+    def indices_on(self, position: int) -> frozenset[int]:
+        """Return the GPUs that it uses on one of its nodes, by the node's position in `nodes`."""
+        ranges = self._index_ranges(self.gres_detail[position : position + 1])
+        return frozenset(index for low, high in ranges for index in range(low, high + 1))
+
+    def _index_ranges(self, details: Sequence[str]) -> Iterator[tuple[int, int]]:
         """Parse "IDX:0-1,3" to (0, 1) and (3, 3)."""
-        for indices in _INDICES.findall(",".join(self.gres_detail)):
+        for indices in _INDICES.findall(",".join(details)):
             for part in indices.split(","):
                 first, _, last = part.partition("-")
                 if _NUMBER.fullmatch(first) and _NUMBER.fullmatch(last or first):

@@ -34,6 +34,9 @@ class GpuNode:
     host: str
     state: str
     reason: str
+    gpus: int = 0
+    gpu_type: str = ""
+    """Slurm's name for the GPUs."""
 
     @property
     def accepts_jobs(self) -> bool:
@@ -77,7 +80,14 @@ def list_gpu_nodes() -> list[GpuNode]:
     """List all nodes with GPUs."""
     output = run("scontrol", "--oneliner", "show", "node")
     return [
-        GpuNode(node["name"], node["host"], node["state"], node["reason"] or "")
+        GpuNode(
+            node["name"],
+            node["host"],
+            node["state"],
+            node["reason"] or "",
+            count_gpus(node["gres"]),
+            "".join(_GPU_TYPES.findall(node["gres"])[:1]),
+        )
         for node in _GPU_NODE.finditer(output)
         if count_gpus(node["gres"])
     ]

@@ -19,16 +19,6 @@ def usage(
 
     Example: gpuyard usage --since "30 days"
     """
-    from gpuyard.report.answers.share.use import usage_answer
-    from gpuyard.share.client import open_reader
-    from gpuyard.share.clock import Clock
-    from gpuyard.share.usage import cloud_price, usage_document
-    from gpuyard.units import parse_seconds
+    from gpuyard.api.share import usage as sum_usage
 
-    clock = Clock()
-    begin = clock.wall() - parse_seconds(since) if since else None
-    client = open_reader()
-    document = usage_document(
-        client.history(max(0.0, begin or 0.0)), clock, cloud_price(client.config), begin
-    )
-    show(usage_answer(document), json_output=json_output)
+    show(sum_usage(since).answer, json_output=json_output)

@@ -2,13 +2,10 @@
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
 
+from gpuyard.api.share import read_share
 from gpuyard.cli.show import show
 from gpuyard.errors import NoResponse
-
-if TYPE_CHECKING:
-    from gpuyard.share.client import Client
 
 _REFRESH_SECONDS = 2.0
 
@@ -20,12 +17,12 @@ def show_who(*, watch: bool = False, json_output: bool = False) -> None:
 
     client = open_reader()
     if not watch:
-        show(who_answer(read_document(client)), json_output=json_output)
+        show(who_answer(read_share(client)), json_output=json_output)
         return
     client.patience_seconds = 0.0  # it asks again anyway
     while True:
         try:
-            answer = who_answer(read_document(client))
+            answer = who_answer(read_share(client))
         except NoResponse as error:
             sys.stderr.write(f"gpuyard: {error}\n")
         else:
@@ -34,33 +31,3 @@ def show_who(*, watch: bool = False, json_output: bool = False) -> None:
             show(answer, json_output=json_output)
         sys.stdout.flush()
         time.sleep(_REFRESH_SECONDS)
-
-
-def read_document(client: "Client") -> dict[str, Any]:
-    """Return the document that `--json` prints."""
-    from gpuyard.share.cgroup import Cgroups
-    from gpuyard.share.clock import Clock
-    from gpuyard.share.config import share_directory
-    from gpuyard.share.ownership import find_conflict
-    from gpuyard.share.views import read_gpus, who_document
-    from gpuyard.share.violations import find_violations
-
-    clock = Clock()
-    readings = read_gpus(client)
-    if client.config.scheduler == "slurm":
-        from gpuyard.share.slurm.jobs import describe_jobs
-
-        return describe_jobs(client.config, readings)
-    state = client.state()
-    violations = find_violations(
-        state.held, readings, clock.boot(), client.config.rules.idle_grace_seconds
-    )
-    isolated = Cgroups(share_directory()).lease_ids()
-    document = who_document(client.config, state, clock, readings, violations, isolated=isolated)
-    if conflict := find_conflict(client.config):
-        from gpuyard.share.slurm.jobs import describe_jobs
-
-        others = describe_jobs(client.config, readings)
-        for gpu, other in zip(document["gpus"], others["gpus"], strict=True):
-            gpu["leases"] += other["leases"]
-    return {**document, "conflict": conflict}

@@ -34,6 +34,7 @@ def _build_table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
         Column("leases", 2),
         Column("utilization", 1),
         Column("cloud cost", 3),
+        Column("mean wait", 4),
     )
     cells = [
         [
@@ -42,6 +43,7 @@ def _build_table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
             str(row["leases"]),
             "N/A" if row["utilization"] is None else formats.percent(row["utilization"]),
             "N/A" if row["cloud_usd"] is None else formats.usd(row["cloud_usd"]),
+            formats.elapsed(row["mean_waiting_seconds"]),
         ]
         for row in rows
     ]

@@ -1,0 +1,56 @@
+"""The shared GPUs of this machine: who holds which, and who used how many GPU-hours."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpuyard.api.result import Result, Row
+    from gpuyard.share.client import Client
+
+
+def read_share(client: "Client") -> dict[str, Any]:
+    """Return the document of `gpuyard who --json`: GPUs with leases and readings, the queue, and violations."""
+    from gpuyard.share.cgroup import Cgroups
+    from gpuyard.share.clock import Clock
+    from gpuyard.share.config import share_directory
+    from gpuyard.share.ownership import find_conflict
+    from gpuyard.share.views import read_gpus, who_document
+    from gpuyard.share.violations import find_violations
+
+    clock = Clock()
+    readings = read_gpus(client)
+    if client.config.scheduler == "slurm":
+        from gpuyard.share.slurm.jobs import describe_jobs
+
+        return describe_jobs(client.config, readings)
+    state = client.state()
+    violations = find_violations(
+        state.held, readings, clock.boot(), client.config.rules.idle_grace_seconds
+    )
+    isolated = Cgroups(share_directory()).lease_ids()
+    document = who_document(client.config, state, clock, readings, violations, isolated=isolated)
+    if conflict := find_conflict(client.config):
+        from gpuyard.share.slurm.jobs import describe_jobs
+
+        others = describe_jobs(client.config, readings)
+        for gpu, other in zip(document["gpus"], others["gpus"], strict=True):
+            gpu["leases"] += other["leases"]
+    return {**document, "conflict": conflict}
+
+
+def usage(since: str | None = None) -> "Result[Row]":
+    """Sum GPU-hours, utilization, and cloud cost by user, group, and project; `since` is like "30 days"."""
+    from gpuyard.api.result import Result, wrap
+    from gpuyard.report.answers.share.use import usage_answer
+    from gpuyard.share.client import open_reader
+    from gpuyard.share.clock import Clock
+    from gpuyard.share.usage import cloud_price, usage_document
+    from gpuyard.units import parse_seconds
+
+    clock = Clock()
+    begin = clock.wall() - parse_seconds(since) if since else None
+    client = open_reader()
+    document = usage_document(
+        client.history(max(0.0, begin or 0.0)), clock, cloud_price(client.config), begin
+    )
+    client.close()
+    return Result(usage_answer(document), wrap(document["leases"]))
