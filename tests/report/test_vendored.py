@@ -25,7 +25,7 @@ def test_the_licenses_are_included() -> None:
 
 
 def test_the_vendoring_script_pins_the_same_version() -> None:
-    script = ROOT / "scripts" / "vendor_echarts.py"
+    script = ROOT / "scripts" / "vendor_scripts.py"
     checked = subprocess.run(
         [sys.executable, script, "--check"], capture_output=True, text=True, check=False
     )

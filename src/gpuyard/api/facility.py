@@ -1,5 +1,6 @@
 """Design the room for a cluster: power, racks, cords, cooling, switches, cables, and parts."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from gpuyard.facilities.design import FacilityDesign
 from gpuyard.facilities.refusal import can_house, design_or_advise
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predictor.power import PowerCap, list_caps
+from gpuyard.report.answer import Answer
 from gpuyard.report.answers.facility.room import room_answer, room_page
 from gpuyard.report.html import render_page
 
@@ -37,7 +39,11 @@ class Room(Result[Row]):
 
     def page(self) -> str:
         """Return the whole design as an HTML page."""
-        return render_page(room_page(self._design))
+        return render_page(self.page_answer())
+
+    def page_answer(self) -> Answer:
+        """Return the whole design with its drawings, as the page shows it."""
+        return replace(room_page(self._design), document=self.answer.document)
 
 
 def facility(

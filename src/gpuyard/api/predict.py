@@ -23,11 +23,13 @@ from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import cluster_from_topology_file, resolve_machine
 from gpuyard.predictor import ClusterPrediction, Prediction, create_scenario
 from gpuyard.predictor import predict as predict_placements
+from gpuyard.predictor.explain.timeline import build_timeline
 from gpuyard.predictor.power import cap_power, cap_prediction
 from gpuyard.predictor.prediction import describe_choke
 from gpuyard.report.answer import Answer
 from gpuyard.report.answers.clusters import clusters_answer
 from gpuyard.report.answers.predict import predict_answer, sweep_svg, why_svg
+from gpuyard.report.answers.prediction_charts import add_prediction_charts
 from gpuyard.specs import Cluster
 from gpuyard.workloads import profile_model
 from gpuyard.workloads.shapes import needs_layout
@@ -96,6 +98,7 @@ class _Request:
     batches: Sequence[int]
     threshold: float | None  # of the explanation; None: without an explanation
     several: bool  # clusters are compared
+    chart: bool = False  # for a page
 
     @property
     def how(self) -> list[str]:
@@ -136,12 +139,13 @@ def predict(
     qlora: int | None = None,
     tokens: str | float | None = None,
     power_cap: str | float | None = None,
+    chart: bool = False,
 ) -> "Predictions | LargePredictions":
     """Predict samples per second, scaling efficiency, and the choke for numbers of GPUs.
 
     `workload` is a catalog model, a *.workload.yaml, or a `Workload`; `on` names one cluster or several to compare, like
     "8xh100". `gpus` and `batch` are lists, or text like "1,2,4" and "1-8". The other parameters are the options of
-    `gpuyard predict`.
+    `gpuyard predict`; `chart` adds charts and the time line of a step for a page.
     """
     if knee_threshold is not None and not why:
         raise UserMistake("--knee-threshold only affects what --why explains: add --why")
@@ -156,7 +160,13 @@ def predict(
 
         targets = [apply_power_cap(c, power_cap) for c, _ in _read_clusters(on, topo)]
         return predict_layouts(
-            spec, targets, gpus=gpus, strategy=strategy, precision=precision, why=why, **sharding
+            spec,
+            targets,
+            gpus=gpus,
+            strategy=strategy,
+            precision=precision,
+            why=why or chart,
+            **sharding,
         )
     strategy = strategy or "ddp"
     if precision is not None:
@@ -180,6 +190,7 @@ def predict(
         batches=read_counts(batch, "batch size") if batch is not None else (),
         threshold=units.parse_share(knee_threshold or KNEE_THRESHOLD) if why else None,
         several=len(clusters) > 1,
+        chart=chart,
     )
     return _answer(request, clusters)
 
@@ -196,9 +207,10 @@ def _answer(
     if request.several:
         pairs = [(result, answer) for result, answer, _ in predicted]
         whole = request.threshold is not None
-        return Predictions(
-            clusters_answer(pairs, request.how, whole=whole), results, explain=explain
-        )
+        compared = clusters_answer(pairs, request.how, whole=whole)
+        if request.chart:
+            compared = add_prediction_charts(compared, results)
+        return Predictions(compared, results, explain=explain)
     ((result, answer, explanation),) = predicted
 
     def draw() -> str:
@@ -255,6 +267,13 @@ def _predict_one(
         cluster_note=cluster.note,
         power_cap=cap,
     )
+    if request.chart and not request.several:
+        timeline = None
+        if explanation is None:
+            alone = scenario.change_batch(largest.batch_per_gpu)
+            timeline = build_timeline(alone.build_placement_table([largest.placement]))
+        measured = [point for point in request.workload.measured if point.gpu == gpu.id]
+        answer = add_prediction_charts(answer, [result], timeline, measured)
     return result, answer, explanation
 
 

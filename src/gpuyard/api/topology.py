@@ -31,13 +31,22 @@ def topology(
     gpus: int | None = None,
     on: "str | Path | Cluster | None" = None,
     file: str | Path | None = None,
+    text: str | None = None,
 ) -> Result[Row]:
-    """Draw a machine: a preset like "dual-root", a cluster's machine, a topology file, or by default this one."""
-    if sum(source is not None for source in (preset, file, on)) > 1:
+    """Draw a machine: a preset like "dual-root", a cluster's machine, a topology file, or by default this one.
+
+    `text` is the content of a topology file, like the output of `nvidia-smi topo -m`.
+    """
+    if sum(source is not None for source in (preset, file, on, text)) > 1:
         raise UserMistake("use only one of --preset, --from, and --on")
     if gpus is not None and preset is None:
         raise UserMistake("--gpus needs --preset: other sources have a number of GPUs")
-    graph = _build_graph(preset, file, on, gpu=gpu, gpus=gpus)
+    if text is not None:
+        from gpuyard.hardware.readers.topology_file import graph_from_text
+
+        graph = graph_from_text(text, "the pasted text", find_gpu(gpu).id if gpu else None)
+    else:
+        graph = _build_graph(preset, file, on, gpu=gpu, gpus=gpus)
     answer = topology_answer(graph, summarize_topology(graph))
     return Result(answer, draw=lambda: draw_topology_svg(graph))
 

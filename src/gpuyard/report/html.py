@@ -60,6 +60,15 @@ def render_page(answer: Answer) -> str:
     return make_printable(page)
 
 
+def render_part_list(answer: Answer, level: int) -> str:
+    """Render the parts for a page that has ECharts and report.js, which draws the charts of the JSON that follows them."""
+    parts = _environment().get_template("parts.html.jinja").module
+    content = parts.render_parts(answer.parts, level)  # type: ignore[attr-defined]
+    charts = [_describe_chart(chart) for chart in answer.charts()]
+    data = f'<script type="application/json" data-charts>{_format_inline_json(charts)}</script>'
+    return make_printable(f"{content}{data if charts else ''}")
+
+
 _FRAGMENT_STYLE = (
     "<style>.gpuyard .caution{color:#b45309}.gpuyard .bad{color:#b91c1c}.gpuyard .good{color:#15803d}"
     ".gpuyard .strong{font-weight:600}.gpuyard .quiet{opacity:.7}.gpuyard svg{max-width:100%}</style>"

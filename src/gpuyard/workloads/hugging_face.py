@@ -16,16 +16,23 @@ Values = dict[str, Any]
 
 def read_hugging_face_config(path: Path, sequence: int | None = None) -> TransformerShape:
     """Return the shape that a `config.json` describes; `sequence` replaces its maximum length."""
-    config = _load(path)
+    return parse_hugging_face_config(_read(path), str(path), sequence)
+
+
+def parse_hugging_face_config(
+    text: str, name: str, sequence: int | None = None
+) -> TransformerShape:
+    """Return the shape that the text of a `config.json` describes; errors name it."""
+    config = _parse(text, name)
     # a model for text and images has the numbers of its text model in an object of its own
-    text = config.get("text_config")
-    if isinstance(text, dict):
-        config = {**text, "model_type": text.get("model_type", config.get("model_type"))}
+    inner = config.get("text_config")
+    if isinstance(inner, dict):
+        config = {**inner, "model_type": inner.get("model_type", config.get("model_type"))}
     kind = str(config.get("model_type", ""))
     reader = _READERS.get(kind)
     if reader is None:
         raise UserMistake(
-            f"{path}: model_type {kind!r} is not supported; known are {', '.join(sorted(_READERS))}. Describe the model "
+            f"{name}: model_type {kind!r} is not supported; known are {', '.join(sorted(_READERS))}. Describe the model "
             "by its shape instead: model: {layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, "
             "vocabulary: 128256}"
         )
@@ -35,27 +42,34 @@ def read_hugging_face_config(path: Path, sequence: int | None = None) -> Transfo
             values["sequence"] = sequence
         return TransformerShape.model_validate(values)
     except KeyError as missing:
-        raise UserMistake(f"{path}: {missing.args[0]} is missing") from None
+        raise UserMistake(f"{name}: {missing.args[0]} is missing") from None
     except ValidationError as problem:
         first = problem.errors()[0]
         key = ".".join(map(str, first["loc"])) or "shape"
-        raise UserMistake(f"{path}: {key}: {first['msg']}") from None
+        raise UserMistake(f"{name}: {key}: {first['msg']}") from None
 
 
-def _load(path: Path) -> Values:
+def _read(path: Path) -> str:
     try:
         size = path.stat().st_size
         if size > _MAX_BYTES:
             raise UserMistake(
                 f"{path} has {size:,} bytes; a config.json has at most {_MAX_BYTES:,}. Is it the right file?"
             )
-        config = json.loads(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except OSError as problem:
         raise UserMistake(f"cannot read {path}: {problem.strerror}") from None
-    except (ValueError, RecursionError) as problem:
+    except UnicodeDecodeError as problem:
         raise UserMistake(f"{path} is not JSON: {problem}") from None
+
+
+def _parse(text: str, name: str) -> Values:
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise UserMistake(f"{name} is not JSON: {problem}") from None
     if not isinstance(config, dict):
-        raise UserMistake(f"{path} must be a JSON object")
+        raise UserMistake(f"{name} must be a JSON object")
     return config
 
 

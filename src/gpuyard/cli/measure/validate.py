@@ -65,11 +65,10 @@ def validate(
         return
     if memory is not None:
         raise UserMistake("--memory judges the memory of large models: add --rows FILE")
-    from gpuyard.predictor.validation import report
-    from gpuyard.report.answers.validation import validation_answer
+    from gpuyard.api.validation import validate as compare
 
-    comparison = report(table, _parse_points(points) if points else ())
-    show(validation_answer(comparison), json_output=json_output, html=html)
+    answer = compare(table, _parse_points(points) if points else ())
+    show(answer, json_output=json_output, html=html)
 
 
 def _parse_points(text: str) -> list[int]:

@@ -64,6 +64,15 @@ class Request(ABC):
         return {"job": self.job.document(), "text": self.text()}
 
 
+@dataclass(frozen=True)
+class ExpectedSpeed:
+    """Samples per second with their 90% interval."""
+
+    samples_per_second: float
+    low: float
+    high: float
+
+
 class Engine(ABC):
     """One way to run jobs. Each command creates one, so the constructor has no parameters and is fast."""
 
@@ -123,6 +132,11 @@ class Engine(ABC):
     def rank_reports(self, handle: Handle) -> Sequence[RankWindow]:
         """Return what the ranks of the job's newest start report; by default, from its output."""
         return list(parse_rank_windows(split_lines(self.logs(handle, False))))
+
+    def expected_speed(self, handle: Handle) -> "ExpectedSpeed | None":
+        """Return the speed that was predicted at the submission, on the job's GPUs; None if it is unknown."""
+        del handle
+        return None
 
     def explain(self, handle: Handle) -> "Explanation | None":
         """Explain why the job waits and when it will start; None if only the status's `reason` is known."""

@@ -108,21 +108,35 @@
     });
     draw(entry, width);
     drawn.push(entry);
+    element.dispatchEvent(new Event("charts:drawn", { bubbles: true }));
   };
 
-  JSON.parse(document.getElementById("charts-json").textContent).forEach(start);
-
-  for (const select of document.querySelectorAll("select[data-charts]")) {
-    select.addEventListener("change", () => {
-      const section = document.getElementById(select.dataset.charts);
-      for (const entry of drawn) {
-        if (section.contains(entry.element) && select.value in entry.options) {
-          entry.shown = select.value;
-          draw(entry);
+  const startAll = (root) => {
+    for (const data of root.querySelectorAll("#charts-json, script[data-charts]")) {
+      JSON.parse(data.textContent).forEach(start);
+    }
+    for (const select of root.querySelectorAll("select[data-charts]")) {
+      select.addEventListener("change", () => {
+        const section = document.getElementById(select.dataset.charts);
+        for (const entry of drawn) {
+          if (section.contains(entry.element) && select.value in entry.options) {
+            entry.shown = select.value;
+            draw(entry);
+          }
         }
-      }
-    });
-  }
+      });
+    }
+  };
+  startAll(document);
+
+  // a page that replaces a part of itself announces it, so that its new charts are drawn
+  document.addEventListener("charts:replaced", (event) => {
+    for (const entry of drawn.filter((old) => !old.element.isConnected)) {
+      entry.chart.dispose();
+      drawn.splice(drawn.indexOf(entry), 1);
+    }
+    startAll(event.target);
+  });
 
   let printing = false;
   let pending = 0;

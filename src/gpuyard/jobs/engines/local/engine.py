@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.files import expand_home
-from gpuyard.jobs.engines.base import Availability, Engine, Request
+from gpuyard.jobs.engines.base import Availability, Engine, ExpectedSpeed, Request
 from gpuyard.jobs.engines.local.paths import JobPaths
 from gpuyard.jobs.engines.local.pruning import (
     DEFAULT_KEEP_SECONDS,
@@ -221,6 +221,14 @@ class LocalEngine(Engine):
         stored = self._read_job(handle)
         start = self._paths.start(stored.number, max(1, stored.start_count))
         return read_rank_files(start.steps, start.log)
+
+    def expected_speed(self, handle: Handle) -> ExpectedSpeed | None:
+        stored = self._read_job(handle)
+        curve = stored.estimate.curve if stored.has_estimate else None
+        if curve is None:
+            return None
+        speed = curve.speed(stored.gpus or stored.job.spec.gpus.max)
+        return ExpectedSpeed(speed, speed * curve.low, speed * curve.high)
 
     def explain(self, handle: Handle) -> "Explanation":
         from gpuyard.jobs.engines.local.explanation import explain_job

@@ -1,7 +1,7 @@
-"""Vendor Apache ECharts from the npm registry into src/gpuyard/report/vendor/echarts.
+"""Vendor the scripts of pages from the npm registry: Apache ECharts, htmx with its SSE extension, and axe-core for tests.
 
-    python scripts/vendor_echarts.py            # fetches the pinned version again
-    python scripts/vendor_echarts.py --check    # exits 1 if the files differ from their record
+    python scripts/vendor_scripts.py            # fetches the pinned versions again
+    python scripts/vendor_scripts.py --check    # exits 1 if the files differ from their record
 
 This script pins versions and the integrity of their archives. To update, change both to the output of
 `npm view echarts@<version> dist.integrity`, and zrender's to the version that ECharts depends on.
@@ -30,6 +30,8 @@ class Archive:
     version: str
     integrity: str
     members: dict[str, str]
+    """The script comes first."""
+    license: str = ""
 
 
 ECHARTS = Archive(
@@ -42,6 +44,7 @@ ECHARTS = Archive(
         "package/NOTICE": "NOTICE",
         "package/licenses/LICENSE-d3": "LICENSE-d3",
     },
+    "Apache-2.0",
 )
 # echarts.min.js contains zrender, whose BSD license must be included; nothing else of zrender is kept
 ZRENDER = Archive(
@@ -50,7 +53,35 @@ ZRENDER = Archive(
     "sha512-oEGMDB6pOP2S6OwRR4PdVv610zrjnA3Bh+JnSG12fYJlBKjtNAoEb5fSUoCOOINlH96I2fU38/A2UpRKs67xYQ==",
     {"package/LICENSE": "LICENSE-zrender"},
 )
-FOLDER = Path(__file__).parents[1] / "src" / "gpuyard" / "report" / "vendor" / "echarts"
+HTMX = Archive(
+    "htmx.org",
+    "2.0.8",
+    "sha512-fm297iru0iWsNJlBrjvtN7V9zjaxd+69Oqjh4F/Vq9Wwi2kFisLcrLCiv5oBX0KLfOX/zG8AUo9ROMU5XUB44Q==",
+    {"package/dist/htmx.min.js": "htmx.min.js", "package/LICENSE": "LICENSE"},
+    "0BSD",
+)
+HTMX_SSE = Archive(
+    "htmx-ext-sse",
+    "2.2.4",
+    "sha512-LJmxVhykyflBWgh5PvbRidcyuqMHlgfajmmzumvKctv9puvsufeH6OaejSMZTNTnEI8O2wXXn4ZZtBdpEMqmEQ==",
+    {"package/dist/sse.min.js": "sse.min.js", "package/LICENSE": "LICENSE"},
+    "0BSD",
+)
+AXE = Archive(
+    "axe-core",
+    "4.14.0",
+    "sha512-9WTZxEjsZ7b13TH8JPmbV2z8CHbl80/2hm3XPEG4JgNdQLK81IBRXmSxHfMAOkSqQeRxT/0dwNDz2GOm3zzpcQ==",
+    {"package/axe.min.js": "axe.min.js", "package/LICENSE": "LICENSE"},
+    "MPL-2.0",
+)
+ROOT = Path(__file__).parents[1]
+FOLDERS: dict[Path, tuple[Archive, ...]] = {
+    ROOT / "src/gpuyard/report/vendor/echarts": (ECHARTS, ZRENDER),
+    ROOT / "src/gpuyard/web/vendor/htmx": (HTMX,),
+    ROOT / "src/gpuyard/web/vendor/htmx-ext-sse": (HTMX_SSE,),
+    ROOT / "tests/web/vendor/axe-core": (AXE,),
+}
+"""The archives of each folder; the first one has its script."""
 
 
 def fetch(archive: Archive, folder: Path) -> Path:
@@ -96,35 +127,48 @@ def read_members(archive: Archive, path: Path) -> dict[str, bytes]:
     return files
 
 
-def format_version_toml(script: bytes) -> str:
+def format_version_toml(archive: Archive, script: bytes) -> str:
     """Format the record of the vendored version and its checksums."""
+    name = next(iter(archive.members.values()))
     return (
-        f'package = "{ECHARTS.package}"\n'
-        f'version = "{ECHARTS.version}"\n'
-        f'license = "Apache-2.0"\n'
+        f'package = "{archive.package}"\n'
+        f'version = "{archive.version}"\n'
+        f'license = "{archive.license}"\n'
         f"vendored = {datetime.datetime.now(datetime.UTC).date().isoformat()}\n"
-        f'npm_integrity = "{ECHARTS.integrity}"\n'
-        f'sha256 = "{hashlib.sha256(script).hexdigest()}"  # of echarts.min.js\n'
+        f'npm_integrity = "{archive.integrity}"\n'
+        f'sha256 = "{hashlib.sha256(script).hexdigest()}"  # of {name}\n'
     )
 
 
-def check() -> int:
+def check(folder: Path, archive: Archive) -> int:
     """Compare the script on disk with VERSION.toml."""
-    recorded = tomllib.loads((FOLDER / "VERSION.toml").read_text(encoding="utf-8"))
-    actual = hashlib.sha256((FOLDER / "echarts.min.js").read_bytes()).hexdigest()
-    if (recorded["version"], recorded["npm_integrity"]) != (
-        ECHARTS.version,
-        ECHARTS.integrity,
-    ):
+    recorded = tomllib.loads((folder / "VERSION.toml").read_text(encoding="utf-8"))
+    name = next(iter(archive.members.values()))
+    actual = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    if (recorded["version"], recorded["npm_integrity"]) != (archive.version, archive.integrity):
         print(
-            f"VERSION.toml has {recorded['version']}, the script pins {ECHARTS.version}",
+            f"{folder}/VERSION.toml has {recorded['version']}, the script pins {archive.version}",
             file=sys.stderr,
         )
         return 1
     if actual != recorded["sha256"]:
-        print("echarts.min.js differs from its checksum in VERSION.toml", file=sys.stderr)
+        print(f"{name} differs from its checksum in VERSION.toml", file=sys.stderr)
         return 1
     return 0
+
+
+def vendor(folder: Path, archives: tuple[Archive, ...]) -> None:
+    """Fetch the archives and write the files to keep, with their record."""
+    files: dict[str, bytes] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        for archive in archives:
+            files |= read_members(archive, fetch(archive, Path(temporary)))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    script = files[next(iter(archives[0].members.values()))]
+    (folder / "VERSION.toml").write_text(format_version_toml(archives[0], script), encoding="utf-8")
+    print(f"{archives[0].package} {archives[0].version} in {folder}")
 
 
 def main() -> int:
@@ -133,18 +177,9 @@ def main() -> int:
         "--check", action="store_true", help="compare the files on disk and fetch nothing"
     )
     if parser.parse_args().check:
-        return check()
-    files: dict[str, bytes] = {}
-    with tempfile.TemporaryDirectory() as temporary:
-        for archive in (ECHARTS, ZRENDER):
-            files |= read_members(archive, fetch(archive, Path(temporary)))
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (FOLDER / name).write_bytes(content)
-    (FOLDER / "VERSION.toml").write_text(
-        format_version_toml(files["echarts.min.js"]), encoding="utf-8"
-    )
-    print(f"{ECHARTS.package} {ECHARTS.version} in {FOLDER}")
+        return max(check(folder, archives[0]) for folder, archives in FOLDERS.items())
+    for folder, archives in FOLDERS.items():
+        vendor(folder, archives)
     return 0
 
 

@@ -1,0 +1,49 @@
+"""Everything about one job for a page: its status, its outlook, and its speed against what was expected."""
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from gpuyard.errors import GpuyardError
+from gpuyard.jobs.engines.base import load_engine
+from gpuyard.jobs.job import Handle
+from gpuyard.jobs.job_wait import get_status
+from gpuyard.report.answer import (
+    ALL_BATCHES,
+    Answer,
+    Chart,
+    Charts,
+    Part,
+    RendererOnly,
+    Section,
+    Sentence,
+)
+from gpuyard.report.answers.jobs.queue import explain_answer
+from gpuyard.report.answers.jobs.status import status_answer
+from gpuyard.report.figures.job_curves import build_job_loss_chart, build_job_speed_chart
+
+
+def describe_job(text: str) -> Answer:
+    """Return the answer of `gpuyard status`, with the outlook of an open job and the curves of its reports."""
+    handle = Handle.parse(text)
+    engine = load_engine(handle.engine)
+    status = get_status(engine, handle)
+    answer = status_answer(status)
+    parts: list[Part] = list(answer.parts)
+    document: dict[str, Any] = dict(answer.document)
+    if not status.final:
+        try:
+            outlook = explain_answer(status, engine.explain(handle))
+        except GpuyardError as error:  # it may have ended meanwhile
+            outlook = Answer([Sentence(str(error))])
+        parts.append(Section("Outlook", outlook.parts))
+    windows = [window for window in engine.reports(handle) if not window.warmup]
+    expected = engine.expected_speed(handle)
+    document["expected_speed"] = None if expected is None else asdict(expected)
+    if windows:
+        charts = [
+            Chart("chart-speed", "", {ALL_BATCHES: build_job_speed_chart(windows, expected)}),
+        ]
+        if any(window.loss is not None for window in windows):
+            charts.append(Chart("chart-loss", "", {ALL_BATCHES: build_job_loss_chart(windows)}))
+        parts.append(RendererOnly("page", [Charts(charts)]))
+    return replace(answer, parts=parts, document=document, title=str(handle))
