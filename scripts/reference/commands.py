@@ -67,6 +67,7 @@ TASK_PAGES = {
     "results export": "measure-jobs.md#export-to-other-tools",
     "retry": "jobs.md",
     "schema": "reference/specs.md",
+    "serve": "page.md",
     "share": "share-admin.md",
     "simulate": "simulate.md",
     "stack": "stack.md",

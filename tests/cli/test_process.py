@@ -65,6 +65,7 @@ queue policy fifi
 release
 reserve list --jsn
 retry
+serve --host 192.0.2.7
 results add nowhere.log --workload resnet50
 share setup --fake-gpus 65
 status --jsn x

@@ -51,6 +51,7 @@ PANELS = {
         "audit",
         "notebook",
         "share",
+        "serve",
     ),
     "Run jobs": (
         "submit",

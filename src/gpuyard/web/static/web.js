@@ -1,0 +1,91 @@
+// Keeps what a reader has opened and focused while a part of the page is replaced, and lets charts be redrawn.
+(() => {
+  "use strict";
+  let opened = [];
+  let focused = "";
+  let scrolled = new Map();
+
+  const remember = (root) => {
+    opened = [...root.querySelectorAll("details[open][id]")].map((details) => details.id);
+    focused = root.contains(document.activeElement) ? document.activeElement.id : "";
+    scrolled = new Map([...root.querySelectorAll(".scroll")].map((box, index) => [index, box.scrollLeft]));
+  };
+  const restore = (root) => {
+    for (const id of opened) {
+      const details = document.getElementById(id);
+      if (details) details.open = true;
+    }
+    [...root.querySelectorAll(".scroll")].forEach((box, index) => {
+      box.scrollLeft = scrolled.get(index) || 0;
+    });
+    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  };
+
+  const replaced = (event) => event.detail.target || event.target;
+  document.addEventListener("htmx:sseBeforeMessage", (event) => remember(event.target));
+  document.addEventListener("htmx:sseMessage", (event) => restore(event.target));
+  document.addEventListener("htmx:beforeSwap", (event) => remember(replaced(event)));
+  document.addEventListener("htmx:afterSwap", (event) => {
+    restore(replaced(event));
+    replaced(event).dispatchEvent(new Event("charts:replaced", { bubbles: true }));
+  });
+
+  // a slider shows its value while it moves; one over a list of values keeps the value in a hidden field
+  document.addEventListener("input", (event) => {
+    const slider = event.target;
+    const shown = slider.id && document.querySelector(`output[for="${CSS.escape(slider.id)}"]`);
+    if (!shown) return;
+    const value = slider.dataset.values ? slider.dataset.values.split("|")[Number(slider.value)] : slider.value;
+    shown.textContent = value;
+    slider.setAttribute("aria-valuetext", value);
+    if (slider.dataset.name) slider.form.elements[slider.dataset.name].value = value;
+  }, true);
+
+  // a link to a folded part opens it, and so does a point of a chart that has the name of the part
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("[data-opens]");
+    const details = link && document.getElementById(link.dataset.opens);
+    if (details) details.open = true;
+  });
+
+  // the log of a job: follows the stream, keeps the last lines, and shows only those that match the search
+  const MAX_LOG = 400000;
+  const log = document.getElementById("log");
+  if (log) {
+    const search = document.getElementById("log-search");
+    const follow = document.getElementById("log-follow");
+    const state = document.getElementById("log-state");
+    let text = "";
+    const show = () => {
+      const wanted = search.value.toLowerCase();
+      const lines = wanted ? text.split("\n").filter((line) => line.toLowerCase().includes(wanted)) : [text];
+      log.textContent = lines.join("\n");
+      if (follow.checked) log.scrollTop = log.scrollHeight;
+    };
+    const stream = new EventSource(log.dataset.log);
+    stream.addEventListener("log", (event) => {
+      text = (text + JSON.parse(event.data)).slice(-MAX_LOG);
+      state.textContent = "live";
+      show();
+    });
+    stream.addEventListener("end", () => {
+      stream.close();
+      state.textContent = text ? "the job has ended" : "the job has not printed anything";
+    });
+    stream.addEventListener("error", () => {
+      if (stream.readyState === EventSource.CLOSED) state.textContent = "the log cannot be read; reload the page";
+    });
+    search.addEventListener("input", show);
+  }
+
+  // a point of a plan's front opens the reasons of that choice
+  document.addEventListener("charts:drawn", (event) => {
+    if (event.target.id !== "chart-plan") return;
+    echarts.getInstanceByDom(event.target).on("click", (point) => {
+      const details = point.seriesIndex === 0 && document.getElementById(`choice-${point.dataIndex}`);
+      if (!details) return;
+      details.open = true;
+      details.scrollIntoView({ block: "nearest" });
+    });
+  });
+})();

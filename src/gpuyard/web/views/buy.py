@@ -1,0 +1,146 @@
+"""Buy: which machines to rent or buy for a goal, and after how many hours of use buying is cheaper."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from gpuyard.api.cost import cost
+from gpuyard.api.plan import PlanAnswer, plan
+from gpuyard.api.result import Result
+from gpuyard.catalog.models import models
+from gpuyard.web.auth import Identity
+from gpuyard.web.inputs import choose_workload, private_data
+from gpuyard.web.page import Computed, is_fragment, render, render_answer, render_json
+from gpuyard.web.work_limit import heavy
+
+router = APIRouter()
+Money = Annotated[float, Field(ge=0, le=1e9)]
+
+
+class CostQuery(BaseModel):
+    """The parameters of rent or buy."""
+
+    rent: Annotated[float, Field(gt=0, le=10_000, description="dollars per hour")] = 20.0
+    buy: Annotated[float, Field(gt=0, le=1e9, description="dollars")] = 250_000.0
+    years: Annotated[float, Field(ge=0.5, le=10)] = 3.0
+    utilization: Annotated[int, Field(ge=1, le=100, description="percent of all hours")] = 60
+    power: Annotated[float, Field(ge=0, le=10_000, description="kW under load")] = 10.0
+    tariff: Annotated[float, Field(ge=0, le=5, description="dollars per kWh")] = 0.2
+    staff: Annotated[float, Field(ge=0, le=744, description="hours of staff per month")] = 8.0
+
+
+def compare_costs(query: CostQuery) -> tuple[Result[Any], Computed]:
+    """Return rent or buy as `gpuyard cost` gives it."""
+    options: dict[str, Any] = {
+        "utilization": f"{query.utilization}%",
+        "horizon": f"{query.years:g} years",
+        "power": f"{query.power:g} kW",
+        "tariff": f"${query.tariff:g}/kWh",
+        "staff_hours": query.staff,
+        "staff": "$60/h",
+    }
+    if not query.power or not query.tariff:
+        options.pop("power")
+        options.pop("tariff")
+    rent, buy = f"${query.rent:g}/h", f"${query.buy:.0f}"
+    result = cost(rent, buy, tornado=True, page=True, **options)
+    words = ["cost", "--rent", rent, "--buy", buy, "--tornado"]
+    for name, value in options.items():
+        words += [
+            f"--{name.replace('_', '-')}",
+            f"{value:g}" if isinstance(value, float) else value,
+        ]
+    notes = ("The tornado varies each input by 20%. Staff costs $60 per hour.",)
+    return result, Computed(words, notes, "docs/cost.md")
+
+
+@router.get("/buy/cost", include_in_schema=False)
+def show_cost(request: Request, query: Annotated[CostQuery, Query()]) -> Response:
+    result, computed = compare_costs(query)
+    return render_answer(
+        request,
+        "cost.html.jinja",
+        result.answer,
+        computed,
+        view="buy",
+        query=query,
+        address="/buy/cost",
+    )
+
+
+@router.get("/buy/cost.json", summary="Rent or buy")
+def get_cost(query: Annotated[CostQuery, Query()]) -> Response:
+    """Return what `gpuyard cost --json` prints."""
+    return render_json(compare_costs(query)[0].answer.document)
+
+
+class PlanQuery(BaseModel):
+    """The parameters of a plan."""
+
+    model: Annotated[str, Field(max_length=80, description="catalog model")] = "resnet50"
+    budget: Annotated[int, Field(ge=1, le=10**10, description="dollars")] = 60_000
+    researchers: Annotated[int, Field(ge=1, le=10_000)] = 6
+    runs: Annotated[
+        int, Field(ge=0, le=10**6, description="runs per month; 0: one per week and researcher")
+    ] = 0
+    hours: Annotated[int, Field(ge=0, le=10_000, description="longest time of a run; 0: any")] = 0
+    samples: Annotated[
+        int, Field(ge=0, le=10**12, description="samples of the dataset; 0: assumed")
+    ] = 0
+    epochs: Annotated[int, Field(ge=0, le=10**6, description="0: assumed")] = 0
+
+
+def make_plan(query: PlanQuery, identity: Identity) -> tuple[PlanAnswer, Computed]:
+    """Return the plan as `gpuyard plan` makes it."""
+    workload = choose_workload(query.model, "")
+    options: dict[str, Any] = {
+        "budget": f"${query.budget}",
+        "researchers": query.researchers,
+        "model": workload,
+        "runs_per_month": float(query.runs) if query.runs else None,
+        "time_per_run": f"{query.hours} h" if query.hours else None,
+        "samples": query.samples or None,
+        "epochs": query.epochs or None,
+    }
+    goal = {name: value for name, value in options.items() if value is not None}
+    key = ("plan", identity.is_own, *goal.items())
+    answer = heavy.run(
+        key, lambda: plan(chart=True, why=True, **goal, **private_data(identity.is_own))
+    )
+    words = ["plan", "--why"]
+    for name, value in goal.items():
+        words += [
+            f"--{name.replace('_', '-')}",
+            f"{value:g}" if isinstance(value, float) else str(value),
+        ]
+    notes = (
+        "Every offer, number of machines, network, batch, and remedy is predicted and priced; the front has those that "
+        "no other beats in both time and cost. Mixes of owned and rented machines are candidates, too.",
+    )
+    return answer, Computed(words, notes, "docs/plan.md")
+
+
+@router.get("/buy", include_in_schema=False)
+def show_plan(request: Request, query: Annotated[PlanQuery, Query()]) -> Response:
+    answer, computed = make_plan(query, request.state.identity)
+    return render(
+        request,
+        "plan_result.html.jinja" if is_fragment(request) else "buy.html.jinja",
+        view="buy",
+        title="Buy",
+        answer=answer.answer,
+        front=answer.result.front,
+        winner=answer.result.winner,
+        computed=computed,
+        query=query,
+        address="/buy",
+        models=list(models().ids()),
+    )
+
+
+@router.get("/buy.json", summary="Machines to rent or buy for a goal")
+def get_plan(request: Request, query: Annotated[PlanQuery, Query()]) -> Response:
+    """Return what `gpuyard plan --json` prints."""
+    return render_json(make_plan(query, request.state.identity)[0].answer.document)

@@ -1,0 +1,148 @@
+"""Results: measured runs and sweeps, each as a page and as one file, and predictions against published measurements."""
+
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from gpuyard.api import results
+from gpuyard.measure.registry import RESULT_KINDS, get_result_kind
+from gpuyard.report.answer import Answer
+from gpuyard.report.html import render_page
+from gpuyard.web.acting import NotPermitted
+from gpuyard.web.auth import Identity
+from gpuyard.web.page import Computed, render, render_json
+from gpuyard.web.work_limit import heavy
+
+router = APIRouter()
+_VALIDATION = "validation"
+_ID = re.compile(r"[0-9a-f]{6,64}")
+_MAX_ROWS = 500
+
+
+class ResultsQuery(BaseModel):
+    """The parameters of the list."""
+
+    kind: Annotated[str, Field(max_length=20)] = "train"
+    workload: Annotated[str, Field(max_length=200)] = ""
+
+
+def list_results(query: ResultsQuery, identity: Identity) -> tuple[Answer, Computed]:
+    """Return the list as `gpuyard results list` prints it."""
+    _check_owner(identity)
+    get_result_kind(query.kind)
+    answer = results.list(query.kind, workload=query.workload or None).answer
+    words = ["results", "list", "--kind", query.kind]
+    words += ["--workload", query.workload] if query.workload else []
+    return answer, Computed(words, ("Oldest first, from the results store.",), "docs/measure.md")
+
+
+def _check_owner(identity: Identity) -> None:
+    """Results belong to the user who measured them."""
+    if not identity.is_own:
+        raise NotPermitted(
+            "these are the results of the user who runs this server; see yours with: gpuyard results list"
+        )
+
+
+@router.get("/results", include_in_schema=False)
+def show_results(request: Request, query: Annotated[ResultsQuery, Query()]) -> Response:
+    answer, computed = list_results(query, request.state.identity)
+    rows: list[dict[str, Any]] = list(answer.document)[-_MAX_ROWS:]
+    return render(
+        request,
+        "results.html.jinja",
+        view="results",
+        title="Results",
+        answer=answer,
+        ids=[row["id"] for row in reversed(rows) if "id" in row],
+        computed=computed,
+        query=query,
+        kinds=list(RESULT_KINDS),
+        command=get_result_kind(query.kind).command,
+    )
+
+
+@router.get("/results.json", summary="Stored measurements of a kind")
+def get_results(request: Request, query: Annotated[ResultsQuery, Query()]) -> Response:
+    """Return what `gpuyard results list --json` prints."""
+    return render_json(list_results(query, request.state.identity)[0].document)
+
+
+IdQuery = Annotated[str, Query(pattern=_ID.pattern, max_length=64, description="ID of a result")]
+
+
+def _read_result(id_: str, identity: Identity) -> tuple[Answer, Computed]:
+    _check_owner(identity)
+    computed = Computed(("results", "show", id_), ("With its provenance.",), "docs/measure.md")
+    return results.show(id_).answer, computed
+
+
+@router.get("/result", include_in_schema=False)
+def show_result(request: Request, id: IdQuery) -> Response:
+    answer, computed = _read_result(id, request.state.identity)
+    return _render_report(request, answer, computed, f"Result {id}", f"/result/page.html?id={id}")
+
+
+@router.get("/result.json", summary="One stored measurement")
+def get_result(request: Request, id: IdQuery) -> Response:
+    """Return what `gpuyard results show --json` prints."""
+    return render_json(_read_result(id, request.state.identity)[0].document)
+
+
+@router.get("/result/page.html", include_in_schema=False)
+def download_result(request: Request, id: IdQuery) -> Response:
+    return _download(_read_result(id, request.state.identity)[0], f"result-{id}.html")
+
+
+def _validate() -> Answer:
+    from gpuyard.api.validation import validate
+
+    answer: Answer = heavy.run((_VALIDATION,), validate)
+    return answer
+
+
+_HOW_VALIDATED = Computed(
+    ("validate",),
+    ("Each row of a published table is predicted from its table's one-GPU figure.",),
+    "docs/validation.md",
+)
+
+
+@router.get("/results/validation", include_in_schema=False)
+def show_validation(request: Request) -> Response:
+    return _render_report(
+        request, _validate(), _HOW_VALIDATED, "Predicted and measured", "/results/validation.html"
+    )
+
+
+@router.get("/results/validation.json", summary="Predictions against published measurements")
+def get_validation() -> Response:
+    """Return what `gpuyard validate --json` prints."""
+    return render_json(_validate().document)
+
+
+@router.get("/results/validation.html", include_in_schema=False)
+def download_validation() -> Response:
+    return _download(_validate(), "validation.html")
+
+
+def _render_report(
+    request: Request, answer: Answer, computed: Computed, title: str, file_url: str
+) -> Response:
+    return render(
+        request,
+        "report.html.jinja",
+        view="results",
+        title=title,
+        answer=answer,
+        computed=computed,
+        file_url=file_url,
+    )
+
+
+def _download(answer: Answer, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(render_page(answer), media_type="text/html; charset=utf-8", headers=headers)

@@ -1,0 +1,243 @@
+"""The page in a real browser: every view on seeded data, without a network, on a desktop and on a phone."""
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, sync_playwright
+
+from tests.conftest import ROOT, Cli
+from tests.report.test_report_in_browser import CHROMIUM, FLAGS, pytestmark
+from tests.web.conftest import Serve, Site
+from tests.web.seed import EVIL, LONG, seed_share
+
+__all__ = ["pytestmark"]
+AXE = (Path(__file__).parent / "vendor" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+SCREENSHOTS = Path(os.environ.get("GPUYARD_SCREENSHOTS", ROOT / "build" / "screenshots"))
+VIEWS = {
+    "now": "/",
+    "jobs": "/jobs",
+    "history": "/history",
+    "scale": "/scale",
+    "buy": "/buy?budget=20000&researchers=2",
+    "cost": "/buy/cost",
+    "room": "/room?nodes=2",
+    "machine": "/machine?preset=dual-root",
+    "results": "/results",
+    "confirm": "/act/lease?count=2&time=1h",
+}
+SCREENS = {"light-1440": ("light", 1440), "dark-1440": ("dark", 1440), "light-390": ("light", 390), "dark-390": ("dark", 390)}  # fmt: skip
+
+
+class Visit:
+    """An open page, with its console messages and the requests to other servers, which are aborted."""
+
+    def __init__(self, page: Page, site: Site) -> None:
+        self.page, self.site = page, site
+        self.messages: list[str] = []
+        self.outside: list[str] = []
+        page.on("console", lambda message: self.messages.append(message.text))
+        page.on("pageerror", lambda error: self.messages.append(str(error)))
+        page.route("**/*", self._allow_own_server)
+
+    def _allow_own_server(self, route: Route) -> None:
+        if route.request.url.startswith((self.site.address, "data:", "blob:")):
+            route.continue_()
+        else:
+            self.outside.append(route.request.url)
+            route.abort()
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.site.address.rstrip("/") + path, wait_until="domcontentloaded")
+        self.wait_until("document.readyState === 'complete'")
+        self.wait_until(
+            "[...document.querySelectorAll('.chart')].every((c) => c.dataset.drawn === 'true')"
+        )
+
+    def wait_until(self, condition: str) -> None:
+        """Poll from outside, because the page's security policy forbids the eval that Playwright waits with."""
+        deadline = time.monotonic() + 60
+        while not self.page.evaluate(condition):
+            assert time.monotonic() < deadline, f"never came true: {condition}"
+            self.page.wait_for_timeout(50)
+
+    def move(self, slider: str, steps: int) -> None:
+        """Move a slider with the keyboard."""
+        handle = self.page.locator(f"#in-{slider}")
+        handle.focus()
+        for _ in range(abs(steps)):
+            handle.press("ArrowRight" if steps > 0 else "ArrowLeft")
+
+    def find_barriers(self) -> list[str]:
+        """Return the violations of WCAG 2.1 AA that axe-core finds."""
+        self.page.evaluate(AXE)
+        result = self.page.evaluate(
+            "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']})"
+        )
+        return [
+            f"{violation['id']}: {node['html'][:120]} {node.get('failureSummary', '')[:160]}"
+            for violation in result["violations"]
+            for node in violation["nodes"][:3]
+        ]
+
+    def screenshot(self, name: str) -> None:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def visit(browser: Browser, serve: Serve, share: Path) -> Iterator[Visit]:
+    with browser.new_context(viewport={"width": 1440, "height": 900}) as context:
+        yield Visit(context.new_page(), serve())
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("screen", SCREENS)
+def test_every_view_is_readable_by_everyone(
+    browser: Browser, serve: Serve, share: Path, screen: str
+) -> None:
+    scheme, width = SCREENS[screen]
+    site = serve()
+    with browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme=scheme,  # type: ignore[arg-type]
+    ) as context:
+        problems: dict[str, list[str]] = {}
+        for name, path in VIEWS.items():
+            visit = Visit(context.new_page(), site)
+            visit.open(path)
+            visit.screenshot(f"{name}-{screen}")
+            wide = visit.page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+            problems[name] = [
+                *visit.messages,
+                *visit.outside,
+                *(["it scrolls sideways"] if wide else []),
+                *visit.find_barriers(),
+            ]
+            visit.page.close()
+    assert problems == {name: [] for name in VIEWS}
+
+
+@pytest.mark.parametrize("gpus", [0, 8, 512])
+def test_any_number_of_gpus_and_long_names_fit(
+    browser: Browser, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int
+) -> None:
+    monkeypatch.setenv("GPUYARD_SHARE_DIR", str(tmp_path / "share"))
+    if gpus:
+        seed_share(tmp_path / "share", gpus, names=(LONG, EVIL, "carol"))
+    site = serve()
+    for width in (1440, 390):
+        with browser.new_context(viewport={"width": width, "height": 900}) as context:
+            visit = Visit(context.new_page(), site)
+            visit.open("/")
+            visit.screenshot(f"now-{gpus}-gpus-{width}")
+            assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+            assert visit.page.locator("img").count() == 0
+            assert "broken" not in visit.page.title()
+            assert visit.find_barriers() == []
+            assert visit.messages == []
+
+
+def test_the_page_is_live(visit: Visit, share: Path) -> None:
+    from tests.web.seed import write_readings
+
+    visit.open("/")
+    assert visit.page.locator(".gpus tr.idle").count() == 2
+    visit.page.locator("#how summary").click()
+    write_readings(share, 8, busy=8, idle=0)
+    visit.wait_until("document.querySelectorAll('.gpus tr.idle').length === 0")
+    assert visit.page.locator("#how").get_attribute("open") is not None, "it stays open"
+    assert visit.messages == []
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\.?\d*", text)]
+
+
+def test_moved_sliders_show_the_numbers_of_the_command_line(visit: Visit, cli: Cli) -> None:
+    visit.open("/scale")
+    visit.move("machines", 1)
+    visit.move("network", -2)
+    visit.wait_until(
+        "location.search.includes('machines=4') && location.search.includes('network=25')"
+    )
+    visit.wait_until("document.querySelector('#result').innerText.includes('32 GPUs')")
+    told = json.loads(cli("predict", "resnet50", "--on", "4x8xa100-sxm4-80gb@25G", "--json").stdout)
+    for row, expected in zip(
+        visit.page.locator("#result table").first.locator("tbody tr").all(),
+        told["predictions"],
+        strict=True,
+    ):
+        cells = row.locator("th, td").all_inner_texts()
+        assert int(cells[0]) == expected["gpus"]
+        assert _numbers(cells[3])[0] == pytest.approx(expected["samples_per_second"], rel=1e-3)
+        assert cells[-1] == expected["choke"]
+    visit.page.reload()
+    visit.wait_until("document.querySelector('#result').innerText.includes('32 GPUs')")
+    assert visit.page.locator("output[for=in-machines]").inner_text() == "4", "the address keeps it"
+    assert visit.messages == []
+
+
+def test_the_price_slider_moves_the_break_even(visit: Visit, cli: Cli) -> None:
+    visit.open("/buy/cost")
+    visit.move("rent", 10)
+    visit.wait_until("location.search.includes('rent=25')")
+    line = visit.page.locator("#how code").first
+    visit.wait_until("document.querySelector('#how code').textContent.includes('$25/h')")
+    import shlex
+
+    words = shlex.split(line.text_content() or "")[1:]
+    told = " ".join(cli(*words).stdout.split())
+    verdict = re.search(r"(?:Owning|Renting) saves [^;]*", told)
+    assert verdict is not None, told
+    visit.wait_until(
+        f"document.querySelector('#result').innerText.includes({json.dumps(verdict[0])})"
+    )
+
+
+def test_a_point_of_the_front_opens_its_reasons(visit: Visit) -> None:
+    visit.open(VIEWS["buy"])
+    chart = "echarts.getInstanceByDom(document.getElementById('chart-plan'))"
+    x, y = visit.page.evaluate(
+        f"{chart}.convertToPixel({{seriesIndex: 0}}, {chart}.getOption().series[0].data[1].value)"
+    )
+    visit.page.locator("#chart-plan").scroll_into_view_if_needed()
+    box = visit.page.locator("#chart-plan").bounding_box()
+    assert box is not None
+    visit.page.mouse.click(box["x"] + x, box["y"] + y)
+    visit.wait_until("document.getElementById('choice-1').open")
+    assert "samples/s" in visit.page.locator("#choice-1").inner_text()
+
+
+def test_leasing_from_the_page_by_keyboard(
+    browser: Browser, serve: Serve, empty_share: Path, cli: Cli
+) -> None:
+    with browser.new_context(viewport={"width": 390, "height": 844}) as context:
+        visit = Visit(context.new_page(), serve())
+        visit.open("/")
+        visit.page.locator("#form-lease summary").press("Enter")
+        visit.page.locator("#form-lease input[name=count]").fill("2")
+        visit.page.locator("#form-lease button").press("Enter")
+        visit.page.wait_for_url("**/act/lease?*")
+        assert "gpuyard lease 2 --for 2h -- sleep infinity" in visit.page.inner_text("main")
+        visit.page.locator("button.main").press("Enter")
+        visit.page.get_by_text("Lease: done").wait_for()
+        visit.page.get_by_text("Go on").press("Enter")
+        visit.wait_until("document.querySelectorAll('.gpus tr.leased').length === 2")
+        held = json.loads(cli("who", "--json").stdout)["gpus"]
+        leases = {lease["id"] for gpu in held for lease in gpu["leases"]}
+        for lease in leases:
+            cli("release", lease)
+        assert visit.messages == []

@@ -1,0 +1,146 @@
+"""Several machines: a Slurm cluster's nodes and a deployment's, each with the age of its data."""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gpuyard.api import cluster_state
+from gpuyard.api.cluster_state import parse_nvidia_smi, read_slurm_nodes
+from gpuyard.errors import GpuyardError
+from gpuyard.slurm.jobs import GpuJob
+from gpuyard.slurm.nodes import GpuNode
+from gpuyard.web.auth import Identity
+from gpuyard.web.sampling import Sampler
+from gpuyard.web.views.now import describe_samples, render_live, take_samples
+from tests.slurm_cluster import SlurmCluster, slurm_cluster
+
+ME = Identity(0, "root", is_admin=True)
+RECORDED = """0, NVIDIA A100-SXM4-80GB, 81920, 61234, 97, 61, 388.12, GPU-aaaa
+1, NVIDIA A100-SXM4-80GB, 81920, 4, 0, 30, 61.02, GPU-bbbb
+2, NVIDIA A100-SXM4-80GB, 81920, [N/A], [N/A], 30, [Not Supported], GPU-cccc
+--
+GPU-aaaa alice
+GPU-aaaa alice
+GPU-aaaa bob
+"""
+
+
+def test_nvidia_smi_over_ssh() -> None:
+    gpus = parse_nvidia_smi(RECORDED)["gpus"]
+    assert [gpu["utilization"] for gpu in gpus] == [0.97, 0.0, None]
+    assert gpus[0]["memory_used_bytes"] == 61234 * 2**20
+    assert [lease["user"] for lease in gpus[0]["leases"]] == ["alice", "bob"]
+    assert gpus[1]["leases"] == []
+    assert gpus[2]["power_watts"] is None
+    assert parse_nvidia_smi("nvidia-smi: not found\n")["gpus"] == []
+
+
+def test_slurm_nodes_have_the_gpus_of_their_jobs(monkeypatch: object) -> None:
+    """Slurm's own answers, as its client returns them for two nodes and a job on both."""
+    jobs = [
+        GpuJob(job_id=7, user_name="alice", name="train", nodes="node[1-2]", job_state="RUNNING",
+               gres_detail=("gpu:h100:2(IDX:0-1)", "gpu:h100:1(IDX:3)"), start_time=int(time.time()) - 60),
+        GpuJob(job_id=8, user_name="bob", name="next", job_state="PENDING", tres_per_node="gres:gpu:4",
+               state_reason="Resources", submit_time=int(time.time()) - 5),
+    ]  # fmt: skip
+    nodes = [
+        GpuNode("node1", "a", "MIXED", "", 4, "h100"),
+        GpuNode("node2", "b", "IDLE+DRAIN", "broken", 4, "h100"),
+    ]
+    patch = monkeypatch.setattr  # type: ignore[attr-defined]
+    patch("gpuyard.slurm.jobs.list_gpu_jobs", lambda: jobs)
+    patch("gpuyard.slurm.nodes.list_gpu_nodes", lambda: nodes)
+    patch("gpuyard.slurm.nodes.expand_hostnames", lambda _: ("node1", "node2"))
+    machines = read_slurm_nodes()
+    held = {
+        name: [gpu["index"] for gpu in share["gpus"] if gpu["leases"]]
+        for name, share in machines.items()
+    }
+    assert held == {"node1": [0, 1], "node2": [3]}
+    assert all(gpu["drained"] for gpu in machines["node2"]["gpus"])
+    (waiting,) = machines["node1"]["queue"]
+    assert (waiting["user"], waiting["count"], waiting["reason"]) == ("bob", 4, "Resources")
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[SlurmCluster]:
+    with slurm_cluster(2) as cluster:
+        yield cluster
+
+
+def test_a_real_slurm_cluster_is_read_through_its_client(slurm: SlurmCluster) -> None:
+    started = slurm.run(
+        "sbatch", "--parsable", "--output=/dev/null", "--gres=gpu:1", "--wrap", "sleep 300"
+    )
+    assert started.returncode == 0, started.stderr
+    job = started.stdout.strip()
+    program = (
+        "import json; from gpuyard.api.cluster_state import read_slurm_nodes; "
+        "print(json.dumps(read_slurm_nodes()))"
+    )
+
+    def read() -> dict[str, Any]:
+        done = slurm.run(sys.executable, "-c", program)
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout))
+
+    deadline = time.monotonic() + 60
+    while not (held := _held_by(read(), job)):
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    assert len(held) == 1
+    waiting = slurm.run(
+        "sbatch", "--parsable", "--output=/dev/null", "--hold", "--gres=gpu:2", "--wrap", "true"
+    )
+    queued = [row for share in read().values() for row in share["queue"]]
+    assert [(row["id"], row["count"]) for row in queued] == [(waiting.stdout.strip(), 2)]
+    slurm.run("scancel", job, waiting.stdout.strip())
+
+
+def _held_by(machines: dict[str, Any], job: str) -> list[tuple[str, int]]:
+    return [
+        (name, gpu["index"])
+        for name, share in machines.items()
+        for gpu in share["gpus"]
+        for lease in gpu["leases"]
+        if lease["id"] == job
+    ]
+
+
+def test_each_machine_says_how_old_its_data_is() -> None:
+    document = {
+        "machines": {"far": parse_nvidia_smi(RECORDED)},
+        "commands_visible": True,
+        "usd_per_gpu_hour": None,
+    }
+    answers = iter([document])
+
+    def read() -> object:
+        try:
+            return next(answers)
+        except StopIteration:
+            raise GpuyardError("far did not answer within 10 s") from None
+
+    async def take() -> Any:
+        source = Sampler("far.deployment.yaml", read, seconds=0.0)
+        await source.current()
+        await asyncio.sleep(0.05)
+        return describe_samples(await take_samples([source]), ME)
+
+    shown = asyncio.run(take())
+    (machine,) = shown["sources"]
+    assert machine["age_seconds"] >= 0.0
+    assert "did not answer" in machine["error"]
+    text = render_live({"sources": [{**machine, "age_seconds": 95.0}]}, ME)
+    assert "far did not answer within 10 s" in text
+    assert "old" in text
+    assert "alice" in text, "the last data stays"
+
+
+def test_the_query_names_its_fields_once() -> None:
+    assert cluster_state.QUERY.count("nvidia-smi") == 2

@@ -1,0 +1,228 @@
+"""The views of answers: the same documents as the commands', and nothing that a stranger could read or run."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.conftest import ROOT, Cli
+from tests.web.conftest import Serve, Site
+
+TOPOLOGY = ROOT / "tests" / "hardware" / "recorded"
+
+
+@pytest.fixture(scope="module")
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """One server for all views of this file; it has neither a share nor results."""
+    import os
+    import subprocess
+    import sys
+
+    home = tmp_path_factory.mktemp("home")
+    process = subprocess.Popen(
+        (sys.executable, "-m", "gpuyard", "serve", "--port", "0"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "GPUYARD_HOME": str(home), "GPUYARD_SHARE_DIR": str(home / "share")},
+    )
+    assert process.stdout is not None
+    started = Site(process.stdout.readline().strip(), process)
+    request.addfinalizer(started.stop)
+    return started
+
+
+@pytest.mark.parametrize(
+    ("view", "query", "command"),
+    [
+        ("scale", {}, ("predict", "resnet50", "--on", "2x8xa100-sxm4-80gb@100G")),
+        (
+            "scale",
+            {"workload": "bert-large", "cluster": "2xdgx-a100", "batch": "8", "compress": "fp16"},
+            ("predict", "bert-large", "--on", "2xdgx-a100", "--batch", "8", "--compress", "fp16"),
+        ),
+        (
+            "scale",
+            {"cluster": "10x1xgtx-1080-ti@1G", "compare": "10x1xgtx-1080-ti@10G"},
+            ("predict", "resnet50", "--on", "10x1xgtx-1080-ti@1G", "--on", "10x1xgtx-1080-ti@10G"),
+        ),
+        (
+            "scale",
+            {"workload": "llama-3-8b", "cluster": "2xdgx-h100", "layout": "tp=2"},
+            ("predict", "llama-3-8b", "--on", "2xdgx-h100", "--layout", "tp=2", "--why"),
+        ),
+        ("machine", {"machine": "dgx-a100"}, ("topo", "--on", "dgx-a100")),
+        ("machine", {"preset": "dual-root"}, ("topo", "--preset", "dual-root")),
+        ("room", {"machine": "dgx-h100", "nodes": "4"}, ("facility", "4xdgx-h100")),
+        (
+            "buy",
+            {"budget": "20000", "researchers": "2"},
+            ("plan", "--why", "--budget", "$20000", "--researchers", "2", "--model", "resnet50"),
+        ),
+        (
+            "buy/cost",
+            {},
+            (
+                *("cost", "--rent", "$20/h", "--buy", "$250000", "--tornado"),
+                *("--utilization", "60%", "--horizon", "3 years", "--power", "10 kW"),
+                *("--tariff", "$0.2/kWh", "--staff-hours", "8", "--staff", "$60/h"),
+            ),
+        ),
+    ],
+)
+def test_a_view_gives_the_commands_document(
+    site: Site, cli: Cli, view: str, query: dict[str, str], command: tuple[str, ...]
+) -> None:
+    text = urlencode(query)
+    shown = site.get(f"/{view}.json?{text}")
+    assert shown.status == 200, shown.text
+    assert shown.json() == json.loads(cli(*command, "--json").stdout)
+    page = site.get(f"/{view}?{text}")
+    assert page.status == 200
+    assert f"/{view}.json" in page.text
+    assert "How was this computed?" in page.text
+    assert f"gpuyard {command[0]}" in page.text
+
+
+def test_the_commands_shown_are_real(site: Site, cli: Cli) -> None:
+    """Run a command line as the fold-out shows it."""
+    import html
+    import re
+    import shlex
+
+    text = site.get("/buy/cost?rent=3&buy=8000&years=2").text
+    found = re.search(r'<pre class="line"[^>]*><code>(gpuyard cost [^<]*)</code>', text)
+    assert found is not None
+    words = shlex.split(html.unescape(found[1]))[1:]
+    assert (
+        json.loads(cli(*words, "--json").stdout)
+        == site.get("/buy/cost.json?rent=3&buy=8000&years=2").json()
+    )
+
+
+def test_a_fragment_has_only_the_result(site: Site) -> None:
+    fragment = site.get("/scale?machines=4", HX_Request="true").text
+    assert "<html" not in fragment
+    assert "samples/s" in fragment
+    assert "data-charts" in fragment
+
+
+def test_a_pasted_config_is_predicted(site: Site) -> None:
+    config = {
+        "model_type": "llama", "num_hidden_layers": 16, "hidden_size": 2048, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "intermediate_size": 8192, "vocab_size": 128256,
+    }  # fmt: skip
+    query = urlencode({"spec": json.dumps(config), "cluster": "dgx-h100"})
+    assert site.get(f"/scale.json?{query}").json()["predictions"]
+
+
+def test_a_pasted_spec_is_predicted(site: Site) -> None:
+    query = urlencode({"spec": "name: mine\nmodel: resnet50\nbatch_per_gpu: 64\n"})
+    assert site.get(f"/scale.json?{query}").json()["workload"] == "mine"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "name: evil\nmodel: os:getcwd\n",
+        "name: evil\nmodel: gpt:make\nbatch_per_gpu: 1\n",
+        "name: evil\nmodel: /etc/passwd\n",
+        "name: evil\nmodel: ../../config.json\n",
+        "name: evil\nmodel: resnet50\ndataset: {samples: 10, source: /etc}\n",
+        "name: evil\nmodel: resnet50\ndataset: {samples: 10, source: 'os:listdir'}\n",
+        "name: !!python/object/apply:os.system ['true']\nmodel: resnet50\n",
+        "a: &a [*a]\n",
+        "[" * 5000,
+        "{" * 5000,
+        '{"model_type": "llama"}',
+        "x" * 12_001,
+    ],
+)
+def test_code_files_and_deep_texts_are_refused(site: Site, spec: str) -> None:
+    reply = site.get(f"/scale.json?{urlencode({'spec': spec})}")
+    assert reply.status in (400, 422), reply.text
+    assert "error" in reply.json()
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("/scale.json?cluster=/etc/passwd", "reads no files"),
+        ("/scale.json?cluster=examples/apollo.cluster.yaml", "reads no files"),
+        ("/scale.json?compare=../x.yaml", "reads no files"),
+        ("/scale.json?workload=examples/gpt.workload.yaml", "model"),
+        ("/machine.json?machine=pyproject.toml", "reads no files"),
+        ("/scale.json?workload=resnet5", "resnet50"),
+        ("/scale.json?machines=0", "machines"),
+        ("/scale.json?layout=tp=x&workload=llama-3-8b", "tp"),
+        ("/room.json?country=Nowhereland", "Nowhereland"),
+        ("/machine.json?matrix=nonsense", "pasted"),
+        ("/job.json?handle=nonsense", "handle"),
+        ("/results.json?kind=nonsense", "kind"),
+        ("/history.json?since=yesterdayish", "yesterdayish"),
+    ],
+)
+def test_mistakes_are_explained(site: Site, path: str, named: str) -> None:
+    reply = site.get(path)
+    assert reply.status in (400, 422), (reply.status, reply.text)
+    assert named in reply.json()["error"]
+    page = site.get(path.replace(".json", ""))
+    assert page.status == reply.status
+    assert 'role="alert"' in page.text
+
+
+def test_a_pasted_matrix_is_drawn(site: Site) -> None:
+    matrix = next(
+        path for path in sorted(TOPOLOGY.rglob("*.txt")) if "GPU0" in path.read_text()[:200]
+    )
+    reply = site.get(f"/machine?{urlencode({'matrix': matrix.read_text()})}")
+    assert reply.status == 200, reply.text
+    assert "<svg" in reply.text
+
+
+def test_the_bill_of_materials_is_a_table(site: Site, cli: Cli) -> None:
+    rows = list(csv.DictReader(io.StringIO(site.get("/room/bill.csv?nodes=2").text)))
+    document = json.loads(cli("facility", "2xdgx-h100", "--json").stdout)
+    assert len(rows) == len(document["bill"])
+
+
+def test_empty_views_say_what_to_run(site: Site) -> None:
+    for path, command in (
+        ("/", "gpuyard share setup"),
+        ("/jobs", "gpuyard submit"),
+        ("/results", "gpuyard bench train"),
+    ):
+        assert command in site.get(path).text, path
+
+
+def test_history_counts_gpu_hours(serve: Serve, share: Path, cli: Cli) -> None:
+    history = serve()
+    shown = history.get("/history.json?since=1+day").json()
+    told = json.loads(cli("usage", "--since", "1 day", "--json").stdout)
+    assert [row["name"] for row in shown["by_user"]] == [row["name"] for row in told["by_user"]]
+    assert shown["leases"][0]["waiting_seconds"] >= 0
+    rows = list(csv.DictReader(io.StringIO(history.get("/history.csv?since=1+day").text)))
+    assert [row["user"] for row in rows] == [row["user"] for row in shown["leases"]]
+    assert "GPU-hours" in history.get("/history?more=4").text
+
+
+def test_a_result_reopens_and_downloads_as_one_file(
+    serve: Serve, make_measurement: object, home: Path
+) -> None:
+    from gpuyard.files import results_file
+    from gpuyard.measure.store import ResultsStore
+
+    measurement = make_measurement()  # type: ignore[operator]
+    ResultsStore(results_file()).add(measurement)
+    site = serve()
+    assert measurement.id in site.get("/results").text
+    page = site.get(f"/result?id={measurement.id}")
+    assert page.status == 200
+    assert site.get(f"/result.json?id={measurement.id}").json()["id"] == measurement.id
+    file = site.get(f"/result/page.html?id={measurement.id}")
+    assert "attachment" in file.headers["content-disposition"]
+    assert "<html" in file.text
