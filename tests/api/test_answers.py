@@ -40,7 +40,7 @@ def test_plan_of_a_budget_lists_what_it_assumes(cli: Cli) -> None:
     assert result.to_dict() == json.loads(cli("plan", *options, "--json").stdout)
     assert "Assumed: ImageNet" in str(result)
     assert result.goal.budget_usd == 60000
-    assert "--samples" in cli("plan", "--budget", "$9", "--model", "gpt2", status=2).stderr
+    assert "--tokens" in cli("plan", "--budget", "$9", "--model", "gpt2", status=2).stderr
     file = str(EXAMPLES / "resnet50.plan.yaml")
     assert "leave out --budget" in cli("plan", file, "--budget", "$9", status=2).stderr
     assert "gpuyard plan --budget" in cli("plan", status=2).stderr

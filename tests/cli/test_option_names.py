@@ -57,6 +57,7 @@ MEANINGS = {
     "--samples": "samples of an epoch",
     "--seed": "random seed",
     "--site": "site file",
+    "--port": "port to listen on",
     "--slurm": "use Slurm's nodes",
     "--sort": "column to sort by",
     "--stop-after": "grace period before a violation is stopped",
@@ -66,6 +67,7 @@ MEANINGS = {
     "--to": "destination of a copy",
     "--tokens": "tokens of a training run",
     "--usage": "output of gpuyard usage",
+    "--user": "account of a person",
     "--why": "reasons of the answer",
     "--workers": "number of workers",
     "--workload": "workload file or catalog model",
@@ -75,11 +77,11 @@ MEANINGS = {
 COUNTS = {"N", "N,N,…", "N|N..M"}
 SAME_PLACEHOLDER = {"FILE|none": "FILE", "NAME,…": "NAME", "SIZE,…": "SIZE", "RATE,…": "RATE"}
 FREE_NAMES = {
-    "--admin-group", "--docker-user", "--experiment", "--name", "--project", "--user",
+    "--admin-group", "--docker-user", "--experiment", "--host-name", "--name", "--project", "--proxy-header", "--user",
 }  # fmt: skip
 """Options for names that the user invents, or that only the machine knows."""
 OPEN_PLACEHOLDERS = {
-    "CHANGE", "CLUSTER", "COMMAND", "COUNT", "CURRENT", "DAY", "DIRECTORY", "ENV", "FILE", "FILE|none", "GB", "GROUP=H", "GROUP=N", "HANDLE", "HEX", "HOST,…",
+    "ADDRESS", "CHANGE", "CLUSTER", "COMMAND", "COUNT", "CURRENT", "DAY", "DIRECTORY", "ENV", "FILE", "FILE|none", "GB", "GROUP=H", "GROUP=N", "HANDLE", "HEX", "HOST,…",
     "HOW", "LAB", "LIST", "MACHINE", "MACHINESxGPUS,…", *COUNTS, "NAME=SIZE,…", "NAME=VALUE", "NODE=RATE", "NUMBER", "PATH",
     "PATTERN", "POWER", "PRICE", "RANGE", "RANK", "RATE", "RATE,…", "SHARE", "SIZE", "SIZE,…", "SOURCE", "TIME", "URL", "USD,…", "VOLTAGE", "WHEN",
     "WORKLOAD",
@@ -91,7 +93,7 @@ WITHOUT_ANSWER = {
     *("init workload", "init cluster", "init plan", "init site", "init job", "init deployment"),
     *("deploy open jupyter", "deploy ssh", "deploy ssh-config", "stack dockerfile"),
     *("lease", "release", "share drain", "share export slurm", "share recover", "share restart", "share resume"),
-    *("share serve", "share setup", "share use", "cancel", "logs", "retry"),
+    *("serve token new", "serve token revoke", "share serve", "share setup", "share use", "cancel", "logs", "retry"),
 }  # fmt: skip
 """Commands that do something, or print a file or another program's output."""
 

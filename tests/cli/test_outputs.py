@@ -45,8 +45,8 @@ COMMANDS = (
     "validate --html {file}",
 )
 READ = {
-    "--calibration", "--dataset", "--demand", "--dir", "--from", "--hostfile", "--lock", "--log", "--memory", "--results", "--rows",
-    "--sacct", "--site", "--topo", "--traces", "--usage",
+    "--calibration", "--certificate", "--dataset", "--demand", "--deployment", "--dir", "--from", "--hostfile", "--key", "--lock", "--log", "--memory", "--results", "--rows",
+    "--sacct", "--site", "--socket", "--topo", "--traces", "--usage",
 }  # fmt: skip
 
 

@@ -195,7 +195,7 @@ def test_a_file_that_is_not_an_export_is_rejected(
 ) -> None:
     flat = tmp_path / "runs.csv"
     flat.write_text(TRAIN.to_csv([make_measurement(1)]))
-    with pytest.raises(UserMistake, match=r"runs.csv is CSV, .* results export --format json"):
+    with pytest.raises(UserMistake, match=r"runs.csv is CSV, .* results export --as json"):
         read_results([flat])
     broken = tmp_path / "broken.jsonl"
     broken.write_text(to_json_lines([make_measurement(1)]) + '{"kind": "train"}\n')

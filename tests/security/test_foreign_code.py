@@ -62,7 +62,7 @@ def was_imported(directory: Path) -> bool:
 # arguments of each command; {} is the directory of the spec
 READING = {
     "predict": ("predict", "{}/own.workload.yaml", "--on", "dgx-a100"),
-    "study": ("study", "{}/own.study.yaml", "--output", "out"),
+    "study": ("study", "{}/own.study.yaml", "--output-dir", "out"),
     "plan": ("plan", "{}/own.plan.yaml"),
     "playbook": ("playbook", "{}/own.plan.yaml"),
     "topo": ("topo", "compare", "dual-root", "--workload", "{}/own.workload.yaml", "--gpus", "2"),

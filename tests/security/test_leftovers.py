@@ -84,7 +84,8 @@ def test_the_next_command_removes_leftovers_of_a_killed_one(
 
 
 @pytest.mark.parametrize(
-    "line", ["cost --rent $1/h --buy $9000 --html {}/page.html", "study no.study.yaml --output {}"]
+    "line",
+    ["cost --rent $1/h --buy $9000 --html {}/page.html", "study no.study.yaml --output-dir {}"],
 )
 def test_leftovers_in_an_output_directory_are_removed(line: str, cli: Cli, tmp_path: Path) -> None:
     directory = tmp_path / "pages"

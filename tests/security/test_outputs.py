@@ -105,11 +105,11 @@ def test_a_study_overwrites_only_files_of_a_study(
         "name: A\nmeasure: null\nworkloads: [resnet18]\nclusters: [{cluster: dgx-a100, gpus: [8]}]\n"
     )
     out = tmp_path / "out"
-    cli("study", str(spec), "--output", str(out))
-    cli("study", str(spec), "--output", str(out))  # its own files are replaced
+    cli("study", str(spec), "--output-dir", str(out))
+    cli("study", str(spec), "--output-dir", str(out))  # its own files are replaced
     (out / name).write_text(content)
     before = {path: path.read_bytes() for path in out.iterdir()}
-    error = cli("study", str(spec), "--output", str(out), status=2).stderr
+    error = cli("study", str(spec), "--output-dir", str(out), status=2).stderr
     assert name in error
     assert "--output" in error
     assert {path: path.read_bytes() for path in out.iterdir()} == before

@@ -111,7 +111,7 @@ def test_a_study_is_counted_before_the_files_that_it_names_are_read(
     path.write_text(
         f"name: s\nworkloads: [absent.workload.yaml, resnet50]\n{more}clusters:\n{clusters}"
     )
-    stderr = cli("study", str(path), "--output", str(tmp_path / "out"), status=2).stderr
+    stderr = cli("study", str(path), "--output-dir", str(tmp_path / "out"), status=2).stderr
     assert all(part in stderr for part in parts), stderr
     assert "absent" not in stderr
 

@@ -205,7 +205,7 @@ def test_bad_rows_in_the_store_are_shown_and_an_admin_can_cancel_them(server: Se
         assert all(row[0] in listed for row in rows)
         assert rows[0][0] in server.run(user, "who")[0]
     server.run(b, "lease", "5", "--now", "--", "true")
-    server.run(b, "reserve", "1", "--from", "tomorrow 8:00", "--for", "1h")
+    server.run(b, "reserve", "1", "--start", "tomorrow 8:00", "--for", "1h")
     server.run(admin, "reserve", "cancel", rows[0][0])
     for row in rows[1:]:
         call(server, admin, "cancel", reservation_id=row[0])

@@ -65,7 +65,7 @@ def files(tmp_path: Path) -> Path:
         "cost compare o.offers.yaml --html [bold]out.html",
         "facility c.cluster.yaml --site s.site.yaml --html [bold]out.html",
         "facility c.cluster.yaml --site s.site.yaml",
-        "study t.study.yaml --output [bold]out",
+        "study t.study.yaml --output-dir [bold]out",
         "topo --from topo.txt --gpu t4",
         "topo --from topo.txt --gpu t4 --svg [bold]out.svg",
         "bench train w.workload.yaml --dry-run",
@@ -81,7 +81,7 @@ def test_a_name_that_looks_like_markup_is_shown_as_it_is(cli: Cli, files: Path, 
 
 @pytest.mark.parametrize(
     "line",
-    ["results list", "results show", "results export", "results export --format csv", "calibrate --dry-run"],
+    ["results list", "results show", "results export", "results export --as csv", "calibrate --dry-run"],
 )  # fmt: skip
 @pytest.mark.parametrize("name", [MARKUP, CLIPBOARD])
 def test_a_malicious_name_does_not_hide_other_results(

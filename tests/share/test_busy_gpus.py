@@ -23,7 +23,7 @@ def full(share: Path, stranger: "subprocess.Popen[bytes]") -> Iterator[str]:
 
 def test_busy_gpus_come_last_and_are_named(full: str, cli: Cli) -> None:
     assert cli("lease", "1", "--now", "--", *PRINT).stdout == "7\n"
-    for options in (("2",), ("--gpus", "0"), ("--gpus", "6,7")):
+    for options in (("2",), ("--gpu-ids", "0"), ("--gpu-ids", "6,7")):
         refused = cli("lease", *options, "--now", "--", "true", status=75).stderr
         assert f"process {full}" in refused and "--even-if-busy" in refused
     leased = cli("lease", "2", "--now", "--even-if-busy", "--", *PRINT)

@@ -239,7 +239,7 @@ def test_a_damaged_store_is_reported_and_recovers_with_held_leases(
 def test_readable_rows_of_a_damaged_store_are_kept(
     share: Path, cli: Cli, start: Start, who: Who
 ) -> None:
-    cli("reserve", "2", "--from", "tomorrow 18:00", "--for", "12h")
+    cli("reserve", "2", "--start", "tomorrow 18:00", "--for", "12h")
     cli("share", "drain", "--gpu-ids", "7")
     leased = start("lease", "1", "--", "sh", "-c", "echo up; exec sleep 60")
     assert leased.stdout is not None and leased.stdout.readline() == "up\n"

@@ -76,7 +76,7 @@ def test_a_leases_process_tree_can_open_only_its_gpus(
 ) -> None:
     arguments = (
         "lease",
-        "--gpus",
+        "--gpu-ids",
         "1,2",
         "--",
         "sh",

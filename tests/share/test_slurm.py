@@ -113,7 +113,7 @@ def test_the_same_commands_work_with_a_slurm_that_the_export_configured(
 
     set_up(share, fake_gpus=8)
     assert read_config(share).scheduler == "slurm", "another setup gave the GPUs to two schedulers"
-    reserved = slurm_share.gpuyard("reserve", "1", "--from", "tomorrow 18:00", "--for", "1h")
+    reserved = slurm_share.gpuyard("reserve", "1", "--start", "tomorrow 18:00", "--for", "1h")
     assert (reserved.returncode, "scontrol create reservation" in reserved.stderr) == (1, True), (
         reserved.stderr
     )
@@ -380,7 +380,7 @@ def test_a_lease_request_becomes_an_srun_command() -> None:
     assert "--comment=nmt" in words(LeaseRequest(project="nmt"))
     assert "--gres=shard:25" in words(LeaseRequest(memory_bytes=6_000_000_000))
     assert words(LeaseRequest())[-2:] == ["/opt/train", "-x"]
-    with pytest.raises(UserMistake, match="--gpus"):
+    with pytest.raises(UserMistake, match="--gpu-ids"):
         words(LeaseRequest(gpus=(0,)))
     with pytest.raises(UserMistake, match="request 1 GPU"):
         words(LeaseRequest(count=2, parts=WHOLE // 2))

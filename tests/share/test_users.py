@@ -163,7 +163,7 @@ def test_only_the_owner_and_admins_can_release(server: Server) -> None:
 def test_reservations_are_the_callers_own_and_admins_drain(server: Server) -> None:
     a, b, admin = server.users
     reservation = json.loads(
-        server.run(a, "reserve", "8", "--from", "now", "--for", "1h", "--json")[0]
+        server.run(a, "reserve", "8", "--start", "now", "--for", "1h", "--json")[0]
     )
     assert reservation["user"] == a
     server.run(b, "lease", "1", "--now", "--for", "1min", "--", "true", status=75)

@@ -341,7 +341,7 @@ def test_a_shell_without_a_lease_sees_no_gpu(share: Path, start: Start, shell: s
 
     for option, status, sentence in (
         ("--now", 75, "cannot be leased now"),
-        ("--gpus=9", 2, "GPU 9"),
+        ("--gpu-ids=9", 2, "GPU 9"),
         ("--for=0s", 2, "more than 0 seconds"),
     ):
         output, error_output = ask(option)

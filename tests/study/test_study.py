@@ -62,7 +62,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_study_of_a_custom_model(cli: Cli, project: Path, home: Path) -> None:
-    done = cli("study", "wide.study.yaml", "--output", "out", cwd=project)
+    done = cli("study", "wide.study.yaml", "--output-dir", "out", cwd=project)
     assert "CHOKE" in done.stdout
     assert "report: out/report.html" in done.stdout
     result = parse_study_result((project / "out" / "study.json").read_text(encoding="utf-8"))
@@ -88,7 +88,7 @@ def test_a_study_of_a_custom_model(cli: Cli, project: Path, home: Path) -> None:
     stored = {m.id for m in ResultsStore(home / "results.sqlite").records(Measurement)}
     assert {m.measurement_id for m in workload.measured} == stored
 
-    again = cli("study", "wide.study.yaml", "--output", "out", "--json", cwd=project)
+    again = cli("study", "wide.study.yaml", "--output-dir", "out", "--json", cwd=project)
     repeated = json.loads(again.stdout)["workloads"][0]["measured"]
     assert {m["measurement_id"] for m in repeated} == stored  # nothing was measured twice
 
@@ -97,7 +97,7 @@ def test_a_study_of_a_custom_model(cli: Cli, project: Path, home: Path) -> None:
     busy = "other programs used 40% of the cores"
     doubtful = store.records(Measurement)[0].model_copy(update={"id": "d0", "doubt": busy})
     store.add(doubtful)
-    warned = cli("study", "wide.study.yaml", "--output", "out", cwd=project)
+    warned = cli("study", "wide.study.yaml", "--output-dir", "out", cwd=project)
     document = json.loads((project / "out" / "study.json").read_text(encoding="utf-8"))
     runs = document["workloads"][0]["measured"]
     doubts = [run for run in runs if run["doubt"]]  # more than this one on a busy machine
@@ -111,7 +111,7 @@ def test_a_study_of_a_custom_model(cli: Cli, project: Path, home: Path) -> None:
     for i, measured in enumerate(store.records(Measurement)):
         store.add(measured.model_copy(update={"id": f"e{i}", "doubt": busy}))
     (project / "alone.study.yaml").write_text(STUDY[: STUDY.index("clusters")])
-    alone = cli("study", "alone.study.yaml", "--output", "out", cwd=project)
+    alone = cli("study", "alone.study.yaml", "--output-dir", "out", cwd=project)
     assert "EVIDENCE: measure again" in alone.stdout
     assert alone.stdout.count("Doubtful: ") == 1
     assert f"{len(runs)} of {len(runs)} runs of wide" in alone.stdout
@@ -168,7 +168,7 @@ def test_an_output_that_cannot_be_written_is_an_error_before_measuring(
     cli: Cli, project: Path, home: Path
 ) -> None:
     (project / "taken").write_text("a file")
-    done = cli("study", "wide.study.yaml", "--output", "taken/out", cwd=project, status=2)
+    done = cli("study", "wide.study.yaml", "--output-dir", "taken/out", cwd=project, status=2)
     assert "taken" in done.stderr
     assert not (home / "results.sqlite").exists()
 
@@ -250,7 +250,7 @@ def test_a_study_with_a_plan_has_its_front_in_the_report(cli: Cli, project: Path
     (project / "wide.study.yaml").write_text(
         "name: x\nworkloads: [resnet50]\nmeasure: null\nplan: team.plan.yaml\n"
     )
-    cli("study", "wide.study.yaml", "--output", "out", cwd=project)
+    cli("study", "wide.study.yaml", "--output-dir", "out", cwd=project)
     result = parse_study_result((project / "out" / "study.json").read_text(encoding="utf-8"))
     assert result.plan is not None and result.plan.winner is not None
     assert 'id="chart-plan"' in (project / "out" / "report.html").read_text(encoding="utf-8")
@@ -262,7 +262,7 @@ def test_a_mistake_in_the_plan_is_found_before_anything_is_measured(
     (project / "team.plan.yaml").write_text(PLAN.replace("8 h", "8"))
     with (project / "wide.study.yaml").open("a") as file:
         file.write("plan: team.plan.yaml\n")
-    done = cli("study", "wide.study.yaml", "--output", "out", cwd=project, status=2)
+    done = cli("study", "wide.study.yaml", "--output-dir", "out", cwd=project, status=2)
     assert "team.plan.yaml:4: time_per_run" in done.stderr
     assert not (project / "out").exists()
 

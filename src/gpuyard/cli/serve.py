@@ -1,7 +1,7 @@
 """`gpuyard serve`: the page of the yard in a browser."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -30,10 +30,13 @@ def serve(
     ] = 8642,
     socket: Annotated[
         Path | None,
-        typer.Option(help="Unix socket to listen on instead; the kernel identifies its users."),
+        typer.Option(
+            metavar="PATH",
+            help="Unix socket to listen on instead; the kernel identifies its users.",
+        ),
     ] = None,
     auth: Annotated[
-        str | None,
+        Literal["token", "proxy"] | None,
         typer.Option(metavar="token|proxy", help="Way to identify users at other addresses."),
     ] = None,
     proxy: Annotated[
@@ -50,10 +53,10 @@ def serve(
         typer.Option(metavar="NAME", help="Further name of this server in browsers; repeatable."),
     ] = None,
     certificate: Annotated[
-        Path | None, typer.Option(help="PEM file with the TLS certificate.")
+        Path | None, typer.Option(metavar="FILE", help="PEM file with the TLS certificate.")
     ] = None,
     key: Annotated[
-        Path | None, typer.Option(help="PEM file with the key of the certificate.")
+        Path | None, typer.Option(metavar="FILE", help="PEM file with the key of the certificate.")
     ] = None,
     slurm: Annotated[
         bool, typer.Option("--slurm", help="Also show the nodes and jobs of the Slurm cluster.")
@@ -112,7 +115,7 @@ def _print_address(address: str) -> None:
 def new(
     *,
     user: Annotated[
-        str | None, typer.Option(help="Account that it is for (default: yours).")
+        str | None, typer.Option(metavar="NAME", help="Account that it is for (default: yours).")
     ] = None,
     for_: Annotated[
         str, typer.Option("--for", metavar="TIME", help="Time until it ends.")
