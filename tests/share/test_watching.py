@@ -6,7 +6,6 @@ import pty
 import re
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from gpuyard.cli.share import shell_refusal
 from gpuyard.report.answers.share.leases import who_answer
 from gpuyard.report.terminal import print_answer
 from gpuyard.share.broker import Broker
@@ -293,12 +293,8 @@ def test_a_login_shell_has_the_lease_of_its_bashrc(share: Path, who: Who, tmp_pa
     """A nested shell on the terminal leases no second time, and hanging up gives the GPUs back."""
     home = tmp_path / "home"
     home.mkdir()
-    line = 'eval "$(gpuyard lease 2 --for 8h --wait 5s --export)"'  # as in the docs
-    assert line in (Path(__file__).parents[2] / "docs/share.md").read_text(encoding="utf-8")
-    (home / ".bashrc").write_text(
-        f'gpuyard() {{ {sys.executable} -m gpuyard "$@"; }}\n[ -n "$GPUYARD_LEASE" ] || {line}\n',
-        encoding="utf-8",
-    )
+    gpuyard = f'gpuyard() {{ {sys.executable} -m gpuyard "$@"; }}\n'
+    (home / ".bashrc").write_text(gpuyard + bashrc_lines(), encoding="utf-8")
     (home / ".bash_profile").write_text(". ~/.bashrc\n", encoding="utf-8")
     pid, terminal = pty.fork()
     if pid == 0:
@@ -343,25 +339,80 @@ def test_a_shell_without_a_lease_sees_no_gpu(share: Path, start: Start, shell: s
         ("--now", 75, "cannot be leased now"),
         ("--gpu-ids=9", 2, "GPU 9"),
         ("--for=0s", 2, "more than 0 seconds"),
+        ("--bad-option", 2, "--bad-option"),
+        ("--for", 2, "no command"),  # it takes --export for the time
+        ("--exprot", 2, "--export"),
     ):
         output, error_output = ask(option)
         assert output == f"{status} -1\n"
         assert sentence in error_output and "this shell has no lease" in error_output
     environment |= {"GPUYARD_LEASE": "0a1b2c3d", "CUDA_VISIBLE_DEVICES": "6"}
     assert ask("--now")[0] == "75 6\n"  # what it holds already stays
+    assert ask("--bad-option")[0] == "2 6\n"
 
 
-def test_a_shell_that_waits_for_a_lease_can_be_interrupted(
-    share: Path, who: Who, start: Start
+@pytest.mark.parametrize(
+    "words", ["leese 1 --export", "--bad lease 1 --export", "lease 1 --exprot"]
+)
+def test_a_mistake_anywhere_in_the_line_hides_the_gpus_from_the_shell(
+    share: Path, words: str
 ) -> None:
-    leased(start, "8")
-    waiting = start("lease", "1", "--export")
-    assert waiting.stderr is not None and "number 1 in the queue" in waiting.stderr.readline()
-    os.kill(waiting.pid, signal.SIGINT)
-    output, error_output = waiting.communicate(timeout=30)
-    assert (waiting.returncode, output.splitlines()[-1]) == (130, "(exit 130)")
-    assert "left the queue" in error_output and "Traceback" not in error_output
-    assert who()["queue"] == []
+    line = f'eval "$({sys.executable} -m gpuyard {words})"; echo "$? $CUDA_VISIBLE_DEVICES"'
+    result = subprocess.run(("sh", "-c", line), capture_output=True, text=True, check=True)
+    assert result.stdout == "2 -1\n" and "this shell has no lease" in result.stderr
+
+
+@pytest.mark.parametrize("gpuyard", ["", "gpuyard() { sh -c 'kill -9 $$'; }\n"])
+def test_a_shell_sees_no_gpu_if_gpuyard_is_missing_or_was_killed(gpuyard: str) -> None:
+    script = f'{gpuyard}{bashrc_lines()}echo "$CUDA_VISIBLE_DEVICES"'
+    environment = {"PATH": "/usr/bin:/bin"}
+    result = subprocess.run(
+        ("bash", "-c", script), env=environment, capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "-1\n"
+
+
+def bashrc_lines() -> str:
+    """Return the lines that the documentation recommends for a `.bashrc`."""
+    page = (Path(__file__).parents[2] / "docs/share.md").read_text(encoding="utf-8")
+    (lines,) = (
+        block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "--export" in block
+    )
+    return str(lines)
+
+
+def test_a_bug_hides_the_gpus_from_the_shell(share: Path) -> None:
+    """Any exception does, also one that nothing expects."""
+    program = (
+        "from gpuyard.share import shell_lease; shell_lease.export_lease = None; "
+        "from gpuyard.cli.main import main; main()"
+    )
+    line = 'eval "$("$0" -c "$1" lease 1 --export)"; echo "$? $CUDA_VISIBLE_DEVICES"'
+    words = ("sh", "-c", line, sys.executable, program)
+    result = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert result.stdout == "1 -1\n" and "Traceback" in result.stderr
+
+
+def test_a_refused_shell_on_a_server_with_amd_gpus_sees_none_through_rocm(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES take precedence over CUDA_VISIBLE_DEVICES."""
+    monkeypatch.delenv("GPUYARD_LEASE", raising=False)
+    monkeypatch.setattr(shell_refusal, "AMD_DRIVER", str(tmp_path))
+    names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+    script = f"{shell_refusal.format_refusal(2)}echo {' '.join(f'${name}' for name in names)}"
+    result = subprocess.run(("sh", "-c", script), capture_output=True, text=True, check=True)
+    assert result.stdout == "-1 -1 -1\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [("lease 1 --bad", 2), ("predict --bad", 2), ("lease 1 -- nowhere --export", 127)],
+)
+def test_other_failed_commands_print_no_script(
+    share: Path, cli: Cli, words: str, status: int
+) -> None:
+    assert cli(*words.split(), status=status).stdout == ""
 
 
 def leased(start: Start, *arguments: str) -> tuple["subprocess.Popen[str]", str, int]:

@@ -17,6 +17,16 @@ def main() -> None:
 
         open_closed_streams()
     words = sys.argv[1:]
+    try:
+        _run(words)
+    except BaseException as error:
+        from gpuyard.cli.share.shell_refusal import refuse_shell
+
+        refuse_shell(words, error)
+        raise
+
+
+def _run(words: list[str]) -> None:
     if words[:1] == ["lease"]:
         _run_plain_lease(words[1:])
     else:

@@ -22,7 +22,6 @@ from gpuyard.share.launcher import (
     wait_for_lease,
 )
 from gpuyard.share.models import Lease, LeaseRequest, QueueStatus
-from gpuyard.share.processes import LEASE_VARIABLE
 
 _CHECK_SECONDS = 60.0
 
@@ -42,6 +41,8 @@ def export_lease(
         except GpuyardError as error:
             sys.stderr.write(f"gpuyard: {error}\n")
             status = error.exit_status
+        except OSError as error:
+            sys.stderr.write(f"gpuyard: the lease cannot be held: {error}\n")
         except KeyboardInterrupt:
             sys.stderr.write("gpuyard: stopped waiting and left the queue\n")
             status = 130
@@ -71,17 +72,6 @@ def _read_all(pipe: BinaryIO, holder: int) -> bytes:
 def format_exports(variables: dict[str, str]) -> str:
     """Return a script for `eval` that sets variables."""
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
-
-
-def format_refusal(status: int) -> tuple[bool, str]:
-    """Return whether to hide all GPUs, and a script for `eval` that sets the exit status of a failed lease.
-
-    A shell that already has a lease keeps its GPUs.
-    """
-    hides = not os.environ.get(LEASE_VARIABLE)
-    # no device has this number; HIP reads the same variable
-    hide = "export CUDA_VISIBLE_DEVICES=-1\n" if hides else ""
-    return hides, f"{hide}(exit {status})\n"
 
 
 def _hold(

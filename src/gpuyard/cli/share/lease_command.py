@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from gpuyard.errors import GpuyardError, UserMistake
+from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
     from gpuyard.share.models import LeaseRequest, QueueStatus
@@ -105,13 +105,7 @@ def parse_plain(words: list[str]) -> tuple[list[str], LeaseOptions] | None:
 
 def run_lease(count_and_command: list[str], options: LeaseOptions) -> int:
     """Run the command, and return its exit status."""
-    if not options.export:
-        return _run(count_and_command, options)
-    try:
-        return _export(count_and_command, options)
-    except GpuyardError as error:
-        _refuse_shell(error.exit_status)
-        raise
+    return (_export if options.export else _run)(count_and_command, options)
 
 
 def _run(count_and_command: list[str], options: LeaseOptions) -> int:
@@ -164,21 +158,9 @@ def _export(count_and_command: list[str], options: LeaseOptions) -> int:
     request = options.request(count, f"shell {os.getppid()}")
     result = export_lease(request, options.wait_seconds, print_status)
     if isinstance(result, int):
-        _refuse_shell(result)
         return result
     sys.stdout.write(format_exports(result))
     return 0
-
-
-def _refuse_shell(status: int) -> None:
-    """Hide all GPUs from a shell without a lease, because it would use those of others."""
-    from gpuyard.share.shell_lease import format_refusal
-
-    hides, script = format_refusal(status)
-    sys.stdout.write(script)
-    sys.stdout.flush()
-    if hides:
-        _print("this shell has no lease and sees no GPU")
 
 
 def _several_modes() -> UserMistake:
