@@ -19,7 +19,7 @@ import uvicorn
 from gpuyard.files import home
 from gpuyard.share.caller import user_name
 from gpuyard.web.app import create_app
-from gpuyard.web.server import PlainProtocol
+from gpuyard.web.server import PlainProtocol, open_port
 from gpuyard.web.settings import WebSettings
 from gpuyard.web.tokens import TokenStore
 from tests.conftest import Cli
@@ -293,3 +293,12 @@ def test_a_unix_socket_identifies_its_users(serve: Serve, share: Path) -> None:
     assert all(lease["command"] is None for lease in leases), "commands of others are hidden"
     site.stop()
     assert not path.exists()
+
+
+def test_connections_send_an_answer_without_waiting_for_acknowledgments() -> None:
+    with (
+        open_port(WebSettings(port=0)) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -140,6 +141,29 @@ def test_each_machine_says_how_old_its_data_is() -> None:
     assert "far did not answer within 10 s" in text
     assert "old" in text
     assert "alice" in text, "the last data stays"
+
+
+def test_nobody_waits_for_a_reading_while_the_last_one_is_recent() -> None:
+    going_on = threading.Event()
+    numbers = iter(range(10))
+
+    def read() -> int:
+        number = next(numbers)
+        if number == 1:
+            going_on.wait()
+        return number
+
+    async def take() -> tuple[list[int], int]:
+        source = Sampler("here", read, seconds=0.2)
+        first = await source.current()
+        await asyncio.sleep(0.25)
+        watching = asyncio.create_task(source.current(newest=True))
+        await asyncio.sleep(0)
+        second = await source.current()
+        going_on.set()
+        return [first.document, second.document], (await watching).document
+
+    assert asyncio.run(take()) == ([0, 0], 1)
 
 
 def test_the_query_names_its_fields_once() -> None:

@@ -5,6 +5,7 @@ All ports of a machine together form one pipe.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -285,12 +286,17 @@ class MachineLinks:
         return (link, c.HOP_FACTOR, *staged)
 
     def _rings(self, gpus_used: int, jobs: int = 1) -> tuple[AllReduce, ...]:
-        """Return a ring through the best GPUs for each job."""
-        if jobs > 1:
-            return plan_concurrent_jobs(self.graph, gpus_used, jobs, ring_rate)
-        if len(self.graph.gpus) > MAX_EXACT_GPUS:  # too many to try every choice: use the first
-            return (estimate_all_reduce(self.graph, self.graph.gpus[:gpus_used]),)
-        return (find_best_gpus(self.graph, gpus_used, rate=ring_rate),)
+        return _find_rings(self.graph, gpus_used, jobs)
+
+
+@lru_cache(maxsize=4096)
+def _find_rings(graph: MachineGraph, gpus_used: int, jobs: int) -> tuple[AllReduce, ...]:
+    """Return a ring through the best GPUs for each job."""
+    if jobs > 1:
+        return plan_concurrent_jobs(graph, gpus_used, jobs, ring_rate)
+    if len(graph.gpus) > MAX_EXACT_GPUS:  # too many to try every choice: use the first
+        return (estimate_all_reduce(graph, graph.gpus[:gpus_used]),)
+    return (find_best_gpus(graph, gpus_used, rate=ring_rate),)
 
 
 def bound_ring_rate(ring: AllReduce) -> tuple[float, float]:

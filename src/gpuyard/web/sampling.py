@@ -47,13 +47,16 @@ class Sampler:
         if self._latest is not None:
             self._latest = replace(self._latest, tried=-math.inf)
 
-    async def current(self) -> Sample:
-        """Return a sample that is not older than the period; requests at the same time share a reading."""
+    async def current(self, *, newest: bool = False) -> Sample:
+        """Return a sample that is not older than two periods, or one with `newest`; requests share a reading."""
         latest = self._latest
-        if latest and time.monotonic() - latest.tried < self._seconds:
+        age = time.monotonic() - latest.tried if latest else math.inf
+        if latest and age < self._seconds:
             return latest
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._take())
+        if latest and not newest and age < 2 * self._seconds:
+            return latest  # nobody waits for a reading that others will see
         if not self._is_slow:
             # a viewer who leaves must not cancel the reading of the others
             return await asyncio.shield(self._reading)

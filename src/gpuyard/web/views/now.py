@@ -55,9 +55,11 @@ class OwnerRow:
         return sum(self.utilization) / len(self.utilization) if self.utilization else None
 
 
-async def take_samples(sources: Sequence[Sampler]) -> list[tuple[Sampler, Sample]]:
+async def take_samples(
+    sources: Sequence[Sampler], *, newest: bool = False
+) -> list[tuple[Sampler, Sample]]:
     """Return the latest sample of every source."""
-    samples = await asyncio.gather(*(source.current() for source in sources))
+    samples = await asyncio.gather(*(source.current(newest=newest) for source in sources))
     return list(zip(sources, samples, strict=True))
 
 
@@ -239,9 +241,9 @@ class Rendering:
         return format_json(self.document)
 
 
-async def render_now(app: Any, identity: Identity) -> Rendering:
+async def render_now(app: Any, identity: Identity, *, newest: bool = False) -> Rendering:
     """Return the rendering of the latest reading."""
-    samples = await take_samples(app.state.sources)
+    samples = await take_samples(app.state.sources, newest=newest)
     serials = tuple(sample.serial for _, sample in samples)
     kept: dict[tuple[int, bool], Rendering] = app.state.renderings
     key = (identity.uid, identity.is_admin)
@@ -283,7 +285,7 @@ async def _stream(request: Request) -> AsyncIterator[str]:
     app, identity = request.app, request.state.identity
     sent: tuple[int, ...] = ()
     while may_continue(request) and not await request.is_disconnected():
-        rendering = await render_now(app, identity)
+        rendering = await render_now(app, identity, newest=True)
         if rendering.serials != sent:
             yield rendering.event
             sent = rendering.serials
