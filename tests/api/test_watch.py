@@ -6,19 +6,21 @@ from pathlib import Path
 import pytest
 
 import gpuyard as gy
+from gpuyard.catalog.prices import find_cheapest_price
 from gpuyard.reporting.reporter import MARKER, RANK_MARKER
 from tests.conftest import Cli
 
 
-def write_log(path: Path, *, slow: int = 1) -> Path:
+def write_log(path: Path, *, slow: int = 1, gpu: str = "") -> Path:
     lines = []
+    testbed = {"gpus": 4, "testbed": {"gpus": [gpu] * 4}} if gpu else {}
     for i in range(12):
         for rank in range(4):
             compute, exchange = (0.17, 0.03) if rank == slow else (0.1, 0.1)
             report = {
                 "rank": rank, "host": f"node{rank}", "gpu": 2, "at": 1000 + 10 * i, "steps": 50,
                 "samples": 6400, "seconds": 10, "step_seconds": 0.2, "compute_seconds": compute,
-                "exchange_seconds": exchange, "input_seconds": 0.0, "cpu_wait": 0.01,
+                "exchange_seconds": exchange, "input_seconds": 0.0, "cpu_wait": 0.01, **testbed,
             }  # fmt: skip
             lines.append((MARKER if rank == 0 else RANK_MARKER) + json.dumps(report))
     path.write_text("epoch 1\n" + "\n".join(lines) + "\n", encoding="utf-8")
@@ -42,6 +44,42 @@ def test_the_prediction_is_compared(cli: Cli, tmp_path: Path) -> None:
     assert 0 < document["mfu"] < 1
 
 
+def test_a_gap_is_priced(cli: Cli, tmp_path: Path) -> None:
+    """A slow rank costs 35% of the step: of a price per day if there is one, otherwise of the GPU-hours."""
+    log = write_log(tmp_path / "train.log")
+    unknown = json.loads(cli("watch", "--log", str(log), "--json").stdout)["cost"]
+    assert unknown["usd_per_day"] is None
+    assert unknown["gpu_hours_per_day"] == pytest.approx(0.35 * 24 * 4)
+    command = ("watch", "--log", str(log), "--price", "$2/h")
+    assert "$16.80 a day" in cli(*command).stdout.splitlines()[1]
+    known = gy.watch(log=write_log(tmp_path / "a100.log", gpu="NVIDIA A100-SXM4-80GB"))
+    price = find_cheapest_price("a100-sxm4-80gb", 4)
+    assert price is not None
+    assert known.to_dict()["cost"]["usd_per_day"] == pytest.approx(
+        0.35 * 24 * 4 * price.usd_per_hour / price.gpus
+    )
+    assert str(price.date) in known.to_dict()["cost"]["basis"]
+    healthy = write_log(tmp_path / "healthy.log", slow=-1)
+    assert gy.watch(log=healthy).to_dict()["cost"] is None
+
+
+def test_the_gap_to_the_prediction_is_priced(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "train.log", slow=-1)
+    document = gy.watch(log=log, workload="resnet50", on="4xh100", price="$10/h").to_dict()
+    low, high = (document[f"expected_{end}_samples_per_second"] for end in ("low", "high"))
+    assert document["samples_per_second"] < low < high  # 0.2 s for 128 images
+    lost = 1 - document["share_of_expected"]
+    assert document["cost"]["usd_per_day"] == pytest.approx(240 * lost)
+
+
+def test_the_mfu_needs_only_the_reported_gpu_and_the_model(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "train.log", gpu="NVIDIA A100-SXM4-80GB")
+    alone = gy.watch(log=log, workload="resnet50").to_dict()["mfu"]
+    on = gy.watch(log=log, workload="resnet50", on="4xa100-sxm4-80gb").to_dict()["mfu"]
+    assert alone == pytest.approx(on)
+    assert gy.watch(log=log).to_dict()["mfu"] is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "named", "status"),
     [
@@ -50,6 +88,7 @@ def test_the_prediction_is_compared(cli: Cli, tmp_path: Path) -> None:
         (("17", "--log", "x"), "not both", 2),
         (("--log", "LOG", "--on", "8xh100"), "--workload", 2),
         (("--log", "EMPTY"), "gpuyard.step()", 1),
+        (("--log", "LOG", "--price", "$2"), "$1.50/h", 2),
     ],
 )
 def test_mistakes(

@@ -43,6 +43,10 @@ class Price(Fact):
     spot_usd_per_hour: float | None = Field(default=None, gt=0)
     note: str = ""
 
+    @property
+    def usd_per_gpu_hour(self) -> float:
+        return self.usd_per_hour / self.gpus
+
 
 def prices() -> FactTable[Price]:
     """Return the table that `gpuyard prices update` has stored, otherwise the shipped one."""
@@ -67,6 +71,13 @@ def past_prices() -> FactTable[Price]:
 def find_price(name: str) -> Price:
     """Return a current price, or an earlier one if the name has a date."""
     return past_prices().get(name) if "@" in name else prices().get(name)
+
+
+def find_cheapest_price(gpu: str, gpus: int | None = None) -> Price | None:
+    """Return the cheapest on-demand price per GPU; that of machines with `gpus` GPUs is preferred. None without any."""
+    offers = [price for price in prices() if price.gpu == gpu]
+    whole = [price for price in offers if price.gpus == gpus]
+    return min(whole or offers, key=lambda price: price.usd_per_gpu_hour, default=None)
 
 
 def newest_date(table: FactTable[Price]) -> datetime.date:

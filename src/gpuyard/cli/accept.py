@@ -47,7 +47,7 @@ def accept(
     price: Annotated[
         str | None,
         typer.Option(
-            help="Price of the whole cluster, like '$98/h' (default: the deployment's rent, or the "
+            help="Price of all machines, like '$98/h' (default: the deployment's rent, or the "
             "cheapest in the catalog).",
             metavar="PRICE",
         ),

@@ -177,6 +177,15 @@ def _parse_timestamp(value: Any) -> float:
 
 
 @dataclass(frozen=True)
+class ExpectedSpeed:
+    """Samples per second with their 90% interval."""
+
+    samples_per_second: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class JobStatus:
     """The state of a job, as its engine reports it now."""
 
@@ -208,8 +217,12 @@ class JobStatus:
     expected_end: float | None = None
     loss: float | None = None
     """The mean of the last reported losses."""
+    expected_speed: ExpectedSpeed | None = None
+    """The speed of a running job that was predicted at its submission."""
+    mfu: float | None = None
+    """Its model FLOPs utilization, if the catalog has its model and its GPUs."""
     verdict: str = ""
-    """A sentence about a running job's speed, if its ranks report their phases."""
+    """Sentences about a running job's speed and what a gap costs, if its ranks report their phases or it was predicted."""
     checkpoints: Mapping[str, Any] | None = None
     """The best checkpoint interval and the job's own, once it has reported a checkpoint."""
     reason: str = ""

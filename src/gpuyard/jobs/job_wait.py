@@ -9,7 +9,6 @@ from typing import Any
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.engines.base import Engine, load_engine
 from gpuyard.jobs.job import Handle, Job, JobStatus
-from gpuyard.reporting.ranks import RankWindow
 from gpuyard.reporting.windows import StepWindow, latest_loss
 
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.1, 2.0
@@ -66,18 +65,32 @@ def get_status(engine: Engine, handle: Handle) -> JobStatus:
             job = engine.job(handle)
             if job.spec.workload is not None:
                 status = add_progress(status, job, engine.reports(handle))
-        status = replace(status, verdict=describe_verdict(engine.rank_reports(handle)))
+        status = add_verdict(status, engine)
     return status
 
 
-def describe_verdict(windows: Sequence[RankWindow]) -> str:
-    """Return a verdict on ranks that time their phases; empty if there is nothing to judge."""
-    if not any(window.exchange_seconds or window.input_seconds for window in windows):
-        return ""
-    from gpuyard.jobs.verdict import judge
+def add_verdict(status: JobStatus, engine: Engine) -> JobStatus:
+    """Add the predicted speed, the MFU, and a verdict to the status of a running job, as far as they are known."""
+    windows = engine.rank_reports(status.handle)
+    speed = engine.expected_speed(status.handle)
+    timed = any(window.exchange_seconds or window.input_seconds for window in windows)
+    if not windows or not (timed or speed):
+        return replace(status, expected_speed=speed)
+    from gpuyard.catalog.specfiles import read_workload
+    from gpuyard.jobs.judged_run import expect_speed, find_reported_ideal_seconds, judge_run
 
-    verdict = judge(windows)
-    return "" if verdict is None else verdict.sentence
+    ideal_seconds = None
+    with contextlib.suppress(GpuyardError):  # the workload's file may have been deleted
+        name = engine.job(status.handle).spec.workload
+        if name is not None:
+            ideal_seconds = find_reported_ideal_seconds(windows, read_workload(name))
+    run = judge_run(
+        windows, expect_speed(windows, speed), ideal_seconds=ideal_seconds, on_gpus=True
+    )
+    if run is None:
+        return replace(status, expected_speed=speed)
+    sentences = [run.verdict.sentence, *([] if run.gap is None else [run.gap.sentence])]
+    return replace(status, expected_speed=speed, mfu=run.mfu, verdict=" ".join(sentences))
 
 
 def store_measurements(job: Job, handle: Handle, windows: Sequence[StepWindow]) -> None:

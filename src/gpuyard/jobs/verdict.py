@@ -96,6 +96,15 @@ class Verdict:
     ranks: tuple[RankTimes, ...]
 
     @property
+    def lost_share(self) -> float:
+        """The lost share of the time: the gap to the prediction or the most expensive cause; 0 if normal."""
+        if self.normal:
+            return 0.0
+        gap = 0.0 if self.share_of_expected is None else 1 - self.share_of_expected
+        costs = [cause.cost for cause in self.causes if cause.name != "wrong batch"]
+        return max(0.0, gap, *costs)
+
+    @property
     def sentence(self) -> str:
         """The verdict in one sentence, without the drift."""
         speed = ""
@@ -106,7 +115,8 @@ class Verdict:
         if not self.causes:
             return f"Slow: it {speed}, and its reports show no cause."
         clauses = "; ".join(cause.clause for cause in self.causes)
-        return f"Slow: {f'it {speed}; ' if speed else ''}{clauses}."
+        below = self.share_of_expected is not None and self.share_of_expected < 1
+        return f"Slow: {f'it {speed}; ' if below else ''}{clauses}."
 
 
 def judge(windows: Sequence[RankWindow], expected: Expectation | None = None) -> Verdict | None:

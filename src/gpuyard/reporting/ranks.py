@@ -16,6 +16,7 @@ _MAX_LINE = 20_000
 _MAX_SECONDS = 1e9
 _MAX_RANKS = 200_000
 _MAX_NAME = 200
+_MAX_GPUS = 64
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class RankWindow:
     gpu: int | None = None
     samples: float = 0.0  # of all ranks together; only rank 0 knows it
     warmup: bool = False
+    gpus: int = 0  # of the whole training, as rank 0 reports them; 0 for other ranks
+    products: tuple[str, ...] = ()  # names of the GPUs in rank 0's machine, in its first line only
 
 
 def parse_rank_windows(lines: Iterable[str]) -> Iterator[RankWindow]:
@@ -100,11 +103,23 @@ def _build(report: dict[str, Any]) -> RankWindow:
         input_seconds=_seconds(report.get("input_seconds")),
         exchange_seconds=_seconds(report.get("exchange_seconds")),
         cpu_wait=min(1.0, _seconds(report.get("cpu_wait")) or 0.0),
-        host="".join(c for c in str(report.get("host", ""))[:_MAX_NAME] if c.isprintable()),
+        host=_clean(str(report.get("host", ""))),
         gpu=None if gpu is None else _integer(gpu),
         samples=_seconds(report.get("samples"), maximum=1e15) or 0.0,
         warmup=report.get("warmup") is True,
+        gpus=_integer(report.get("gpus", 0)),
+        products=_read_products(report.get("testbed")),
     )
+
+
+def _read_products(testbed: Any) -> tuple[str, ...]:
+    names = testbed.get("gpus") if isinstance(testbed, dict) else None
+    names = names[:_MAX_GPUS] if isinstance(names, list) else []
+    return tuple(_clean(name) for name in names if isinstance(name, str))
+
+
+def _clean(text: str) -> str:
+    return "".join(c for c in text[:_MAX_NAME] if c.isprintable())
 
 
 def _seconds(value: Any, maximum: float = _MAX_SECONDS) -> float | None:

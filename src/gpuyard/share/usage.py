@@ -25,13 +25,12 @@ def cloud_price(config: ShareConfig) -> CloudPrice | None:
     models = {gpu.catalog for gpu in config.gpus}
     if len(models) != 1 or None in models:
         return None
-    from gpuyard.catalog.prices import prices
+    from gpuyard.catalog.prices import find_cheapest_price
 
-    offers = [price for price in prices() if price.gpu in models]
-    if not offers:
+    cheapest = find_cheapest_price(str(models.pop()))
+    if cheapest is None:
         return None
-    cheapest = min(offers, key=lambda price: price.usd_per_hour / price.gpus)
-    return CloudPrice(cheapest.usd_per_hour / cheapest.gpus, cheapest.id, str(cheapest.date))
+    return CloudPrice(cheapest.usd_per_gpu_hour, cheapest.id, str(cheapest.date))
 
 
 def usage_document(

@@ -42,9 +42,17 @@ def watch(
             show_default="ddp",
         ),
     ] = None,
+    price: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PRICE",
+            help="Price of all machines, like '$98/h'.",
+            show_default="the cheapest in the catalog",
+        ),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Judge a running training: its speed, slow ranks, starved input, slow links, and drift.
+    """Judge a running training: its speed, slow ranks, starved input, slow links, drift, and cost.
 
     Example: gpuyard watch 17 --on 2x4xrtx-3090@10G
     """
@@ -56,5 +64,6 @@ def watch(
         workload=workload,
         on=on,
         strategy=strategy,
+        price=price,
     )
     show(result.answer, json_output=json_output)

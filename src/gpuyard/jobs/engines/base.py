@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpuyard.errors import GpuyardError, UnknownName
-from gpuyard.jobs.job import Handle, Job, JobStatus
+from gpuyard.jobs.job import ExpectedSpeed, Handle, Job, JobStatus
 from gpuyard.reporting.ranks import RankWindow, parse_rank_windows
 from gpuyard.reporting.windows import StepWindow, parse_windows, split_lines
 
@@ -62,15 +62,6 @@ class Request(ABC):
     def document(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {"job": self.job.document(), "text": self.text()}
-
-
-@dataclass(frozen=True)
-class ExpectedSpeed:
-    """Samples per second with their 90% interval."""
-
-    samples_per_second: float
-    low: float
-    high: float
 
 
 class Engine(ABC):
@@ -133,7 +124,7 @@ class Engine(ABC):
         """Return what the ranks of the job's newest start report; by default, from its output."""
         return list(parse_rank_windows(split_lines(self.logs(handle, False))))
 
-    def expected_speed(self, handle: Handle) -> "ExpectedSpeed | None":
+    def expected_speed(self, handle: Handle) -> ExpectedSpeed | None:
         """Return the speed that was predicted at the submission, on the job's GPUs; None if it is unknown."""
         del handle
         return None

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from gpuyard.catalog import Gpu, prices
+from gpuyard.catalog import Gpu
+from gpuyard.catalog.prices import find_cheapest_price
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.measure.acceptance.records import ClusterPrice
 from gpuyard.predictor import Placement, Prediction, create_scenario, predict
@@ -45,12 +46,10 @@ def read_promise(cluster: Cluster) -> ClusterPromise:
 def find_price(cluster: Cluster) -> ClusterPrice | None:
     """Return the cheapest on-demand price of such machines in the catalog; None if it has none."""
     gpu, machine = resolve_machine(cluster)
-    offers = [price for price in prices() if price.gpu == gpu.id]
-    if not offers:
+    cheapest = find_cheapest_price(gpu.id, machine.gpus)
+    if cheapest is None:
         return None
-    whole = [price for price in offers if price.gpus == machine.gpus]
-    cheapest = min(whole or offers, key=lambda price: price.usd_per_hour / price.gpus)
-    usd = cheapest.usd_per_hour / cheapest.gpus * machine.gpus * cluster.nodes
+    usd = cheapest.usd_per_gpu_hour * machine.gpus * cluster.nodes
     return ClusterPrice(
         usd_per_hour=usd,
         basis=f"on-demand price of {cheapest.gpus} × {gpu.id} at {cheapest.cloud}, {cheapest.date}",

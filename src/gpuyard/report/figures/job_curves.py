@@ -9,7 +9,7 @@ from gpuyard.report.figures.marks import build_line
 from gpuyard.units import format_number
 
 if TYPE_CHECKING:
-    from gpuyard.jobs.engines.base import ExpectedSpeed
+    from gpuyard.jobs.job import ExpectedSpeed
     from gpuyard.reporting.windows import StepWindow
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.files import expand_home
-from gpuyard.jobs.engines.base import Availability, Engine, ExpectedSpeed, Request
+from gpuyard.jobs.engines.base import Availability, Engine, Request
 from gpuyard.jobs.engines.local.paths import JobPaths
 from gpuyard.jobs.engines.local.pruning import (
     DEFAULT_KEEP_SECONDS,
@@ -22,7 +22,7 @@ from gpuyard.jobs.engines.local.reports import StepReports
 from gpuyard.jobs.engines.local.runner_process import ensure_runner
 from gpuyard.jobs.engines.local.store import Store, StoredJob
 from gpuyard.jobs.engines.local.transitions import close_dead_starts
-from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
+from gpuyard.jobs.job import FINAL, ExpectedSpeed, Handle, Job, JobStatus
 from gpuyard.jobs.job_wait import describe_checkpoints
 from gpuyard.jobs.log_files import read_logs
 from gpuyard.jobs.torchrun import complete_torchrun_command

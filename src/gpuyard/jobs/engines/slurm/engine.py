@@ -31,7 +31,7 @@ from gpuyard.jobs.engines.slurm.status import (
     read_queue,
     read_task_status,
 )
-from gpuyard.jobs.job import FINAL, Handle, Job, JobStatus
+from gpuyard.jobs.job import FINAL, ExpectedSpeed, Handle, Job, JobStatus
 from gpuyard.jobs.log_files import read_logs
 from gpuyard.reporting.ranks import RankWindow, read_rank_files
 from gpuyard.reporting.windows import StepWindow
@@ -151,6 +151,13 @@ class SlurmEngine(Engine):
         if not starts:
             return []
         return read_rank_files(starts[-1].log.with_suffix(".steps"), starts[-1].log)
+
+    def expected_speed(self, handle: Handle) -> ExpectedSpeed | None:
+        speed = records.find(handle)[0].speed
+        if speed is None:
+            return None
+        middle = speed.samples_per_second
+        return ExpectedSpeed(middle, middle * speed.low, middle * speed.high)
 
     def explain(self, handle: Handle) -> "Explanation | None":
         from gpuyard.jobs.engines.slurm.explanation import explain_job

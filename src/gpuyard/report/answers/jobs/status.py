@@ -37,7 +37,9 @@ def status_answer(status: JobStatus) -> Answer:
         facts.append(("done", format_share(status.done)))
     if status.samples_per_second is not None:
         rate = format_per_second(status.samples_per_second)
-        facts.append(("samples/s", f"{rate} ({status.speed_basis})"))
+        facts.append(("samples/s", f"{rate} ({status.speed_basis}{_describe_expected(status)})"))
+    if status.mfu is not None:
+        facts.append(("MFU", format_share(status.mfu)))
     if status.loss is not None:
         facts.append(("loss", f"{status.loss:.4g}"))
     if status.verdict:
@@ -56,6 +58,14 @@ def status_answer(status: JobStatus) -> Answer:
         facts.append(("command", shorten(shlex.join(status.command), _MAX_CHARACTERS)))
     facts += [("log", log) for log in status.logs]
     return Answer([DefinitionList(facts)], status.document(), verb="status")
+
+
+def _describe_expected(status: JobStatus) -> str:
+    """Return the interval that was predicted at the submission."""
+    expected = status.expected_speed
+    if expected is None:
+        return ""
+    return f"; predicted {format_per_second(expected.low)} to {format_per_second(expected.high)}"
 
 
 def describe_checkpoints(advice: Mapping[str, Any]) -> str:

@@ -1,15 +1,18 @@
 """The answer of `gpuyard watch`: the verdict on a running training, its ranks, and its drift."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
 
-from gpuyard.jobs.verdict import Drift, Expectation, Verdict
+from gpuyard.jobs.judged_run import JudgedRun
+from gpuyard.jobs.verdict import Drift, Verdict
 from gpuyard.report import formats
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table
-from gpuyard.reporting.ranks import RankWindow
-from gpuyard.units import format_per_second, format_rough_seconds, format_seconds
+from gpuyard.units import (
+    format_per_second,
+    format_rough_seconds,
+    format_seconds,
+    format_share,
+)
 
 _COLUMNS = (
     "rank", "host", Column("GPU", 2), "compute", "exchange", "input", Column("CPU wait", 1),
@@ -17,24 +20,18 @@ _COLUMNS = (
 _MAX_ROWS = 16  # of ranks; the slowest are shown
 
 
-def verdict_answer(
-    verdict: Verdict,
-    name: str,
-    windows: Sequence[RankWindow],
-    expected: Expectation | None = None,
-    ideal_seconds: float | None = None,
-) -> Answer:
-    """Show the verdict first; `ideal_seconds` is a step at the GPUs' peak, for the MFU."""
-    mfu = None if ideal_seconds is None else ideal_seconds / verdict.step_seconds
-    rate = next(
-        (w.samples / w.steps / verdict.step_seconds for w in reversed(windows) if w.samples), None
-    )
+def verdict_answer(run: JudgedRun, name: str) -> Answer:
+    """Show the verdict first, then its cost, the drift, the speed, and the ranks."""
+    verdict = run.verdict
     parts: list[Part] = [Sentence(verdict.sentence, "good" if verdict.normal else "bad")]
+    if run.gap is not None:
+        parts.append(Sentence(run.gap.sentence, "caution"))
     if verdict.drift is not None:
         parts.append(Sentence(describe_drift(verdict.drift), "caution"))
-    parts.append(Sentence(_describe_speed(verdict, rate, mfu, expected)))
+    parts.append(Sentence(_describe_speed(run)))
     parts.append(_create_table(verdict))
-    return Answer(parts, _create_document(verdict, rate, mfu, expected), title=name, verb="watch")
+    document = {**run.document(), "ranks": [asdict(rank) for rank in verdict.ranks]}
+    return Answer(parts, document, title=name, verb="watch")
 
 
 def describe_drift(drift: Drift) -> str:
@@ -44,17 +41,18 @@ def describe_drift(drift: Drift) -> str:
     return f"It was steady for {before}, and is {drift.slowdown:.0%} slower since {since}."
 
 
-def _describe_speed(
-    verdict: Verdict, rate: float | None, mfu: float | None, expected: Expectation | None
-) -> str:
-    words = [f"A step takes {format_seconds(verdict.step_seconds)}"]
-    if expected is not None:
-        low, high = format_seconds(expected.low_seconds), format_seconds(expected.high_seconds)
-        words[0] += f" (predicted {low} to {high})"
-    if rate is not None:
-        words.append(f"{format_per_second(rate)} samples/s")
-    if mfu is not None:
-        words.append(f"MFU {mfu:.0%}")
+def _describe_speed(run: JudgedRun) -> str:
+    words = [f"A step takes {format_seconds(run.verdict.step_seconds)}"]
+    if run.expected is not None:
+        low, high = run.expected.low_seconds, run.expected.high_seconds
+        words[0] += f" (predicted {format_seconds(low)} to {format_seconds(high)})"
+    if run.samples_per_second is not None:
+        words.append(f"{format_per_second(run.samples_per_second)} samples/s")
+    if run.expected_samples_per_second is not None:
+        slow, fast = (format_per_second(rate) for rate in run.expected_samples_per_second)
+        words[-1] += f" (predicted {slow} to {fast})"
+    if run.mfu is not None:
+        words.append(f"MFU {format_share(run.mfu)}")
     return f"{', '.join(words)}."
 
 
@@ -70,21 +68,3 @@ def _create_table(verdict: Verdict) -> Table:
     ]  # fmt: skip
     shown = "" if len(verdict.ranks) <= _MAX_ROWS else f", the slowest of {len(verdict.ranks)}"
     return Table(f"One step of each rank{shown}", list(_COLUMNS), rows)
-
-
-def _create_document(
-    verdict: Verdict, rate: float | None, mfu: float | None, expected: Expectation | None
-) -> dict[str, Any]:
-    return {
-        "normal": verdict.normal,
-        "sentence": verdict.sentence,
-        "step_seconds": verdict.step_seconds,
-        "samples_per_second": rate,
-        "mfu": mfu,
-        "share_of_expected": verdict.share_of_expected,
-        "expected_low_seconds": expected and expected.low_seconds,
-        "expected_high_seconds": expected and expected.high_seconds,
-        "causes": [asdict(cause) for cause in verdict.causes],
-        "drift": verdict.drift and asdict(verdict.drift),
-        "ranks": [asdict(rank) for rank in verdict.ranks],
-    }
