@@ -46,7 +46,7 @@ plan = plan_convergence(workload, workers=int(sys.argv[3]), epochs=400, batch_pe
                 checkpoint=Path(sys.argv[2]))
 plan = dataclasses.replace(plan, target_accuracy=2.0)  # never reached
 def print_epoch(progress):
-    if progress.line:
+    if progress.message:
         print(int(progress.done), flush=True)
 run_convergence(plan, print_epoch)
 """

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Cli
 from tests.jobs.engines.local.conftest import GPUS, Jobs, is_gone, until
 from tests.jobs.test_job import NASTY
 
@@ -295,6 +296,14 @@ def test_the_policy_of_the_queue_can_be_shown_and_set(jobs: Jobs) -> None:
     assert done.returncode == 2
     assert "'fifo'" in done.stderr
     assert "uses fifo" in jobs.cli("queue", "policy", "fifo").stdout
+
+
+def test_a_login_node_without_a_share_has_a_policy_for_the_users_own_jobs(cli: Cli) -> None:
+    assert json.loads(cli("queue", "policy", "--json").stdout)["policy"] == "fifo"
+    cli("queue", "policy", "min-time")
+    assert json.loads(cli("queue", "policy", "--json").stdout)["policy"] == "min-time"
+    refused = cli("queue", "policy", "max-jobs", "--every", "5min", status=2).stderr
+    assert "queue rebalance --every" in refused
 
 
 def test_queue_explain_describes_a_waiting_job(jobs: Jobs) -> None:

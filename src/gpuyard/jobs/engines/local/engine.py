@@ -30,7 +30,7 @@ from gpuyard.reporting.ranks import RankWindow, read_rank_files
 from gpuyard.reporting.windows import latest_loss
 from gpuyard.share.caller import user_name
 from gpuyard.share.config import (
-    Rules,
+    DEFAULT_JOB_POLICY,
     ShareConfig,
     is_set_up,
     read_config,
@@ -180,11 +180,18 @@ class LocalEngine(Engine):
             set_keep_seconds(store, seconds)
 
     def policy(self) -> "Policy":
-        """Return the policy by which the jobs of all users of this machine share its GPUs."""
+        """Return the policy by which jobs share GPUs: the machine's or, where no GPUs are shared, this user's."""
+        from gpuyard.jobs.engines.local.own_policy import read_policy
         from gpuyard.policies import get_policy
 
-        rules = _read_rules()
-        return get_policy(rules.job_policy, explore_gpu_s=rules.explore_gpu_seconds)
+        directory = share_directory()
+        if is_set_up(directory):
+            rules = read_config(directory).rules
+            return get_policy(rules.job_policy, explore_gpu_s=rules.explore_gpu_seconds)
+        if not self._paths.store.exists():
+            return get_policy(DEFAULT_JOB_POLICY)
+        with Store(self._paths.store) as store:
+            return read_policy(store)
 
     def set_policy(
         self,
@@ -192,14 +199,26 @@ class LocalEngine(Engine):
         every_seconds: float | None = None,
         explore_gpu_seconds: float | None = None,
     ) -> None:
-        """Set the policy for the jobs of all users. For admins of the share.
+        """Set the policy for the jobs of all users, which only admins of the share may do.
 
+        On a machine without a share, like the login node of a Slurm cluster, it applies to this user's jobs.
         `every_seconds` is the shortest interval between two resizes; None: the policy's own.
         """
+        from gpuyard.jobs.engines.local.own_policy import write_policy
         from gpuyard.policies import get_policy
         from gpuyard.share.client import open_client
 
         get_policy(name, explore_gpu_s=explore_gpu_seconds)
+        if not is_set_up(share_directory()):
+            if every_seconds is not None:
+                raise UserMistake(
+                    "--every applies to the GPUs that this machine shares, and it shares none; "
+                    "for jobs on Slurm: gpuyard queue rebalance --every 5min"
+                )
+            self._paths.create()
+            with Store(self._paths.store) as store:
+                write_policy(store, name, explore_gpu_seconds)
+            return
         client = open_client()
         client.set_rules(
             replace(
@@ -321,12 +340,6 @@ def _estimate_work(job: Job, config: ShareConfig) -> "WorkEstimate":
     kinds = {gpu.catalog for gpu in config.gpus}
     gpu = kinds.pop() if len(kinds) == 1 else None
     return estimate_work(job.spec, gpu=gpu, gpus=len(config.gpus))
-
-
-def _read_rules() -> Rules:
-    """Return the rules of the share; the default ones on a machine without a share."""
-    directory = share_directory()
-    return read_config(directory).rules if is_set_up(directory) else Rules()
 
 
 def _check_program(job: Job) -> None:
