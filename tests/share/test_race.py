@@ -23,7 +23,7 @@ Who = Callable[[], dict[str, Any]]
 @MACHINE
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize(
-    ("many", "seconds"), [(14, 3), pytest.param(50, 60, marks=pytest.mark.soak)]
+    ("many", "seconds"), [(14, 3), pytest.param(40, 60, marks=pytest.mark.soak)]
 )
 def test_no_gpu_is_leased_twice_whichever_process_is_killed(
     many: int, seconds: int, share: Path, tmp_path: Path, usage: Usage, who: Who
