@@ -4,7 +4,7 @@ import inspect
 from collections import defaultdict
 from typing import Any, get_args
 
-from gpuyard.cli import choices
+from gpuyard import choices
 from gpuyard.cli.app import list_choices
 from tests.cli.walk import every_command, get_parameters
 from tests.conftest import Cli
@@ -161,34 +161,23 @@ def test_every_option_shows_or_completes_its_values() -> None:
 
 
 def test_choices_are_those_of_the_packages() -> None:
-    from gpuyard.deploy.stack.dockerfile import BaseName
     from gpuyard.economics.billing import INCREMENTS
     from gpuyard.hardware import PRESETS
     from gpuyard.measure.collectives.plan import OPERATIONS
-    from gpuyard.measure.collectives.records import Backend
     from gpuyard.measure.registry import RESULT_KINDS
     from gpuyard.measure.training.strategies import MEASURABLE_STRATEGIES
     from gpuyard.policies import POLICIES
-    from gpuyard.run.launch import Launcher
     from gpuyard.specs.deployment import FrameworkName
     from gpuyard.specs.exchange import StrategyName
-    from gpuyard.specs.offers import Load
-    from gpuyard.specs.parallel import LargePrecision, LargeStrategy
+    from gpuyard.specs.parallel import LargeStrategy
     from gpuyard.specs.schema import SPECS
-    from gpuyard.specs.workload import Precision
 
     assert list(choices.Framework) == list(get_args(FrameworkName))
     for declared, names in (
-        (choices.Backend, get_args(Backend)),
-        (choices.BaseImage, get_args(BaseName)),
         (choices.Collective, OPERATIONS),
         (choices.Increment, INCREMENTS),
-        (choices.Launcher, get_args(Launcher)),
-        (choices.Load, get_args(Load)),
         (choices.MeasuredStrategy, MEASURABLE_STRATEGIES),
         (choices.PolicyName, POLICIES),
-        (choices.Precision, get_args(Precision)),
-        (choices.PredictedPrecision, get_args(LargePrecision)),
         (choices.PredictedStrategy, [*get_args(StrategyName), *get_args(LargeStrategy)]),
         (choices.ResultKind, RESULT_KINDS),
         (choices.SpecName, SPECS),

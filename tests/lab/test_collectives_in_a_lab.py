@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpuyard import lab
+from gpuyard.choices import Collective
 from gpuyard.measure.collectives.expected import expected_seconds
 from gpuyard.measure.collectives.plan import OPERATIONS
-from gpuyard.measure.collectives.records import Operation
 from tests.conftest import Cli
 from tests.lab.conftest import namespaces
 
@@ -72,7 +72,7 @@ def test_gloo_moves_the_bytes_that_the_model_expects(tmp_path: Path) -> None:
             for rank, node in enumerate(made.nodes)
         ]
         said = [process.communicate(timeout=200)[0] for process in running]
-    received: dict[Operation, list[float]] = json.loads(said[0])
+    received: dict[Collective, list[float]] = json.loads(said[0])
     from gpuyard.measure.collectives.expected import RingLinks
 
     unit = RingLinks(bytes_per_second=1.0, latency_seconds=0.0)

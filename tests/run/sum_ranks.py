@@ -17,9 +17,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from gpuyard.choices import Launcher
 from gpuyard.files import write_text
 from gpuyard.interpreter import import_permanently
-from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Place
 from gpuyard.run.protocol import RankDevice, RankJob, RankRefusal
 from gpuyard.run.rank_process import Emit, serve

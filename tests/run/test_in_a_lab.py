@@ -2,8 +2,8 @@
 
 import pytest
 
+from gpuyard.choices import Launcher
 from gpuyard.lab import plan_lab
-from gpuyard.run.launch import Launcher
 from gpuyard.run.places import LabNodes
 from tests.run.sum_ranks import sum_ranks
 

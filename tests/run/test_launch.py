@@ -2,8 +2,9 @@
 
 import pytest
 
+from gpuyard.choices import Launcher
 from gpuyard.errors import GpuyardError
-from gpuyard.run.launch import Launcher, RankLaunch, plan_launches
+from gpuyard.run.launch import RankLaunch, plan_launches
 from gpuyard.run.places import Hosts, LocalMachine
 from tests.conftest import needs_two_cores
 from tests.run.sum_ranks import SumJob, sum_ranks

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gpuyard.choices import Launcher
 from gpuyard.errors import GpuyardError
-from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Hosts, reach_hosts
 from tests.run.sum_ranks import sum_ranks
 from tests.ssh_hosts import HOSTS, ssh_hosts

@@ -21,11 +21,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from gpuyard.choices import Launcher
 from gpuyard.errors import GpuyardError
 from gpuyard.lab import plan_lab
 from gpuyard.run import ranks, store
 from gpuyard.run.channel import AuthError, Channel, accept_peer, join_peer
-from gpuyard.run.launch import Launcher, plan_launches
+from gpuyard.run.launch import plan_launches
 from gpuyard.run.peers import MAX_TEXT_BYTES, Peers
 from gpuyard.run.places import Hosts, LabNodes, reach_hosts
 from gpuyard.run.protocol import REJECTED_PEER, Rendezvous

@@ -11,12 +11,13 @@ from gpuyard.api.result import Result, Row, wrap
 from gpuyard.errors import UserMistake
 from gpuyard.files import results_file
 from gpuyard.measure.acceptance.expected import find_price
-from gpuyard.measure.acceptance.plan import DEFAULT_SECONDS, AcceptancePlan, plan_acceptance
+from gpuyard.measure.acceptance.plan import DEFAULT_SECONDS, plan_acceptance
 from gpuyard.measure.acceptance.records import PHASES, ClusterPrice
 from gpuyard.measure.acceptance.run import run_acceptance
 from gpuyard.measure.progress import ProgressCallback
 from gpuyard.measure.store import ResultsStore
 from gpuyard.report.answers.acceptance import acceptance_answer
+from gpuyard.report.answers.results import plan_answer
 from gpuyard.run.places import Hosts, Place, find_allocation, open_lab
 
 if TYPE_CHECKING:
@@ -37,51 +38,22 @@ def accept(
     storage: str | None = DEFAULT_STORAGE,
     price: str | float | None = None,
     fresh: bool = False,
+    dry_run: bool = False,
     on_progress: ProgressCallback | None = None,
 ) -> Result[Row]:
     """Check a delivered cluster: every node's parts, each node alone, pairs, and all nodes together.
 
     `cluster` is what was ordered: a cluster file, a short name like "8x8xh100@ndr", or the file of a deployment that is
     up. Its nodes are `hosts` over ssh, those of this Slurm allocation, or a lab. `accepted` is the verdict, and each row
-    is a node with its grade.
+    is a node with its grade. With `dry_run`, the result is the plan, and nothing is measured.
     """
-    with open_acceptance(
-        cluster,
-        hosts=hosts,
-        slurm=slurm,
-        lab=lab,
-        time=time,
-        phases=phases,
-        storage=storage,
-        price=price,
-    ) as plan:
-        store = ResultsStore(results_file())
-        record = run_acceptance(plan, store, on_progress or (lambda _progress: None), fresh=fresh)
-    answer = acceptance_answer(record)
-    return Result(answer, wrap(answer.document["nodes"]))
-
-
-@contextlib.contextmanager
-def open_acceptance(
-    cluster: "str | Path | Cluster",
-    *,
-    hosts: str | Sequence[str] | None = None,
-    slurm: bool = False,
-    lab: str | None = None,
-    time: str | float = DEFAULT_SECONDS,
-    phases: str | Sequence[str] = PHASES,
-    storage: str | None = DEFAULT_STORAGE,
-    price: str | float | None = None,
-    planning: bool = False,
-) -> Iterator[AcceptancePlan]:
-    """Open the nodes and plan the run; a temporary lab exists only meanwhile, and not for `planning`."""
     seconds = units.parse_seconds(time, "30 min") if isinstance(time, str) else float(time)
     chosen = [p.strip() for p in phases.split(",")] if isinstance(phases, str) else list(phases)
     given = None
     if price is not None:
         given = ClusterPrice(usd_per_hour=units.parse_usd_per_hour(price), basis="given price")
-    with _open(cluster, hosts, lab, slurm=slurm, planning=planning) as (spec, place, rent):
-        yield plan_acceptance(
+    with _open(cluster, hosts, lab, slurm=slurm, planning=dry_run) as (spec, place, rent):
+        plan = plan_acceptance(
             spec,
             place,
             seconds=seconds,
@@ -89,6 +61,12 @@ def open_acceptance(
             storage=storage,
             price=given or rent or find_price(spec),
         )
+        if dry_run:
+            return Result(plan_answer(plan))
+        store = ResultsStore(results_file())
+        record = run_acceptance(plan, store, on_progress or (lambda _progress: None), fresh=fresh)
+    answer = acceptance_answer(record)
+    return Result(answer, wrap(answer.document["nodes"]))
 
 
 @contextlib.contextmanager
@@ -100,6 +78,7 @@ def _open(
     slurm: bool,
     planning: bool,
 ) -> "Iterator[tuple[Cluster, Place, ClusterPrice | None]]":
+    """Open the nodes; a temporary lab exists only meanwhile, and not for `planning`."""
     count = sum((lab is not None, hosts is not None, slurm))
     if isinstance(cluster, str | Path) and str(cluster).endswith(_DEPLOYMENT):
         if count:

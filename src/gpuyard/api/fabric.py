@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuyard.api.inputs import apply_precision, parse_precision, read_cluster, read_workload
+from gpuyard.api.inputs import read_cluster, read_profiled_workload
 from gpuyard.api.result import Result, Row
 from gpuyard.draw.fabric import draw_fabric_svg
 from gpuyard.errors import UserMistake
@@ -70,13 +70,8 @@ def propose_fabric(
 ) -> Result[Row]:
     """Propose the cheapest network for a cluster on which a workload keeps its scaling efficiency."""
     from gpuyard.planner.fabric_choice import choose_fabric
-    from gpuyard.workloads import profile_model
 
-    if precision is not None:
-        parse_precision(precision)
-    spec = read_workload(workload)
-    profile = profile_model(spec)
-    spec = apply_precision(spec, profile, precision)
+    spec, profile = read_profiled_workload(workload, precision)
     target = parse_share(target_efficiency)
     cluster = read_cluster(on)
     floor = TypicalFloor.from_node_count(cluster.nodes, nodes_per_rack, racks_per_row)

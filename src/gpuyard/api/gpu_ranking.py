@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuyard.api.inputs import apply_precision, load_calibration, parse_precision, read_workload
+from gpuyard.api.inputs import load_calibration, read_profiled_workload
 from gpuyard.api.result import Result, Row, wrap
 from gpuyard.catalog import gpus, prices
 from gpuyard.catalog.published import published_figures
@@ -26,17 +26,12 @@ def rank_gpus(
     """Rank all GPUs, those whose names contain `gpu`, or those that a cloud rents, for a workload or catalog model."""
     from gpuyard.planner.gpu_ranking import rank_gpus as rank_candidates
     from gpuyard.report.answers.gpu_ranking import gpu_ranking_answer
-    from gpuyard.workloads import profile_model
 
-    if precision is not None:
-        parse_precision(precision)
     if cloud is not None:
         all_clouds = {price.cloud for price in prices()}
         if cloud not in all_clouds:
             raise UnknownName("cloud", cloud, all_clouds)
-    spec = read_workload(workload)
-    profile = profile_model(spec)
-    spec = apply_precision(spec, profile, precision)
+    spec, profile = read_profiled_workload(workload, precision)
     if batch is not None:
         spec = spec.model_copy(update={"batch_per_gpu": batch})
     names = find_gpus(gpu) if gpu else frozenset(gpus().ids())

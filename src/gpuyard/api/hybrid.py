@@ -18,11 +18,11 @@ from gpuyard.api.result import Result, Row
 from gpuyard.errors import UnknownName, UserMistake
 
 if TYPE_CHECKING:
+    from gpuyard.choices import Load
     from gpuyard.economics.capacity_mix import CapacityMix
     from gpuyard.economics.demand import Demand
     from gpuyard.economics.hybrid import HybridPrices
     from gpuyard.economics.ownership import Owned
-    from gpuyard.specs.offers import Load
 
 _HORIZON_MONTHS = 36
 
@@ -54,11 +54,11 @@ def hybrid(
     """
     if sum(source is not None for source in (demand, sacct, usage, load)) != 1:
         raise UserMistake("give exactly one of --demand, --sacct, --usage, and --load")
+    from gpuyard.choices import Load
     from gpuyard.economics.billing import parse_hourly_rent
     from gpuyard.economics.demand import demand_from_load
     from gpuyard.economics.hybrid import best_hybrid
     from gpuyard.report.answers.cost.hybrid import hybrid_answer
-    from gpuyard.specs.offers import Load
 
     if load is not None:
         if load not in get_args(Load):

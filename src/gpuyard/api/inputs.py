@@ -151,6 +151,19 @@ def apply_precision(
     return change_workload_precision(workload, profile, parse_precision(precision))
 
 
+def read_profiled_workload(
+    workload: "str | Path | Workload", precision: str | None
+) -> "tuple[Workload, ModelProfile]":
+    """Return the workload in this precision, and its profile."""
+    from gpuyard.workloads import profile_model
+
+    if precision is not None:
+        parse_precision(precision)  # before the model is profiled
+    spec = read_workload(workload)
+    profile = profile_model(spec)
+    return apply_precision(spec, profile, precision), profile
+
+
 def override_precision(workload: "Workload", precision: str | None) -> "Workload":
     """Return the workload in this precision for a measurement, without scaling."""
     if precision is None:

@@ -7,6 +7,7 @@ from typing import Any, get_args
 from gpuyard import units
 from gpuyard.api.inputs import read_counts
 from gpuyard.api.result import Line, Plot, Result
+from gpuyard.choices import LargePrecision
 from gpuyard.economics.goodput import Goodput
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.clusters import resolve_machine
@@ -20,7 +21,7 @@ from gpuyard.predictor.power import cap_large_prediction, cap_power
 from gpuyard.report.answer import Answer
 from gpuyard.report.answers.large import large_answer, layouts_svg
 from gpuyard.specs import Cluster, Workload
-from gpuyard.specs.parallel import LARGE_STRATEGIES, LargePrecision, Parallel
+from gpuyard.specs.parallel import LARGE_STRATEGIES, Parallel
 
 _DEGREES = ("tp", "pp", "vp", "cp", "ep", "zero", "shard", "zb")
 

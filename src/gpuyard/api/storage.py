@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuyard import units
-from gpuyard.api.inputs import apply_precision, parse_precision, read_cluster, read_workload
+from gpuyard.api.inputs import read_cluster, read_profiled_workload
 from gpuyard.api.result import Result, Row
 
 if TYPE_CHECKING:
@@ -32,13 +32,9 @@ def storage(
     )
     from gpuyard.predictor.compute import resolve_precision
     from gpuyard.report.answers.facility.storage_sizing import storage_answer
-    from gpuyard.workloads import profile_model
 
-    if precision is not None:
-        parse_precision(precision)
-    spec, cluster = read_workload(workload), read_cluster(on)
-    profile = profile_model(spec)
-    spec = apply_precision(spec, profile, precision)
+    spec, profile = read_profiled_workload(workload, precision)
+    cluster = read_cluster(on)
     checkpoint = CheckpointPlan(
         size_bytes=units.parse_bytes(checkpoint_size) if checkpoint_size else None,
         seconds=units.parse_seconds(checkpoint_time),

@@ -4,11 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuyard.api.inputs import (
-    apply_precision,
-    parse_precision,
     read_cluster,
     read_counts,
-    read_workload,
+    read_profiled_workload,
 )
 from gpuyard.api.result import Result, Row
 from gpuyard.catalog.short_names import find_gpu
@@ -92,13 +90,8 @@ def compare_topologies(
     from gpuyard.predictor.compute import describe_precision
     from gpuyard.predictor.topology import compare_layouts
     from gpuyard.report.answers.topology import comparison_answer
-    from gpuyard.workloads import profile_model
 
-    if precision is not None:
-        parse_precision(precision)
-    spec = read_workload(workload)
-    profile = profile_model(spec)
-    spec = apply_precision(spec, profile, precision)
+    spec, profile = read_profiled_workload(workload, precision)
     samples = batch or spec.batch_per_gpu
     counts = read_counts(gpus, "number of GPUs")
     model = find_gpu(gpu)

@@ -1,5 +1,6 @@
 """`gpuyard accept`: check a delivered cluster."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -68,13 +69,10 @@ def accept(
 
     Example: gpuyard accept 8x8xh100@ndr --slurm --time 30min --html acceptance.html
     """
-    from gpuyard.api.accept import open_acceptance
-    from gpuyard.cli.measure.bench.running import results_store
-    from gpuyard.measure.acceptance.run import run_acceptance
-    from gpuyard.report.answers.acceptance import acceptance_answer
-    from gpuyard.report.answers.results import plan_answer
+    from gpuyard.api.accept import accept as accept_cluster
 
-    with open_acceptance(
+    run = partial(
+        accept_cluster,
         cluster,
         hosts=hosts,
         slurm=slurm,
@@ -83,15 +81,14 @@ def accept(
         phases=phases,
         storage=None if storage == "none" else storage,
         price=price,
-        planning=dry_run,
-    ) as plan:
-        if dry_run:
-            show(plan_answer(plan), json_output=json_output)
-            return
-        with show_if_not_stored(json_output=json_output), progress_bar() as on_progress:
-            record = run_acceptance(plan, results_store(), on_progress, fresh=fresh)
-    show(acceptance_answer(record), json_output=json_output, html=html)
-    if not record.accepted:
+    )
+    if dry_run:
+        show(run(dry_run=True).answer, json_output=json_output)
+        return
+    with show_if_not_stored(json_output=json_output), progress_bar() as on_progress:
+        result = run(fresh=fresh, on_progress=on_progress)
+    show(result.answer, json_output=json_output, html=html)
+    if not result.accepted:
         raise GpuyardError(
-            f"{record.cluster} is not accepted; repair what failed, and run the same command again"
+            f"{result.cluster} is not accepted; repair what failed, and run the same command again"
         )

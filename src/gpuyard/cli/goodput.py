@@ -6,16 +6,13 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.completion import complete_storage
-from gpuyard.cli.large_options import TokensOption
+from gpuyard.cli.large_options import AnyWorkloadArgument, TokensOption
 from gpuyard.cli.output import JsonOption, PageOption, check_output_file, show
 from gpuyard.files import write_text
 
 
 def goodput(
-    workload: Annotated[
-        str,
-        typer.Argument(help="A *.workload.yaml, a catalog model, or a Hugging Face config.json."),
-    ],
+    workload: AnyWorkloadArgument,
     *,
     on: Annotated[
         str,

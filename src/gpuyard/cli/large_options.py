@@ -6,6 +6,11 @@ import typer
 
 _PANEL = "Large models"
 
+AnyWorkloadArgument = Annotated[
+    str,
+    typer.Argument(help="A *.workload.yaml, a catalog model, or a Hugging Face config.json."),
+]
+
 LayoutOption = Annotated[
     str | None,
     typer.Option(

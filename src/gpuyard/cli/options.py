@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from gpuyard.cli.choices import Precision
+from gpuyard.choices import Precision
 from gpuyard.cli.completion import complete_list, complete_places
 from gpuyard.cli.output import STDOUT, create_flag
 from gpuyard.errors import CodeNotAllowed

@@ -7,7 +7,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from gpuyard.cli.choices import Load
+from gpuyard.choices import Load
 from gpuyard.cli.output import JsonOption, show, show_status
 
 _MAX_COUNT = 1_000_000

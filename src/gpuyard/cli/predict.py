@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.choices import PredictedPrecision, PredictedStrategy
+from gpuyard.choices import LargePrecision, PredictedStrategy
 from gpuyard.cli.large_options import (
+    AnyWorkloadArgument,
     GlobalBatchOption,
     LayoutOption,
     LoraOption,
@@ -37,10 +38,7 @@ _KNEE_THRESHOLD = "50%"
 
 
 def predict(
-    workload: Annotated[
-        str,
-        typer.Argument(help="A *.workload.yaml, a catalog model, or a Hugging Face config.json."),
-    ],
+    workload: AnyWorkloadArgument,
     *,
     on: Annotated[
         list[str] | None,
@@ -70,7 +68,7 @@ def predict(
         str | None, typer.Option(metavar="N,N,…", help="Batch sizes per GPU, e.g. 32,64.")
     ] = None,
     precision: Annotated[
-        PredictedPrecision | None,
+        LargePrecision | None,
         typer.Option(
             help="Precision: fp32, tf32, or autocast with fp16 or bf16; fp8, mxfp8, and nvfp4 for a large model.",
             show_default=PYTORCHS_DEFAULT,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.choices import SpecName
+from gpuyard.choices import SpecName
 
 
 def schema(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.choices import Topology
+from gpuyard.choices import Topology
 from gpuyard.cli.completion import complete_cpus, complete_gpus, complete_links, complete_list
 from gpuyard.cli.options import PrecisionOption
 from gpuyard.cli.output import JsonOption, check_output_file, show, show_with_drawing

@@ -1,11 +1,11 @@
 """Ask existing machines over ssh whether they answer, without changing anything here or there."""
 
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from gpuyard.deploy.access.host_keys import try_login
 from gpuyard.deploy.state import Host, StateDirectory
 
 _MAX_THREADS = 16
@@ -27,25 +27,16 @@ def find_unreachable(state: StateDirectory, hosts: Sequence[Host]) -> dict[str, 
         config = Path(directory) / "ssh_config"
         config.write_text(state.render_ssh_config(tuple(hosts)), encoding="utf-8")
         with ThreadPoolExecutor(min(_MAX_THREADS, len(hosts))) as pool:
-            reasons = list(pool.map(lambda host: _try_login(config, host), hosts))
+            reasons = list(pool.map(lambda host: _find_reason(config, host), hosts))
     return {host.name: reason for host, reason in zip(hosts, reasons, strict=True) if reason}
 
 
-def _try_login(config: Path, host: Host) -> str:
-    argv = ("ssh", "-F", str(config), *_OPTIONS, "--", host.name, "true")
+def _find_reason(config: Path, host: Host) -> str:
     try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=_TIMEOUT_SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        return f"no answer within {_TIMEOUT_SECONDS:.0f} s"
+        done = try_login(config, host, _OPTIONS, _TIMEOUT_SECONDS)
     except FileNotFoundError:
         return "ssh is not installed on this machine"
+    if done is None:
+        return f"no answer within {_TIMEOUT_SECONDS:.0f} s"
     lines = done.stderr.strip().splitlines()
     return "" if done.returncode == 0 else lines[-1][:200] if lines else "ssh failed"

@@ -16,7 +16,7 @@ from gpuyard.economics.billing import Array
 from gpuyard.errors import UserMistake, quote
 
 if TYPE_CHECKING:
-    from gpuyard.specs.offers import Load
+    from gpuyard.choices import Load
 
 _COLUMNS = ("gpus", "gpu_hours")
 _TIMES = ("time", "hour", "day", "date", "timestamp")

@@ -25,6 +25,10 @@ from gpuyard.interpreter import import_path, module_argv
 from gpuyard.lab.lab import Node
 
 _LOCK = "held.lock"
+_CHANGES = Path("upper")
+"""The directory that holds a machine's changes, seen by the machine as its `/`."""
+_HOST_KEY = _CHANGES / "etc/ssh/ssh_host_ed25519_key.pub"
+_ROOTS_SSH = _CHANGES / "root/.ssh"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
 _SSH_PORT = 22
@@ -42,7 +46,7 @@ class LabMachine:
     def host_key(self) -> str | None:
         """The machine's public ssh key, or None if it never ran."""
         try:
-            path = self.directory / "upper/etc/ssh/ssh_host_ed25519_key.pub"
+            path = self.directory / _HOST_KEY
             return " ".join(path.read_text(encoding="ascii").split()[:2])
         except OSError:
             return None
@@ -78,7 +82,7 @@ def start(
                 _start_sshd(machine)
             return machine
         check_disk(directory)
-        keys = directory / "upper/root/.ssh"
+        keys = directory / _ROOTS_SSH
         keys.mkdir(parents=True, exist_ok=True)
         keys.chmod(0o700)
         files.write_text(keys / "authorized_keys", authorized_key.strip() + "\n", mode=0o600)

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import Field, TypeAdapter
 
-from gpuyard.run.launch import Environment, Launcher
+from gpuyard.choices import Launcher
+from gpuyard.run.launch import Environment
 from gpuyard.run.places import Place
 from gpuyard.run.protocol import RankJob, RankRefusal
 from gpuyard.run.ranks import private_directory, run_ranks

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from gpuyard.choices import LargePrecision
 from gpuyard.errors import UserMistake
 from gpuyard.planner.costs import Costs, Premises, PriceRows, SiteLimit, price_candidates
 from gpuyard.planner.offers import CloudData, Offer, OfferColumns, PlannedRuns
@@ -20,7 +21,6 @@ from gpuyard.planner.throughput import Grid, MachineShape, Throughputs, widen_in
 from gpuyard.planner.training import Training
 from gpuyard.predictor.explain.next_run import NextRun
 from gpuyard.predictor.table import Floats, Integers
-from gpuyard.specs.parallel import LargePrecision
 from gpuyard.specs.plan import Acquisition, Plan
 
 Booleans = npt.NDArray[np.bool_]

@@ -12,6 +12,7 @@ from gpuyard.catalog import gpus as gpus_table
 from gpuyard.catalog import prices
 from gpuyard.catalog.prices import shipped_prices
 from gpuyard.catalog.tiers import price_build, tiers
+from gpuyard.choices import Load
 from gpuyard.planner.result import PlanResult
 from gpuyard.planner.rulebook import Fact, Reason, Stage, StageFigures, load_rulebook
 from gpuyard.planner.search import make_plan, read_plan_premises, read_plan_workload
@@ -19,7 +20,6 @@ from gpuyard.planner.servers import PricedServer, list_servers
 from gpuyard.planner.throughput import EXCHANGES
 from gpuyard.predictor import STRATEGIES, Calibration
 from gpuyard.specs import Workload
-from gpuyard.specs.offers import Load
 from gpuyard.specs.plan import Acquisition, Plan
 from gpuyard.workloads import profile_model
 

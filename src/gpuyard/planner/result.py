@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args
 
 from gpuyard import units
 from gpuyard.catalog.electricity import Tariff
+from gpuyard.choices import LargePrecision
 from gpuyard.predictor.large.layout import Layout
-from gpuyard.specs.parallel import LargePrecision
 from gpuyard.specs.plan import Acquisition, RemedyName
 
 Constraint = Literal["time", "budget", "rules"]

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.catalog.specfiles import read_site, read_workload
+from gpuyard.choices import LargePrecision
 from gpuyard.errors import UserMistake
 from gpuyard.planner.candidates import Candidates, create_candidates
 from gpuyard.planner.choices import choose_best, create_choices, create_mixed_choices
@@ -52,7 +53,6 @@ from gpuyard.predictor.large.model import describe_model
 from gpuyard.predictor.large.search import divisors
 from gpuyard.predictor.large.training import create_training, trained_share
 from gpuyard.specs import Workload
-from gpuyard.specs.parallel import LargePrecision
 from gpuyard.specs.plan import Plan, PlanSearch
 from gpuyard.specs.site import Site
 from gpuyard.workloads import profile_model

@@ -13,6 +13,7 @@ import numpy as np
 
 from gpuyard.catalog import Gpu
 from gpuyard.catalog import gpus as gpus_table
+from gpuyard.choices import LargePrecision
 from gpuyard.errors import UserMistake
 from gpuyard.planner.throughput import (
     Grid,
@@ -40,7 +41,6 @@ from gpuyard.predictor.large.training import LargeTraining
 from gpuyard.predictor.table import Floats, Integers, chunks
 from gpuyard.predictor.transport import MachineLinks, Networks
 from gpuyard.specs import Cluster, MachineSpec, Topology, Workload
-from gpuyard.specs.parallel import LargePrecision
 
 _CHUNK_ROWS = 16_384  # pieces that stay in the processor's cache
 _USUAL_PRECISIONS: tuple[LargePrecision, ...] = ("bf16", "fp16", "fp32")

@@ -8,6 +8,7 @@ from typing import Protocol, cast
 import numpy as np
 
 from gpuyard.catalog import ModelProfile
+from gpuyard.choices import LargePrecision
 from gpuyard.planner.sharded import Sharded
 from gpuyard.planner.throughput import (
     EXCHANGES,
@@ -31,7 +32,6 @@ from gpuyard.predictor.software_stacks.evidence import (
 from gpuyard.predictor.software_stacks.posterior import Posterior
 from gpuyard.predictor.table import Floats, Integers
 from gpuyard.specs import Cluster, MachineSpec, Precision, Workload
-from gpuyard.specs.parallel import LargePrecision
 from gpuyard.specs.plan import RemedyName
 
 

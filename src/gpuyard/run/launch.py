@@ -3,14 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
 
+from gpuyard.choices import Launcher
 from gpuyard.interpreter import import_path, module_argv
 from gpuyard.run.places.place import Place, RankPosition, RendezvousPoint
 from gpuyard.run.process import Command
 from gpuyard.run.protocol import TORCHRUN_BACKEND, RankJob
 
-Launcher = Literal["torchrun", "direct"]
 Environment = Callable[[int], Mapping[str, str]]
 """Returns additional environment variables for a rank."""
 _AGENT = "gpuyard.run.torchrun_agent"

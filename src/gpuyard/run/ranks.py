@@ -16,9 +16,10 @@ from typing import IO, Generic, TypeVar
 from pydantic import ValidationError
 
 from gpuyard import errors
+from gpuyard.choices import Launcher
 from gpuyard.errors import GpuyardError
 from gpuyard.printable import make_printable
-from gpuyard.run.launch import Environment, Launcher, RankLaunch, plan_launches
+from gpuyard.run.launch import Environment, RankLaunch, plan_launches
 from gpuyard.run.places.place import Place
 from gpuyard.run.process import Command, start, stop
 from gpuyard.run.protocol import (

@@ -4,8 +4,9 @@ This module exports the models that every command needs. Plans, offers, sites, s
 their own modules, so that a prediction does not build them.
 """
 
+from gpuyard.choices import Precision, Topology
 from gpuyard.specs.base import KnownNames, Spec
-from gpuyard.specs.cluster import Cluster, MachineSpec, Network, Protocol, Storage, Topology
+from gpuyard.specs.cluster import Cluster, MachineSpec, Network, Protocol, Storage
 from gpuyard.specs.exchange import (
     DEFAULT_EXCHANGE,
     DEFAULT_STRATEGY,
@@ -16,7 +17,6 @@ from gpuyard.specs.loading import read_spec
 from gpuyard.specs.workload import (
     Dataset,
     KnownThroughput,
-    Precision,
     Tensor,
     TrainingTarget,
     Workload,

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 
+from gpuyard.choices import Topology
 from gpuyard.specs.base import (
     BytesPerSecond,
     GpuName,
@@ -15,19 +16,6 @@ from gpuyard.specs.base import (
     Watts,
 )
 
-Topology = Literal[
-    "workstation",
-    "dual-socket",
-    "dual-root",
-    "single-root",
-    "cascaded",
-    "nvlink-hybrid-cube-mesh",
-    "nvlink-pairs",
-    "nvswitch",
-    "full-mesh",
-    "torus",
-    "consumer",
-]
 Protocol = Literal["tcp", "rdma"]
 
 

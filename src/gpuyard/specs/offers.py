@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from gpuyard.choices import Increment, Load
 from gpuyard.specs.base import (
     MAX_LISTED,
     Bytes,
@@ -21,9 +22,6 @@ from gpuyard.specs.base import (
     UsdPerKwMonth,
     Watts,
 )
-
-Increment = Literal["hour", "minute", "second", "1/100 h"]
-Load = Literal["steady", "working-hours", "spiky"]
 
 
 class KeptData(Spec):

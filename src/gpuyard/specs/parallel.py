@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from gpuyard.choices import LargePrecision
 from gpuyard.specs.base import MAX_LISTED, Count, GpuName, Line, Spec
 
 LargeStrategy = Literal["ddp", "fsdp", "megatron", "auto"]
 LARGE_STRATEGIES: tuple[LargeStrategy, ...] = ("ddp", "fsdp", "megatron", "auto")
-LargePrecision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
 LargeOptimizer = Literal["adamw", "adam", "adam-8bit", "momentum", "sgd"]
 Recompute = Literal["none", "selective", "full"]
 Offload = Literal["optimizer", "parameters"]

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag, ValidationInfo, model_validator
 
 from gpuyard import units
+from gpuyard.choices import Load, Precision, Topology
 from gpuyard.errors import describe_unknown
 from gpuyard.specs.base import (
     MAX_LISTED,
@@ -32,9 +33,8 @@ from gpuyard.specs.base import (
     WorkloadReference,
     Years,
 )
-from gpuyard.specs.cluster import Network, Topology, get_reference_tag
-from gpuyard.specs.offers import Load
-from gpuyard.specs.workload import Precision, Workload
+from gpuyard.specs.cluster import Network, get_reference_tag
+from gpuyard.specs.workload import Workload
 
 Acquisition = Literal[
     "on-demand", "reserved-1-year", "reserved-3-years", "spot", "buy", "colocate", "keep", "hybrid"

@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from gpuyard.choices import Precision
 from gpuyard.specs.base import (
     MAX_LISTED,
     Bytes,
@@ -36,7 +37,6 @@ from gpuyard.specs.cluster import get_reference_tag
 from gpuyard.specs.parallel import Parallel
 from gpuyard.specs.transformer import TransformerShape
 
-Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 GradientDtype = Literal["fp32", "fp16", "bf16"]
 Optimizer = Literal["sgd", "momentum", "adam", "adamw", "adam-8bit"]
 # keys that are left out of a dump at their defaults

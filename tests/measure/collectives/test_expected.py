@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuyard.choices import Backend, Collective
 from gpuyard.measure.collectives.expected import RingLinks, bus_factor, expected_seconds
 from gpuyard.measure.collectives.plan import BACKENDS, OPERATIONS
-from gpuyard.measure.collectives.records import Backend, Operation
 
 LINKS = RingLinks(bytes_per_second=1e9, latency_seconds=10e-6)
 
@@ -21,7 +21,7 @@ LINKS = RingLinks(bytes_per_second=1e9, latency_seconds=10e-6)
         ("reduce", 1.0),
     ],
 )
-def test_bus_bandwidth_of_four_ranks(operation: Operation, factor: float) -> None:
+def test_bus_bandwidth_of_four_ranks(operation: Collective, factor: float) -> None:
     assert bus_factor(operation, 4) == factor
 
 
@@ -38,7 +38,7 @@ def test_bus_bandwidth_of_four_ranks(operation: Operation, factor: float) -> Non
         ("nccl", "broadcast", 3, 0.100),
     ],
 )
-def test_by_hand(backend: Backend, operation: Operation, hops: int, moved: float) -> None:
+def test_by_hand(backend: Backend, operation: Collective, hops: int, moved: float) -> None:
     assert expected_seconds(operation, backend, 4, 100e6, LINKS) == pytest.approx(
         (hops * 10e-6, moved)
     )
@@ -51,7 +51,7 @@ def test_by_hand(backend: Backend, operation: Operation, hops: int, moved: float
     size=st.floats(1e3, 1e9),
 )
 def test_more_bytes_take_longer_and_a_faster_link_less(
-    backend: Backend, operation: Operation, ranks: int, size: float
+    backend: Backend, operation: Collective, ranks: int, size: float
 ) -> None:
     here = sum(expected_seconds(operation, backend, ranks, size, LINKS))
     assert here < sum(expected_seconds(operation, backend, ranks, 2 * size, LINKS))

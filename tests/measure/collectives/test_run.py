@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from gpuyard.choices import Collective
 from gpuyard.errors import GpuyardError, MissingRequirement
 from gpuyard.measure import CollectivesBench, Measurement, ResultsStore, to_json_lines
 from gpuyard.measure.collectives.exchange import Exchange
 from gpuyard.measure.collectives.plan import OPERATIONS, check_mpi, plan_collectives
-from gpuyard.measure.collectives.records import Operation
 from gpuyard.measure.collectives.run import run_collectives
 from gpuyard.measure.collectives.tables import COLLECTIVES
 from gpuyard.measure.progress import ProgressUpdate
@@ -118,7 +118,7 @@ class OneOfTwo:
 @pytest.mark.parametrize("elements", [2, 1000, 2_100_000])
 @pytest.mark.parametrize("spoil", [False, True])
 def test_one_wrong_number_among_millions_is_detected(
-    operation: Operation, elements: int, spoil: bool
+    operation: Collective, elements: int, spoil: bool
 ) -> None:
     exchange = Exchange(operation, 4 * elements, OneOfTwo(spoil))
     exchange.fill()

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gpuyard.choices import Precision
 from gpuyard.cli.catalog.hardware import gpus
 from gpuyard.cli.catalog.options import (
     CloudFilter,
@@ -15,7 +16,6 @@ from gpuyard.cli.catalog.options import (
     sort_option,
 )
 from gpuyard.cli.catalog.view import RowFilter
-from gpuyard.cli.choices import Precision
 from gpuyard.cli.completion import complete_models
 from gpuyard.cli.options import PYTORCHS_DEFAULT
 from gpuyard.cli.output import JsonOption, PageOption, show

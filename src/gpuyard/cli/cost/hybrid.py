@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gpuyard import units
-from gpuyard.cli.choices import Load
+from gpuyard.choices import Load
 from gpuyard.cli.cost.options import (
     GpusPerNodeOption,
     HorizonOption,

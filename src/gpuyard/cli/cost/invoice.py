@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuyard import units
-from gpuyard.cli.choices import Increment
+from gpuyard.choices import Increment
 from gpuyard.cli.cost.options import PriceDateOption, quantity_option, share_option
 from gpuyard.cli.output import JsonOption, show
 

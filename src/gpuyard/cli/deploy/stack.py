@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.choices import BaseImage, Framework
+from gpuyard.choices import BaseImage, Framework
 from gpuyard.cli.deploy.options import report_progress
 from gpuyard.cli.output import JsonOption, check_output_file, progress_bar, show, write_verbatim
 

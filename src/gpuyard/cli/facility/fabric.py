@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.choices import Precision
+from gpuyard.choices import Precision
 from gpuyard.cli.completion import complete_switches
 from gpuyard.cli.options import PYTORCHS_DEFAULT
 from gpuyard.cli.output import JsonOption, check_output_file, show_status, show_with_drawing

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.choices import PolicyName
+from gpuyard.choices import PolicyName
 from gpuyard.cli.jobs.queue_view import show_queue
 from gpuyard.cli.jobs.status import HandleArgument
 from gpuyard.cli.options import DryRunOption

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.choices import PolicyName
+from gpuyard.choices import PolicyName
 from gpuyard.cli.completion import complete_list
 from gpuyard.cli.output import JsonOption, PageOption, progress_bar, show
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.choices import PredictedStrategy
+from gpuyard.choices import PredictedStrategy
 from gpuyard.cli.output import JsonOption, show
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.choices import Dataset
+from gpuyard.choices import Dataset
 from gpuyard.cli.output import JsonOption, progress_bar, show
 
 app = typer.Typer(

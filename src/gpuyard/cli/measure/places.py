@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.cli.choices import Launcher
+from gpuyard.choices import Launcher
 from gpuyard.cli.completion import complete_gpus
 from gpuyard.errors import UserMistake
 

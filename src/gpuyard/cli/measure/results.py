@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from gpuyard.cli.choices import ExportFormat
-from gpuyard.cli.choices import ResultKind as ResultKindName
+from gpuyard.choices import ExportFormat
+from gpuyard.choices import ResultKind as ResultKindName
 from gpuyard.cli.measure.bench.running import results_store
 from gpuyard.cli.output import JsonOption, check_output_directory, check_output_file
 from gpuyard.cli.output import show as show_answer

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.choices import CommandVisibility, FairShareOwner, Topology, ViolationAction
+from gpuyard.choices import CommandVisibility, FairShareOwner, Topology, ViolationAction
 from gpuyard.cli.options import GpuIdsOption
 from gpuyard.cli.output import JsonOption, check_output_directory, show
 from gpuyard.errors import UserMistake

@@ -158,6 +158,13 @@ def _login(state: StateDirectory, config: Path, host: Host) -> None:
 
 def _connect(config: Path, host: Host) -> "subprocess.CompletedProcess[str] | None":
     options = ("-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_SECONDS}")
+    return try_login(config, host, options, _TIMEOUT_SECONDS)
+
+
+def try_login(
+    config: Path, host: Host, options: Sequence[str], timeout_seconds: float
+) -> "subprocess.CompletedProcess[str] | None":
+    """Log in with ssh and do nothing; return None if there is no answer in time."""
     argv = ("ssh", "-F", str(config), *options, "--", host.name, "true")
     try:
         return subprocess.run(
@@ -167,7 +174,7 @@ def _connect(config: Path, host: Host) -> "subprocess.CompletedProcess[str] | No
             text=True,
             errors="replace",
             check=False,
-            timeout=_TIMEOUT_SECONDS,
+            timeout=timeout_seconds,
         )
     except subprocess.TimeoutExpired:
         return None

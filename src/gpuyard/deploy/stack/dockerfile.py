@@ -1,11 +1,8 @@
 """Render the lock as a Dockerfile, for users who prefer containers. The driver always belongs to the host."""
 
-from typing import Literal
-
 from gpuyard.deploy.stack.lock import Lock, find_framework, parse_version
 from gpuyard.errors import UserMistake
 
-BaseName = Literal["debian", "ubuntu", "cuda"]
 # Images whose Python version the frameworks support.
 _IMAGES = {"debian": ("debian:12", "3.11"), "ubuntu": ("ubuntu:24.04", "3.12")}
 _CUDA = "ubuntu24.04"

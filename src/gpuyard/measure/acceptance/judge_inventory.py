@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gpuyard.hardware.product_names import find_catalog_gpu
 from gpuyard.measure.acceptance.expected import ClusterPromise
-from gpuyard.measure.acceptance.records import Check, Grade, Inventory
+from gpuyard.measure.acceptance.records import Check, GpuFacts, Grade, Inventory
 from gpuyard.units import format_bytes
 
 _SIMILAR = 0.05  # memory and disks of the same size differ by what the firmware reserves
@@ -38,34 +38,29 @@ def _judge_gpus(promise: ClusterPromise, node: str, inventory: Inventory) -> Ite
             next_step="look for the missing GPU in lspci and in dmesg (NVRM, Xid); reseat or replace it",
         )
     for index, gpu in enumerate(inventory.gpus):
-        known = find_catalog_gpu(gpu.name) if gpu.name else None
-        if known is not None and known.id != promise.gpu.id:
+        for grade, text, next_step in _find_gpu_faults(promise, gpu):
             yield Check(
                 phase="inventory",
                 node=node,
                 subject=f"GPU{index}",
-                grade="fail",
-                text=f"{gpu.name} instead of {promise.gpu.name}",
-                next_step="compare the delivery with the order",
+                grade=grade,
+                text=text,
+                next_step=next_step,
             )
-        if gpu.uncorrected_errors:
-            yield Check(
-                phase="inventory",
-                node=node,
-                subject=f"GPU{index}",
-                grade="fail",
-                text=f"{gpu.uncorrected_errors} uncorrectable memory errors",
-                next_step="run nvidia-smi -q -d ECC,ROW_REMAPPER, and have the GPU replaced",
-            )
-        if gpu.slowdowns:
-            yield Check(
-                phase="inventory",
-                node=node,
-                subject=f"GPU{index}",
-                grade="warn",
-                text=f"its clock is lowered: {', '.join(gpu.slowdowns)}",
-                next_step="check cooling, power supplies, and nvidia-smi -q -d PERFORMANCE",
-            )
+
+
+def _find_gpu_faults(promise: ClusterPromise, gpu: GpuFacts) -> Iterator[tuple[Grade, str, str]]:
+    """Yield the grade, the text, and the next step of each fault."""
+    known = find_catalog_gpu(gpu.name) if gpu.name else None
+    if known is not None and known.id != promise.gpu.id:
+        text = f"{gpu.name} instead of {promise.gpu.name}"
+        yield "fail", text, "compare the delivery with the order"
+    if gpu.uncorrected_errors:
+        text = f"{gpu.uncorrected_errors} uncorrectable memory errors"
+        yield "fail", text, "run nvidia-smi -q -d ECC,ROW_REMAPPER, and have the GPU replaced"
+    if gpu.slowdowns:
+        text = f"its clock is lowered: {', '.join(gpu.slowdowns)}"
+        yield "warn", text, "check cooling, power supplies, and nvidia-smi -q -d PERFORMANCE"
 
 
 def _judge_cores(promise: ClusterPromise, node: str, inventory: Inventory) -> Iterator[Check]:

@@ -9,10 +9,10 @@ from statistics import median
 
 import torch
 
+from gpuyard.choices import Collective
 from gpuyard.measure.collectives.group import RankGroup
 from gpuyard.measure.collectives.records import (
     CollectivesJob,
-    Operation,
     Probe,
     RingPair,
     Started,
@@ -65,7 +65,7 @@ def probe_links(group: RankGroup) -> Probe:
 
 
 def time_collective(
-    operation: Operation, size_bytes: int, group: RankGroup, job: CollectivesJob
+    operation: Collective, size_bytes: int, group: RankGroup, job: CollectivesJob
 ) -> TimedCollective:
     """Run the operation once to check its result, then repeatedly to time it."""
     exchange = Exchange(operation, size_bytes, group)
@@ -114,7 +114,7 @@ def _time_pairs(group: RankGroup, ring_bytes_per_second: float) -> tuple[RingPai
 class Exchange:
     """One operation on float32 numbers, like gradients; `size_bytes` counts all ranks' parts, as in nccl-tests."""
 
-    def __init__(self, operation: Operation, size_bytes: int, group: RankGroup) -> None:
+    def __init__(self, operation: Collective, size_bytes: int, group: RankGroup) -> None:
         self.operation, self._group = operation, group
         self._part_elements = size_bytes // _ELEMENT_BYTES // group.count
         self._whole = group.zeros(self._part_elements * group.count)

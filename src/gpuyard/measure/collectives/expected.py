@@ -8,7 +8,7 @@ children at once for broadcast, and a ring and a gather for reduce.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuyard.measure.collectives.records import Backend, Operation
+from gpuyard.choices import Backend, Collective
 from gpuyard.predictor import collectives as model
 
 # the largest TCP payload of a 1,500-byte frame, over the bytes that a lab's token bucket counts for it
@@ -27,7 +27,7 @@ _Formula = Callable[[int, float, RingLinks], tuple[float, float]]
 """From ranks, bytes, and links to the latency part and the bandwidth part of the time, in seconds."""
 
 
-def bus_factor(operation: Operation, ranks: int) -> float:
+def bus_factor(operation: Collective, ranks: int) -> float:
     """Return the ratio of bus bandwidth to algorithm bandwidth (nccl-tests, doc/PERFORMANCE.md)."""
     match operation:
         case "all_reduce":
@@ -38,12 +38,12 @@ def bus_factor(operation: Operation, ranks: int) -> float:
             return 1.0
 
 
-def name_algorithm(operation: Operation, backend: Backend) -> str:
+def name_algorithm(operation: Collective, backend: Backend) -> str:
     return _TABLE[backend][operation][0]
 
 
 def expected_seconds(
-    operation: Operation, backend: Backend, ranks: int, size_bytes: float, links: RingLinks
+    operation: Collective, backend: Backend, ranks: int, size_bytes: float, links: RingLinks
 ) -> tuple[float, float]:
     """Return the latency part and the bandwidth part of the time; their sum is the total."""
     return _TABLE[backend][operation][1](ranks, size_bytes, links)
@@ -73,14 +73,14 @@ def _pipelined(ranks: int, size: float, links: RingLinks) -> tuple[float, float]
     return (ranks - 1) * links.latency_seconds, size / links.bytes_per_second
 
 
-_RINGS: dict[Operation, tuple[str, _Formula]] = {
+_RINGS: dict[Collective, tuple[str, _Formula]] = {
     "all_reduce": ("ring", _ring_all_reduce),
     "broadcast": ("pipelined ring", _pipelined),
     "reduce": ("pipelined ring", _pipelined),
     "all_gather": ("ring", _ring_half),
     "reduce_scatter": ("ring", _ring_half),
 }
-_TABLE: dict[Backend, dict[Operation, tuple[str, _Formula]]] = {
+_TABLE: dict[Backend, dict[Collective, tuple[str, _Formula]]] = {
     "nccl": _RINGS,
     "gloo": {
         "all_reduce": ("ring", _ring_all_reduce),

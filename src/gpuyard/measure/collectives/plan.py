@@ -12,8 +12,8 @@ from typing import Any, cast, get_args
 import psutil
 
 from gpuyard import units
+from gpuyard.choices import Backend, Collective
 from gpuyard.errors import MissingRequirement, UnknownName, UserMistake
-from gpuyard.measure.collectives.records import Backend, Operation
 from gpuyard.measure.collectives.tables import describe_place
 from gpuyard.measure.record import Testbed, discover_testbed, hash_key
 from gpuyard.run.places import Place
@@ -21,7 +21,7 @@ from gpuyard.run.protocol import RankDevice
 from gpuyard.table import Table
 from gpuyard.workloads.resolve import require_torch
 
-OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+OPERATIONS: tuple[Collective, ...] = get_args(Collective)
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 MAX_REPEATS = 1000
 _MAX_SIZES = 64
@@ -37,7 +37,7 @@ class CollectivesPlan:
     workers: int
     backend: Backend
     device: RankDevice
-    operations: tuple[Operation, ...]
+    operations: tuple[Collective, ...]
     sizes: tuple[int, ...]
     repeats: int
     seconds_per_size: float
@@ -74,7 +74,7 @@ class CollectivesPlan:
         )
 
     @property
-    def exchanges(self) -> list[tuple[Operation, int]]:
+    def exchanges(self) -> list[tuple[Collective, int]]:
         """All pairs of operation and size, in the order of timing."""
         return [(operation, size) for operation in self.operations for size in self.sizes]
 
@@ -112,7 +112,7 @@ def plan_collectives(
         workers=workers,
         backend=chosen,
         device=device,
-        operations=tuple(dict.fromkeys(cast("Sequence[Operation]", operations))),
+        operations=tuple(dict.fromkeys(cast("Sequence[Collective]", operations))),
         sizes=divisible,
         repeats=repeats,
         seconds_per_size=seconds_per_size,

@@ -4,13 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from gpuyard.choices import Backend, Collective
 from gpuyard.measure.ranks import EventReader
 from gpuyard.measure.record import BenchRecord, Cause, RecordPart
 from gpuyard.run.places.place import RunPlace
 from gpuyard.run.protocol import RankDevice, RankJob
 
-Operation = Literal["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter"]
-Backend = Literal["gloo", "nccl", "mpi"]
 CollectiveVerdict = Literal["normal", "below", "wrong"]
 
 
@@ -18,7 +17,7 @@ class CollectivesJob(RankJob):
     """The job of one rank."""
 
     backend: Backend
-    operations: tuple[Operation, ...]
+    operations: tuple[Collective, ...]
     sizes: tuple[int, ...]
     repeats: int
     seconds_per_size: float
@@ -47,7 +46,7 @@ class TimedCollective(RecordPart):
     """The times of one operation at one size, each that of the slowest rank."""
 
     event: Literal["timed"] = "timed"
-    operation: Operation
+    operation: Collective
     bytes: Annotated[
         int, Field(description="size of all ranks' parts together, as nccl-tests counts it")
     ]
@@ -59,7 +58,7 @@ class Started(RecordPart):
     """The start of an operation, for the progress bar."""
 
     event: Literal["started"] = "started"
-    operation: Operation | None
+    operation: Collective | None
     bytes: int
 
 
@@ -70,7 +69,7 @@ read_event: EventReader[RankEvent] = EventReader(RankEvent)
 class CollectiveResult(RecordPart):
     """The measured and expected time of one operation at one size, without dilation."""
 
-    operation: Operation
+    operation: Collective
     algorithm: Annotated[str, Field(description="algorithm of the backend, used by the model")]
     bytes: int
     seconds: Annotated[float, Field(description="median of the repeats")]
@@ -88,7 +87,7 @@ class CollectiveResult(RecordPart):
 class SlowCollective(RecordPart):
     """An operation slower than expected; the likeliest cause comes first."""
 
-    operation: Operation
+    operation: Collective
     smallest_bytes: int
     largest_bytes: int
     worst_ratio: float

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+from gpuyard.choices import Backend
 from gpuyard.measure.collectives.expected import (
     RingLinks,
     bus_factor,
@@ -10,7 +11,6 @@ from gpuyard.measure.collectives.expected import (
     name_algorithm,
 )
 from gpuyard.measure.collectives.records import (
-    Backend,
     CollectiveResult,
     CoreLoad,
     Probe,

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from gpuyard.catalog.published_rows import CollectiveRow
+from gpuyard.choices import Collective
 from gpuyard.hardware.clusters import resolve_machine
-from gpuyard.measure.collectives.records import Operation
 from gpuyard.measure.record import Cause
 from gpuyard.predictor.constants import LinkClass, link_log_width, load_tuning
 from gpuyard.predictor.platform import find_network
@@ -17,7 +17,7 @@ from gpuyard.predictor.validation.collectives import classify, predict_bus_bandw
 from gpuyard.specs import Cluster, Topology
 
 # a broadcast and a reduce are pipelined over the same ring, so they have the bus bandwidth of its halves
-_RING_OPERATIONS: dict[Operation, Literal["all_reduce", "all_gather", "reduce_scatter"]] = {
+_RING_OPERATIONS: dict[Collective, Literal["all_reduce", "all_gather", "reduce_scatter"]] = {
     "all_reduce": "all_reduce",
     "all_gather": "all_gather",
     "reduce_scatter": "reduce_scatter",
@@ -46,7 +46,7 @@ class Fault:
 
 
 def predict_rates(
-    cluster: Cluster, gpus: int, nodes: int, operation: Operation, sizes: Sequence[int]
+    cluster: Cluster, gpus: int, nodes: int, operation: Collective, sizes: Sequence[int]
 ) -> ExpectedRates:
     """Predict the bus bandwidth of a collective over some GPUs of a cluster at each size."""
     rows = _create_rows(cluster, gpus, nodes, operation, sizes)
@@ -62,7 +62,7 @@ def predict_rates(
 
 
 def list_faults(
-    cluster: Cluster, gpus: int, nodes: int, operation: Operation, size: int
+    cluster: Cluster, gpus: int, nodes: int, operation: Collective, size: int
 ) -> Iterator[Fault]:
     """Yield everything that may be wrong with such a cluster, with the bus bandwidth that it would leave."""
     (row,) = _create_rows(cluster, gpus, nodes, operation, [size])
@@ -109,7 +109,7 @@ def list_faults(
 
 
 def _create_rows(
-    cluster: Cluster, gpus: int, nodes: int, operation: Operation, sizes: Sequence[int]
+    cluster: Cluster, gpus: int, nodes: int, operation: Collective, sizes: Sequence[int]
 ) -> list[CollectiveRow]:
     gpu, machine = resolve_machine(cluster)
     return [

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from gpuyard.measure.collectives.records import Operation
+from gpuyard.choices import Collective
 from gpuyard.measure.tool_output.readings import CollectiveReading, SizedRate
 
 SIGNATURE = re.compile(r"\balgbw\s+busbw\b")
@@ -15,7 +15,7 @@ _RANK = re.compile(
     r"device\s+(?P<device>\d+)\s+\[[0-9a-fA-Fx:.]+\]\s+(?P<gpu>.+)$"
 )
 _PROGRAM = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|broadcast|reduce)_perf(?:_mpi)?\b")
-_OPERATIONS: dict[str, Operation] = {
+_OPERATIONS: dict[str, Collective] = {
     "all_reduce": "all_reduce",
     "all_gather": "all_gather",
     "reduce_scatter": "reduce_scatter",
@@ -123,7 +123,7 @@ def _finish(table: _Table) -> CollectiveReading:
     )
 
 
-def _infer_operation(ratio: float | None, reduction: str, ranks: int | None) -> Operation:
+def _infer_operation(ratio: float | None, reduction: str, ranks: int | None) -> Collective:
     """Infer the operation from busbw / algbw: 2(n−1)/n, (n−1)/n, or 1."""
     if ratio is None:
         return "all_reduce"
@@ -135,7 +135,7 @@ def _infer_operation(ratio: float | None, reduction: str, ranks: int | None) -> 
     return "reduce_scatter" if both else "all_gather"
 
 
-def _infer_ranks(ratio: float | None, operation: Operation) -> int | None:
+def _infer_ranks(ratio: float | None, operation: Collective) -> int | None:
     limit = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}.get(operation)
     if ratio is None or limit is None or not 0 < ratio < limit - 1e-3:
         return None

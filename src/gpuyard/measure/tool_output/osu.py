@@ -2,7 +2,7 @@
 
 import re
 
-from gpuyard.measure.collectives.records import Operation
+from gpuyard.choices import Collective
 from gpuyard.measure.tool_output.readings import (
     CollectiveReading,
     LinkReading,
@@ -12,7 +12,7 @@ from gpuyard.measure.tool_output.readings import (
 
 SIGNATURE = re.compile(r"^#[ \t]*OSU\b.*\bTest\b", re.MULTILINE)
 _TITLE = re.compile(r"^#\s*OSU\s+(?:MPI|NCCL|RCCL|xCCL)?(?:-\w+)*\s*(?P<name>.+?)\s+Test\b")
-_OPERATIONS: dict[str, Operation] = {
+_OPERATIONS: dict[str, Collective] = {
     "allreduce": "all_reduce",
     "allgather": "all_gather",
     "reduce_scatter": "reduce_scatter",

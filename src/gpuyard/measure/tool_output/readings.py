@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gpuyard.measure.collectives.records import Operation
+from gpuyard.choices import Collective
 from gpuyard.measure.links.records import Direction, GpuSlot, PlannedLinkKind
 
 
@@ -24,7 +24,7 @@ class CollectiveReading:
     """One table of a collective: nccl-tests, rccl-tests, or OSU."""
 
     tool: str
-    operation: Operation
+    operation: Collective
     ranks: int | None
     nodes: int | None
     gpu_name: str | None

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from gpuyard import files
 from gpuyard.catalog import ModelProfile, gpus
+from gpuyard.choices import Launcher
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.hardware.product_names import find_catalog_gpu
 from gpuyard.measure.record import discover_testbed, hash_key
@@ -16,7 +17,6 @@ from gpuyard.measure.training.strategies import check_launcher, check_remedy, ch
 from gpuyard.measure.training.sweep import Sweep, SweepPoint
 from gpuyard.predictor import estimate_compute_line
 from gpuyard.predictor.compute import default_precision
-from gpuyard.run.launch import Launcher
 from gpuyard.run.places import LocalMachine, Place
 from gpuyard.run.protocol import RankDevice
 from gpuyard.specs import ExchangeOptions, Precision, Workload

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from gpuyard.choices import Launcher
 from gpuyard.measure.ranks import EventReader, WorkloadJob
 from gpuyard.measure.record import Record, RecordPart, StoredProfile, Testbed
-from gpuyard.run.launch import Launcher
 from gpuyard.run.places.place import RunPlace
 from gpuyard.run.protocol import RankDevice
 from gpuyard.specs import ExchangeOptions

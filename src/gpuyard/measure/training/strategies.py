@@ -3,8 +3,8 @@
 import importlib.util
 from typing import get_args
 
+from gpuyard.choices import Launcher
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
-from gpuyard.run.launch import Launcher
 from gpuyard.run.protocol import RankDevice
 from gpuyard.specs import ExchangeOptions, Precision
 

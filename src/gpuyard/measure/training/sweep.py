@@ -4,10 +4,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from gpuyard.choices import Launcher
 from gpuyard.measure.progress import ProgressUpdate
 from gpuyard.measure.record import Testbed
 from gpuyard.measure.training.records import Measurement, SyntheticGpu, describe_place
-from gpuyard.run.launch import Launcher
 from gpuyard.run.places import Place
 from gpuyard.run.protocol import RankDevice
 from gpuyard.specs import ExchangeOptions, Precision, Workload

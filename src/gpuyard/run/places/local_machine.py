@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from gpuyard.cpu import usable_cores
 from gpuyard.errors import UserMistake
@@ -35,6 +35,13 @@ class LocalMachine(Place):
         self, node: int, argv: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> Command:
         return Command(self.nodes[node], tuple(argv), environment or {})
+
+    def select(self, nodes: Sequence[int], slots: Sequence[int] | None = None) -> Self:
+        """Return this machine, the only node; any number of ranks fits on it."""
+        del slots
+        if set(nodes) != {0}:
+            raise ValueError(f"this machine is node 0, not {nodes}")
+        return self
 
     def rank_positions(self, workers: int) -> tuple[RankPosition, ...]:
         return tuple(RankPosition(rank, workers, 0, rank, workers) for rank in range(workers))

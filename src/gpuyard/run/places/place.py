@@ -136,9 +136,9 @@ class Place(ABC):
     ) -> Command:
         """Return the command that starts `argv` on this node with these variables."""
 
+    @abstractmethod
     def select(self, nodes: Sequence[int], slots: Sequence[int] | None = None) -> Self:
         """Return the place with only these nodes, by index, and with this number of rank slots on each."""
-        raise NotImplementedError(f"the nodes of {type(self).__name__} cannot be selected")
 
     def rank_positions(self, workers: int) -> tuple[RankPosition, ...]:
         """Assign each rank to a node; raise if there are too few slots."""

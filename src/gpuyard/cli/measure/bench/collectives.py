@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.choices import Backend, Collective
+from gpuyard.choices import Backend, Collective
 from gpuyard.cli.completion import complete_list
 from gpuyard.cli.measure.bench.running import run_bench
 from gpuyard.cli.measure.places import (

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.api.inputs import override_precision, parse_counts, parse_exchange
-from gpuyard.cli.choices import MeasuredStrategy
+from gpuyard.choices import MeasuredStrategy
 from gpuyard.cli.measure.bench.running import results_store
 from gpuyard.cli.measure.places import (
     GpuOption,

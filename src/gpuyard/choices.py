@@ -1,6 +1,7 @@
-"""The values of options that accept one of a few names. `--help`, shell completion, and errors list them.
+"""The names that options and spec keys accept. `--help`, shell completion, and errors list them.
 
-They repeat names of other packages, because importing those would slow down the help; a test compares both.
+They are apart from the packages that they belong to, because importing those would slow down the help. Names that a
+package derives from its parts, like the policies, are repeated here; a test compares both.
 """
 
 from enum import StrEnum
@@ -29,7 +30,7 @@ PolicyName = Literal[
     "optimus",
 ]
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
-PredictedPrecision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
+LargePrecision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
 PredictedStrategy = Literal[
     "ddp", "dataparallel", "horovod", "parameter-server", "fsdp", "megatron", "auto"
 ]
