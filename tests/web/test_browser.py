@@ -25,6 +25,7 @@ VIEWS = {
     "scale": "/scale",
     "buy": "/buy?budget=20000&researchers=2",
     "cost": "/buy/cost",
+    "hybrid": "/buy/hybrid",
     "room": "/room?nodes=2",
     "machine": "/machine?preset=dual-root",
     "results": "/results",

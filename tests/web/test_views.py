@@ -72,6 +72,24 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
                 *("--tariff", "$0.2/kWh", "--staff-hours", "8", "--staff", "$60/h"),
             ),
         ),
+        (
+            "buy/hybrid",
+            {"gpus": "32", "rent": "2"},
+            (
+                *(
+                    "cost",
+                    "hybrid",
+                    "--load",
+                    "working-hours",
+                    "--gpus",
+                    "32",
+                    "--base-share",
+                    "10%",
+                ),
+                *("--rent", "$2/h", "--buy", "$30000", "--horizon", "3 years"),
+                *("--power", "1 kW", "--tariff", "$0.2/kWh"),
+            ),
+        ),
     ],
 )
 def test_a_view_gives_the_commands_document(

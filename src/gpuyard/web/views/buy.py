@@ -1,12 +1,13 @@
-"""Buy: which machines to rent or buy for a goal, and after how many hours of use buying is cheaper."""
+"""Buy: which machines to rent or buy for a goal, when buying is cheaper, and how many GPUs to own if the rest is rented."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from gpuyard.api.cost import cost
+from gpuyard.api.hybrid import hybrid
 from gpuyard.api.plan import PlanAnswer, plan
 from gpuyard.api.result import Result
 from gpuyard.catalog.models import models
@@ -74,6 +75,58 @@ def show_cost(request: Request, query: Annotated[CostQuery, Query()]) -> Respons
 def get_cost(query: Annotated[CostQuery, Query()]) -> Response:
     """Return what `gpuyard cost --json` prints."""
     return render_json(compare_costs(query)[0].answer.document)
+
+
+class HybridQuery(BaseModel):
+    """The parameters of a mix of owned and rented GPUs."""
+
+    load: Literal["steady", "working-hours", "spiky"] = "working-hours"
+    gpus: Annotated[int, Field(ge=1, le=100_000, description="GPUs needed at busy times")] = 16
+    base: Annotated[int, Field(ge=0, le=100, description="percent of them at other times")] = 10
+    rent: Annotated[float, Field(gt=0, le=1000, description="dollars per GPU-hour")] = 2.5
+    buy: Annotated[float, Field(gt=0, le=1e8, description="dollars per GPU")] = 30_000.0
+    years: Annotated[float, Field(ge=0.5, le=10)] = 3.0
+    power: Annotated[float, Field(ge=0, le=100, description="kW per GPU under load")] = 1.0
+    tariff: Annotated[float, Field(ge=0, le=5, description="dollars per kWh")] = 0.2
+
+
+def mix_capacity(query: HybridQuery) -> tuple[Result[Any], Computed]:
+    """Return the mix as `gpuyard cost hybrid` gives it."""
+    options: dict[str, Any] = {
+        "load": query.load,
+        "gpus": query.gpus,
+        "base_share": f"{query.base}%",
+        "rent": f"${query.rent:g}/h",
+        "buy": f"${query.buy:.0f}",
+        "horizon": f"{query.years:g} years",
+    }
+    if query.power and query.tariff:
+        options |= {"power": f"{query.power:g} kW", "tariff": f"${query.tariff:g}/kWh"}
+    words = ["cost", "hybrid"]
+    for name, value in options.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
+    notes = ("The cost of every number of owned GPUs is calculated hour by hour of the demand.",)
+    return hybrid(chart=True, **options), Computed(words, notes, "docs/cost.md")
+
+
+@router.get("/buy/hybrid", include_in_schema=False)
+def show_hybrid(request: Request, query: Annotated[HybridQuery, Query()]) -> Response:
+    result, computed = mix_capacity(query)
+    return render_answer(
+        request,
+        "hybrid.html.jinja",
+        result.answer,
+        computed,
+        view="buy",
+        query=query,
+        address="/buy/hybrid",
+    )
+
+
+@router.get("/buy/hybrid.json", summary="How many GPUs to own if the rest is rented")
+def get_hybrid(query: Annotated[HybridQuery, Query()]) -> Response:
+    """Return what `gpuyard cost hybrid --json` prints."""
+    return render_json(mix_capacity(query)[0].answer.document)
 
 
 class PlanQuery(BaseModel):

@@ -27,22 +27,26 @@ def hybrid_answer(
     tables = [_create_sizes_table(demand, hybrid), _create_forecast_table(hybrid)]
     if mix is not None:
         tables.append(_create_mix_table(mix))
+    title = _format_title(demand, hybrid.best.own_gpus)
     summary = (
-        f"That costs {units.format_usd(hybrid.best.usd_per_year)} per year; renting everything "
+        f"{title}: {units.format_usd(hybrid.best.usd_per_year)} per year; renting everything "
         f"{units.format_usd(hybrid.rent_all.usd_per_year)}, owning enough for the peak "
         f"{units.format_usd(hybrid.own_all.usd_per_year)}."
     )
-    page: list[Part] = [
-        Sentence(summary),
-        *([create_hybrid_chart(demand, hybrid)] if with_chart else []),
-    ]
+    chart: list[Part] = [create_hybrid_chart(demand, hybrid)] if with_chart else []
     rule = [Sentence(_describe_rule(prices, hybrid)), Sentence(f"Prices from {price_date}.")]
     power = [Sentence(electricity)] if electricity else []
     return Answer(
-        [RendererOnly("page", page), *tables, RendererOnly("terminal", rule), *power],
+        [
+            Sentence(summary),
+            RendererOnly("page", chart),
+            *tables,
+            RendererOnly("terminal", rule),
+            *power,
+        ],
         _create_document(demand, prices, hybrid, mix, price_date)
         | {"electricity": electricity or None},
-        title=_format_title(demand, hybrid.best.own_gpus),
+        title=title,
         verb="cost hybrid",
         meta=f"Prices from {price_date}",
     )
