@@ -9,12 +9,13 @@ import numpy as np
 from gpuyard.catalog.transformers import transformers
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predictor.large.cluster import describe_cluster
+from gpuyard.predictor.large.compute import TrainingOptions
 from gpuyard.predictor.large.constants import load_fit
 from gpuyard.predictor.large.layout import LayoutColumns
 from gpuyard.predictor.large.memory import StateBytes, compute_memory
 from gpuyard.predictor.large.model import describe_model
 from gpuyard.predictor.large.search import Choices, SearchSpace
-from gpuyard.predictor.large.step import TrainingOptions, compute_step
+from gpuyard.predictor.large.step import compute_step
 
 ROUNDS = 5
 CONFIGURATIONS = 100_000

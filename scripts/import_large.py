@@ -1,7 +1,8 @@
 """Write the package's tables of published large-model runs in one format: `import_large.py SOURCES`.
 
 SOURCES holds `large/llm_release.csv`, `large/llm_memory_release.csv`, `vtrain_one_node_a100.csv`, and
-`megatron_seqsel.csv`. Rows without a shape or a value are left out.
+`megatron_seqsel.csv`. `large_more_runs.csv` and `large_more_memory.csv` beside this script add single figures of papers
+and project pages. Rows without a shape or a value are left out.
 """
 
 import csv
@@ -53,10 +54,11 @@ def main() -> None:
         }
         for row in read_plain(sources / "megatron_seqsel.csv")
     ]  # fmt: skip
-    write(DATA / "large_runs.csv", columns, rows)
+    here = Path(__file__).parent
+    write(DATA / "large_runs.csv", columns, rows + read_plain(here / "large_more_runs.csv"))
     with (sources / "large/llm_memory_release.csv").open(encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        write(DATA / "large_memory.csv", columns, list(reader))
+        memory = list(csv.DictReader(file))
+    write(DATA / "large_memory.csv", columns, memory + read_plain(here / "large_more_memory.csv"))
 
 
 def read_plain(path: Path) -> list[dict[str, str]]:

@@ -20,35 +20,44 @@ class LargeConstants:
     `scripts/fit_large.py` fits them to `published/large` with each publisher weighted alike, and writes `large.json`.
     """
 
-    gemm_share: Column = 0.75  # of the peak, for large matrices
-    attention_share: Column = 0.6  # of the 16-bit peak, fused attention of cuDNN as in Megatron-LM
-    pytorch_attention_share: Column = 0.45  # the same of FlashAttention 2 in PyTorch
+    gemm_share: Column = 0.68  # of the peak, for large matrices
+    wave_elements: float = 1e6  # elements of a product that half-empty waves of tiles cost
+    attention_share: Column = 0.55  # of the 16-bit peak, by a kernel for this GPU generation
+    older_attention_share: Column = 0.33  # the same by FlashAttention 1 on Ampere, or 2 on Hopper
     memory_share: float = 0.8  # of the memory bandwidth, for weights and elementwise passes
     elementwise_passes: float = (
         24.0  # reads and writes of 2 × hidden bytes per token and layer, both directions
     )
+    eager_passes: float = 40.0  # further ones of separate PyTorch operations
     score_passes: float = 6.0  # reads and writes of the scores in forward, without a fused kernel
     quantize_passes: float = (
         6.0  # the same for conversion to 8 or 4 bits, fused by Transformer Engine
     )
-    pytorch_quantize_passes: float = 24.0  # the same as separate PyTorch operations
+    pytorch_quantize_passes: float = 16.0  # the same in PyTorch
+    cast_weight_bytes: float = 8.0  # per parameter and micro-batch to convert weights in PyTorch
     permute_passes: float = (
-        8.0  # reads and writes of a token for each of its experts, both directions
+        24.0  # reads and writes of a token for each of its experts, both directions
     )
     layer_seconds: float = (
-        200e-6  # kernel launches and host work per layer, direction, and micro-batch
+        400e-6  # kernel launches and host work per layer, direction, and micro-batch
     )
-    unfused_seconds: float = 1e-3  # the same without fused kernels, as frameworks of 2022
+    tensor_seconds: float = 400e-6  # the same for the exchanges of tensor groups
+    eager_seconds: float = 1.2e-3  # further ones of separate operations, as in frameworks of 2022
     expert_seconds: float = 1e-3  # the same for routing in a layer with experts
     tensor_exposed: float = 0.8  # share of tensor-parallel communication that nothing hides
-    data_exposed: float = 0.3
+    tensor_overlap: float = 0.5  # share of that which Transformer Engine or asynchronous TP hides
+    data_exposed: float = 0.4
     shard_exposed: float = (
         0.3  # FSDP: share of the shorter of compute and communication that is not hidden
     )
+    shard_memory_share: float = 0.08  # of the memory's rate at which FSDP's collectives move data
+    ring_step_seconds: float = 10e-6  # latency of one step of a ring between machines
     expert_exposed: float = 0.7
     context_exposed: float = 0.2
     pipeline_exposed: float = 0.5
+    pipeline_seconds: float = 300e-6  # to hand over one micro-batch between stages
     selective_share: float = 0.05  # of forward matrix work that selective recomputation repeats
+    pytorch_selective_share: float = 0.4  # the same by PyTorch, which keeps every second product
     full_share: float = 1.0  # of forward work that full recomputation repeats
     optimizer_passes: float = 30.0  # bytes per parameter that one optimizer step moves
     expert_tokens: float = (

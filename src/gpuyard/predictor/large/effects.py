@@ -30,8 +30,18 @@ def apply_effects(
         constants,
         gemm_share=constants.gemm_share * np.exp(matrices),
         attention_share=constants.attention_share * np.exp(attention),
-        pytorch_attention_share=constants.pytorch_attention_share * np.exp(attention),
+        older_attention_share=constants.older_attention_share * np.exp(attention),
     )
+
+
+def attention_is_older(gpu: Gpu, *, pytorch: bool, name: str = "") -> bool:
+    """Return whether attention runs in a kernel of the previous generation: what PyTorch has on Hopper and later.
+
+    FlashAttention 2 was written for Ampere; on Hopper it reaches a third of the peak (arXiv 2407.08608).
+    """
+    if gpu.architecture in ("Volta", "Turing", "Ampere", "Ada Lovelace"):
+        return "flash1" in name
+    return "flash3" not in name and (pytorch or "flash2" in name)
 
 
 def has_evidence(fit: LargeFit, gpu: Gpu, precision: str) -> str:

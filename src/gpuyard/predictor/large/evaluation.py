@@ -9,14 +9,15 @@ from gpuyard.catalog import Gpu
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predictor.large.cluster import NARROW, ClusterColumns, describe_cluster
+from gpuyard.predictor.large.compute import TrainingOptions
 from gpuyard.predictor.large.constants import load_fit
-from gpuyard.predictor.large.effects import apply_effects, effect_keys
+from gpuyard.predictor.large.effects import apply_effects, attention_is_older, effect_keys
 from gpuyard.predictor.large.layout import RECOMPUTE, Layout, LayoutColumns, Recompute
 from gpuyard.predictor.large.memory import MemoryColumns, compute_memory
 from gpuyard.predictor.large.model import ModelColumns, describe_model
 from gpuyard.predictor.large.rules import check_request
 from gpuyard.predictor.large.search import SearchSpace
-from gpuyard.predictor.large.step import StepColumns, TrainingOptions, compute_step
+from gpuyard.predictor.large.step import StepColumns, compute_step
 from gpuyard.predictor.large.training import (
     LargeTraining,
     default_global_batch,
@@ -29,6 +30,7 @@ from gpuyard.predictor.table import Booleans, Floats
 from gpuyard.specs import Cluster
 
 _USABLE_SHARE = 0.97  # of a GPU's memory that a program can allocate
+_EAGER_SHARE = 0.5  # of PyTorch layers in separate operations, if nobody says
 _HOST_LINK_BYTES_PER_SECOND = 25e9  # PCIe 4 x16, for offloaded states
 
 
@@ -88,9 +90,13 @@ def layout_step(
     fit, model = load_fit(), describe_model(training.shape, training.sequence)
     keys = {gpu.id: effect_keys(gpu, training.precision) for gpu in gpus}
     constants = apply_effects(fit.constants, fit.effects, [keys[gpu.id] for gpu in gpus])
+    pytorch = np.asarray(layouts.pytorch)
+    newer = np.array([float(attention_is_older(gpu, pytorch=True)) for gpu in gpus])
     options = TrainingOptions(
         narrow=float(training.precision in NARROW),
         flash=float(training.flash),
+        older_attention=newer * pytorch,
+        eager=_EAGER_SHARE * pytorch,
         trained_share=trained_share(training, model),
     )
     step = compute_step(model, layouts, cluster, options, constants)

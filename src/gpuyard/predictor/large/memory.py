@@ -83,7 +83,9 @@ def compute_memory(
         return np.where(np.asarray(layout.zero) >= stage, shard, 1.0)
 
     trained = states.trained_share
-    weights = states.weights * local / divided(3)
+    # quantized weights are those of the layers; embedding and output layer stay in 16 bits
+    ends = np.maximum(2.0 - np.asarray(states.weights), 0.0) * (embedding + output)
+    weights = (states.weights * local + ends) / divided(3)
     gradients = states.gradients * trained * local / divided(2)
     expert_copies = np.maximum(shard * tensor / (layout.expert * layout.expert_tensor), 1.0)
     expert_states = np.where(np.asarray(layout.zero) >= 1, expert_copies, 1.0)

@@ -1,19 +1,20 @@
 """Predict a table of published runs at once, one row each with its own model, layout, and cluster."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from gpuyard.catalog import gpus
 from gpuyard.predictor.large.cluster import NARROW, ClusterColumns, stack_clusters
+from gpuyard.predictor.large.compute import TrainingOptions
 from gpuyard.predictor.large.constants import LargeConstants
 from gpuyard.predictor.large.effects import apply_effects, effect_keys
 from gpuyard.predictor.large.layout import LayoutColumns, stack_layouts
 from gpuyard.predictor.large.memory import StateBytes
 from gpuyard.predictor.large.model import ModelColumns, describe_model, stack_models
 from gpuyard.predictor.large.rows import PublishedRow
-from gpuyard.predictor.large.step import StepColumns, TrainingOptions, compute_step
+from gpuyard.predictor.large.step import StepColumns, compute_step
 from gpuyard.predictor.table import Floats
 
 
@@ -36,18 +37,23 @@ class Table:
 def compile_table(rows: Sequence[PublishedRow]) -> Table:
     """Return the columns of all rows."""
     lora = np.array([bool(row.lora) for row in rows])
+    cluster = stack_clusters(
+        [row.cluster for row in rows],
+        [row.precision for row in rows],
+        [row.cluster.nodes for row in rows],
+    )
+    bandwidth = np.array([row.memory_bytes_per_second for row in rows])
     return Table(
         rows=tuple(rows),
         model=stack_models([describe_model(row.shape) for row in rows]),
         layout=stack_layouts([row.layout for row in rows], [row.expert_tensor for row in rows]),
-        cluster=stack_clusters(
-            [row.cluster for row in rows],
-            [row.precision for row in rows],
-            [row.cluster.nodes for row in rows],
-        ),
+        cluster=replace(cluster, memory_bytes_per_second=bandwidth),
         options=TrainingOptions(
             narrow=np.array([float(row.precision in NARROW) for row in rows]),
             flash=np.array([float(row.flash) for row in rows]),
+            older_attention=np.array([float(row.older_attention) for row in rows]),
+            overlapped=np.array([float(row.overlapped) for row in rows]),
+            eager=np.array([row.eager_share for row in rows]),
             trained_share=np.where(lora, 0.02, 1.0),
             gradient_bytes=np.full(len(rows), 4.0),
             parameter_bytes=np.full(len(rows), 2.0),
@@ -86,6 +92,10 @@ def row_states(row: PublishedRow) -> StateBytes:
         return StateBytes(weights, 2.0, 4.0, trained_share=0.004, **how)
     if row.pure:
         return StateBytes(2.0, 2.0, 4.0, **how)
+    if row.lean:  # 8-bit moments, and gradients that backward uses at once
+        return StateBytes(2.0, 0.5, 2.0, **how)
+    if row.deepspeed:  # 16-bit weights and gradients, and an fp32 copy among the states
+        return StateBytes(2.0, 2.0, 12.0, **how)
     if row.layout.family == "pytorch":  # the weights are the fp32 copy
         return StateBytes(4.0, 4.0, 8.0, **how)
     return StateBytes(2.0, 4.0, 12.0, **how)

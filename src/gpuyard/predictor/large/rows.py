@@ -12,14 +12,22 @@ from pathlib import Path
 
 from gpuyard.catalog import Gpu, gpus
 from gpuyard.errors import UserMistake
+from gpuyard.predictor.large.effects import attention_is_older
 from gpuyard.predictor.large.layout import Layout, Recompute
 from gpuyard.predictor.large.model import describe_model
 from gpuyard.predictor.large.row_hardware import find_gpu, parse_cluster
 from gpuyard.predictor.large.row_shape import parse_shape, read_integer
+from gpuyard.predictor.large.row_software import (
+    MEGATRON,
+    overlaps_tensor,
+    parse_compiled,
+    parse_family,
+)
 from gpuyard.specs import Cluster
 from gpuyard.specs.transformer import TransformerShape
 
 REQUIRED = ("model", "layers", "hidden", "heads", "seq", "gpu", "gpus", "metric", "value")
+_HBM2E = 2.4e12  # bytes per second of H100s with 96 GB
 _MAX_ROWS = 100_000
 _MAX_BYTES = 64 * 2**20
 
@@ -45,7 +53,6 @@ class PublishedRow:
     cluster: Cluster
     gpu: str
     precision: str
-    flash: bool
     lora: str  # "", "lora", or "qlora"
     pure: bool  # weights and optimizer states in 16 bits without fp32 copies
     metric: str
@@ -53,6 +60,11 @@ class PublishedRow:
     quality: str
     framework: str
     batch_known: bool = True
+    attention: str = ""  # the kernel as the table names it, like "flash2" or "no flash"
+    compiled: bool | None = None  # whether PyTorch's operations were fused; None: not stated
+    lean: bool = False  # an optimizer that saves memory: 8-bit moments, applied in backward
+    padded: bool = False  # sequences of different lengths, so that some tokens are padding
+    overlapped: bool = False  # tensor-parallel exchanges run beside the matrices
     variant: str = ""  # a slower part with the same name, like " 500 W"
     stated_gb: float | None = None  # memory in the GPU's name, which may differ from the catalog's
 
@@ -63,10 +75,39 @@ class PublishedRow:
         return max(known, self.stated_gb * 2**30) if self.stated_gb else known
 
     @property
+    def flash(self) -> bool:
+        """Whether attention is one fused kernel."""
+        return "no flash" not in self.attention
+
+    @property
+    def memory_bytes_per_second(self) -> float:
+        """The memory bandwidth of one GPU; an H100 with HBM2e has less than the one of the catalog."""
+        known = gpus().get(self.gpu).memory_bytes_per_second
+        return min(known, _HBM2E) if "hbm2e" in self.variant else known
+
+    @property
     def eager(self) -> bool:
-        """Whether layers are separate PyTorch operations instead of Megatron-LM's fused ones."""
+        """Whether layers are written in PyTorch instead of Megatron-LM's fused ones."""
         own_layers = re.search(r"nanotron|colossal|deepspeed|alpa", self.framework, re.IGNORECASE)
         return self.layout.family == "pytorch" or own_layers is not None
+
+    @property
+    def deepspeed(self) -> bool:
+        """Whether DeepSpeed keeps the states of PyTorch's layers."""
+        return self.layout.family == "pytorch" and "deepspeed" in self.framework.lower()
+
+    @property
+    def eager_share(self) -> float:
+        """The share of layers' work in separate PyTorch operations; a half if the table does not say."""
+        if not self.eager or MEGATRON.search(self.framework):
+            return 0.0
+        return 0.5 if self.compiled is None else 1.0 - self.compiled
+
+    @property
+    def older_attention(self) -> bool:
+        """Whether attention ran in a kernel for the previous GPU generation."""
+        pytorch = self.layout.family == "pytorch" or "nanotron" in self.framework
+        return attention_is_older(gpus().get(self.gpu), pytorch=pytorch, name=self.attention)
 
     @property
     def gpus(self) -> int:
@@ -171,7 +212,11 @@ def parse_row(number: int, cells: Mapping[str, str]) -> PublishedRow:
         cluster=cluster,
         gpu=gpu.id,
         precision=_parse_precision(precision, gpu),
-        flash="no flash" not in cells.get("attention", "").lower(),
+        attention=cells.get("attention", "").lower(),
+        lean="low-memory optimizer" in notes and not lora,
+        padded="unpacked" in notes or "step: baseline" in notes,
+        overlapped=overlaps_tensor(f"{cells.get('framework', '')} {notes}"),
+        compiled=parse_compiled(f"{cells.get('framework', '')} {notes}"),
         lora=_tuning(lora[1].lower(), precision) if lora else "",
         pure=any(word in precision.lower() for word in ("pure", "true")),
         metric=cells["metric"],
@@ -182,8 +227,15 @@ def parse_row(number: int, cells: Mapping[str, str]) -> PublishedRow:
         stated_gb=float(size[1])
         if (size := re.search(r"(\d+) ?gb\b", cells["gpu"].lower()))
         else None,
-        variant=f" {watts[1]} W" if (watts := re.search(r"(\d+)w\b", cells["gpu"].lower())) else "",
+        variant=_parse_variant(cells["gpu"].lower()),
     )
+
+
+def _parse_variant(name: str) -> str:
+    """Return the limits that a GPU's name states, like " 500 W" or " 500 W hbm2e"."""
+    watts = re.search(r"(\d+)w\b", name)
+    memory = " hbm2e" if "h100" in name and "hbm2e" in name else ""
+    return (f" {watts[1]} W" if watts else "") + memory
 
 
 def _tuning(method: str, precision: str) -> str:
@@ -191,9 +243,6 @@ def _tuning(method: str, precision: str) -> str:
     return "qlora" if method == "qlora" or "nf4" in precision else "lora"
 
 
-_PYTORCH = re.compile(
-    r"torch|fsdp|litgpt|accelerate|lightning|composer|foundry|trl|axolotl", re.IGNORECASE
-)
 _RECOMPUTE = (
     ("full", "full"),
     ("selective", "selective"),
@@ -236,9 +285,7 @@ def _parse_layout(
         micro_batch=micro,
         global_batch=max(batch, data),
         recompute=recompute,
-        family="pytorch"
-        if zero >= 3 or _PYTORCH.search(cells.get("framework", ""))
-        else "megatron",
+        family=parse_family(cells.get("framework", ""), zero),
     )
 
 

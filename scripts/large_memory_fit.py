@@ -1,0 +1,72 @@
+"""Fit the constants of the memory formula to published peaks."""
+
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from gpuyard.predictor.large.layout import stack_layouts
+from gpuyard.predictor.large.memory import MemoryConstants, compute_memory
+from gpuyard.predictor.large.model import describe_model, stack_models
+from gpuyard.predictor.large.published_table import published_bytes, state_bytes
+from gpuyard.predictor.large.rows import PublishedRow, read_rows
+from gpuyard.predictor.table import Floats
+from large_tables import find_publishers
+
+MEMORY_MARGIN = 1.05  # a model must fit with this much to spare
+NOISE, PRIOR = 0.07, 0.4
+
+
+def read_memory_rows(path: Path) -> list[PublishedRow]:
+    """Return the rows whose software is the ordinary one: no offloading, chunked loss, or optimizer in backward."""
+    plain = [
+        row
+        for row in read_rows(path)[0]
+        if row.quality != "C" and not row.source.startswith("torchtune")
+    ]
+    return [r for r in plain if not np.isnan(r.value) and not (r.source == "litgpt" and r.gpus > 1)]
+
+
+def predict_bytes(rows: list[PublishedRow], constants: MemoryConstants) -> Floats:
+    model = stack_models([describe_model(row.shape) for row in rows])
+    layout = stack_layouts([row.layout for row in rows], [row.expert_tensor for row in rows])
+    return compute_memory(model, layout, state_bytes(rows), constants).total
+
+
+def fit_memory(rows: list[PublishedRow]) -> tuple[MemoryConstants, Floats]:
+    """Return the memory constants and the logarithms of measured over predicted."""
+    names = [f.name for f in fields(MemoryConstants)]
+    model = stack_models([describe_model(row.shape) for row in rows])
+    layout = stack_layouts([row.layout for row in rows], [row.expert_tensor for row in rows])
+    states, measured = state_bytes(rows), np.array([published_bytes(row) for row in rows])
+    counts = Counter(row.source for row in rows)
+    weight = np.array([counts[row.source] ** -0.25 for row in rows])
+    start = MemoryConstants()
+
+    def build(vector: Floats) -> MemoryConstants:
+        values = {n: getattr(start, n) * np.exp(x) for n, x in zip(names, vector, strict=True)}
+        return MemoryConstants(**{name: float(value) for name, value in values.items()})
+
+    def errors(vector: Floats) -> Floats:
+        return np.log(measured / compute_memory(model, layout, states, build(vector)).total)
+
+    solution = least_squares(
+        lambda v: np.concatenate([weight * errors(v) / NOISE, v / PRIOR]),
+        np.zeros(len(names)), loss="soft_l1", f_scale=1.5,
+    )  # fmt: skip
+    return build(solution.x), errors(solution.x)
+
+
+def leave_memory_out(rows: list[PublishedRow]) -> Floats:
+    """Return the logarithm of measured over predicted memory, with each publisher left out of the fit."""
+    names = find_publishers(rows)
+    ratios = np.full(len(rows), np.nan)
+    for name in sorted(set(names)):
+        out = np.flatnonzero(names == name)
+        constants, _ = fit_memory([rows[i] for i in np.flatnonzero(names != name)])
+        judged = [rows[i] for i in out]
+        measured = np.array([published_bytes(row) for row in judged])
+        ratios[out] = np.log(measured / predict_bytes(judged, constants))
+    return ratios
