@@ -16,7 +16,7 @@ from gpuyard.predictor.large.rows import PublishedRow, read_rows
 from gpuyard.predictor.table import Floats
 from large_memory_fit import MEMORY_MARGIN, fit_memory, leave_memory_out, read_memory_rows
 from large_step_fit import StepFitter
-from large_tables import build_table, report, spread, within_series, write_page
+from large_tables import build_table, report, size_intervals, spread, within_series, write_page
 
 DATA = Path(__file__).parents[1] / "src/gpuyard/predictor/data"
 
@@ -30,9 +30,8 @@ def is_usable(row: PublishedRow) -> bool:
 def name_kinds(rows: list[PublishedRow], known: Floats) -> np.ndarray:
     """Return the kind of interval that each row has."""
     seen = known & np.array([row.flash for row in rows])
-    return np.array(
-        [f"{'moe' if r.shape.experts else 'dense'}/{'known' if s else 'unknown'}" for r, s in zip(rows, seen, strict=True)]
-    )  # fmt: skip
+    dense = np.where(seen, "dense/known", "dense/unknown")
+    return np.where([row.shape.experts > 0 for row in rows], "moe", dense)
 
 
 def main() -> None:
@@ -50,26 +49,22 @@ def main() -> None:
     report(memory_rows, memory_ratios, "memory")
     memory_out = leave_memory_out(memory_rows)
     report(memory_rows, memory_out, "memory, publisher left out")
-    dense = np.char.startswith(kinds, "dense")
+    judged = ~np.isnan(with_point)
+    one_kind = np.full(max(len(rows), len(memory_rows)), "dense/known")
     document = {
         "constants": {n: round(v, 7) for n, v in asdict(fitter.constants(fit)).items()},
         "effects": {key: round(value, 4) for key, value in fitter.effects(fit).items()},
         "memory": {name: round(value, 5) for name, value in asdict(memory).items()},
-        "spread": {
-            "dense/known": spread(rows, ratios, kinds == "dense/known"),
-            "dense/unknown": spread(rows, ratios, dense),
-            "moe/known": spread(rows, ratios, ~dense),
-            "moe/unknown": spread(rows, ratios, ~dense),
-        },
-        "spread_with_point": spread(rows, with_point, ~np.isnan(with_point)),
+        "spread": size_intervals(rows, ratios, kinds, np.ones(len(rows), dtype=bool)),
+        "spread_with_point": spread(rows, with_point, judged),
         "memory_margin": MEMORY_MARGIN,
         "memory_high": round(float(np.exp(np.quantile(memory_ratios, 0.95))), 4),
     }
     print(json.dumps(document, indent=1))
     tables = {
         "throughput": build_table(rows, ratios, kinds),
-        "with a point": build_table(rows, with_point),
-        "memory": build_table(memory_rows, memory_out),
+        "with a point": build_table(rows, with_point, one_kind[: len(rows)]),
+        "memory": build_table(memory_rows, memory_out, one_kind[: len(memory_rows)]),
     }
     print("\n\n".join(tables.values()))
     if "--write" in sys.argv:

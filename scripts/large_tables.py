@@ -11,6 +11,7 @@ from gpuyard.predictor.table import Booleans, Floats
 
 PAGE = Path(__file__).parents[1] / "docs/validation-large.md"
 MIN_SPREAD = 0.12  # no interval is narrower, in logarithms
+MIN_PUBLISHERS, STRETCH = 3, 1.5
 MAX_WEIGHT = 10  # rows that one publisher counts for
 PUBLISHERS = {
     "nvidia": "NVIDIA", "megatron-seqsel": "NVIDIA", "torchtitan": "Meta", "torchao": "Meta",
@@ -44,6 +45,26 @@ def spread(rows: list[PublishedRow], ratios: Floats, mask: Booleans) -> list[flo
     return [float(np.exp(min(low, -MIN_SPREAD))), float(np.exp(max(high, MIN_SPREAD)))]
 
 
+def size_intervals(
+    rows: list[PublishedRow], ratios: Floats, kinds: np.ndarray, mask: Booleans
+) -> dict[str, list[float]]:
+    """Return the interval of each kind of row, sized on the rows of a mask.
+
+    A kind that fewer than three publishers have is half as wide again as dense models, and covers its own rows.
+    """
+    names, dense = find_publishers(rows), np.char.startswith(kinds, "dense")
+    common = spread(rows, ratios, mask & dense)
+    intervals = {"dense/known": common}
+    for kind, own in (("dense/unknown", kinds == "dense/unknown"), ("moe", ~dense)):
+        wide = [common]
+        if len(set(names[mask & own])) < MIN_PUBLISHERS:
+            wide.append([end**STRETCH for end in common])
+        if (mask & own).any():
+            wide.append(spread(rows, ratios, mask & own))
+        intervals[kind] = [min(low for low, _ in wide), max(high for _, high in wide)]
+    return intervals
+
+
 def within_series(rows: list[PublishedRow], ratios: Floats) -> Floats:
     """Return the ratios after one row of each series has corrected the others."""
     corrected = np.full(len(rows), np.nan)
@@ -68,46 +89,31 @@ def report(rows: list[PublishedRow], ratios: Floats, title: str) -> None:
             )
 
 
-def build_table(rows: list[PublishedRow], ratios: Floats, kinds: np.ndarray | None = None) -> str:
-    """Return the errors by publisher as a Markdown table; intervals differ by kind of row."""
-    names = find_publishers(rows)
-    kinds = np.zeros(len(rows)) if kinds is None else kinds
+def build_table(rows: list[PublishedRow], ratios: Floats, kinds: np.ndarray) -> str:
+    """Return the errors by publisher as a Markdown table, with intervals that the other publishers alone would give."""
+    names, measured = find_publishers(rows), ~np.isnan(ratios)
     lines = [
         "| publisher | rows | median error | 90th percentile | bias | inside |",
         "| --- " * 6 + "|",
     ]
-    measured, everything = ~np.isnan(ratios), []
-    for name in [*sorted(set(names), key=str.lower), "all"]:
-        mask = ((names == name) | (name == "all")) & measured
-        if not mask.any():
-            continue
-        if name != "all":
-            inside = _count_inside(rows, ratios, name, kinds)
-            everything.append(inside)
-        else:
-            inside = float(np.mean(everything))
-        error = np.abs(np.exp(-ratios[mask]) - 1)
-        lines.append(
-            f"| {name} | {mask.sum():,} | {np.median(error):.1%} | {np.quantile(error, 0.9):.0%} | "
-            f"{np.exp(-np.median(ratios[mask])) - 1:+.0%} | {inside:.0%} |"
-        )
+    shares = {}
+    for name in sorted(set(names[measured]), key=str.lower):
+        mask = (names == name) & measured
+        intervals = size_intervals(rows, ratios, kinds, measured & ~mask)
+        low, high = np.log([intervals[kind] for kind in kinds[mask]]).T
+        shares[name] = float(((ratios[mask] >= low) & (ratios[mask] <= high)).mean())
+        lines.append(_build_line(name, ratios[mask], shares[name]))
+    large = [share for name, share in shares.items() if (names == name).sum() >= MIN_PUBLISHERS]
+    lines.append(_build_line("all", ratios[measured], float(np.mean(large))))
     return "\n".join(lines)
 
 
-def _count_inside(
-    rows: list[PublishedRow], ratios: Floats, publisher: str, kinds: np.ndarray
-) -> float:
-    """Return the share of a publisher's rows inside the intervals that the others alone would give."""
-    names = find_publishers(rows)
-    inside: list[bool] = []
-    for kind in sorted(set(kinds)):
-        own = ratios[(names == publisher) & (kinds == kind) & ~np.isnan(ratios)]
-        others = (names != publisher) & (kinds == kind) & ~np.isnan(ratios)
-        if not len(own):
-            continue
-        low, high = np.log(spread(rows, ratios, others if others.any() else names != publisher))
-        inside += list((own >= low) & (own <= high))
-    return float(np.mean(inside))
+def _build_line(name: str, ratios: Floats, inside: float) -> str:
+    error, bias = np.abs(np.exp(-ratios) - 1), np.exp(-np.median(ratios)) - 1
+    return (
+        f"| {name} | {len(ratios):,} | {np.median(error):.1%} | {np.quantile(error, 0.9):.0%} | "
+        f"{bias:+.0%} | {inside:.0%} |"
+    )
 
 
 def write_page(tables: dict[str, str]) -> None:

@@ -30,7 +30,7 @@ from gpuyard.predictor.table import Booleans, Floats
 from gpuyard.specs import Cluster
 
 _USABLE_SHARE = 0.97  # of a GPU's memory that a program can allocate
-_EAGER_SHARE = 0.5  # of PyTorch layers in separate operations, if nobody says
+_EAGER_SHARE = 0.5  # of PyTorch layers in separate operations, if a user does not say
 _HOST_LINK_BYTES_PER_SECOND = 25e9  # PCIe 4 x16, for offloaded states
 
 

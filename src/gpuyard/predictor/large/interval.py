@@ -26,9 +26,15 @@ def find_interval(
     ]
     if ratios:
         return (*fit.spread_with_point, float(np.exp(np.mean(np.log(ratios)))))
-    kind = "moe" if training.shape.experts else "dense"
     known = bool(has_evidence(fit, gpu, training.precision))
-    return (*fit.spread[f"{kind}/{'known' if known else 'unknown'}"], 1.0)
+    return (*fit.spread[interval_kind(experts=training.shape.experts, known=known)], 1.0)
+
+
+def interval_kind(*, experts: int, known: bool) -> str:
+    """Return the kind of interval: of models with experts, or of dense ones whose GPU and precision were seen or not."""
+    if experts:
+        return "moe"
+    return "dense/known" if known else "dense/unknown"
 
 
 def _measured_ratio(

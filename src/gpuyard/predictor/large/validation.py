@@ -11,6 +11,7 @@ import numpy as np
 from gpuyard.catalog import gpus
 from gpuyard.predictor.large.constants import LargeFit, load_fit
 from gpuyard.predictor.large.effects import has_evidence
+from gpuyard.predictor.large.interval import interval_kind
 from gpuyard.predictor.large.layout import stack_layouts
 from gpuyard.predictor.large.memory import compute_memory
 from gpuyard.predictor.large.model import describe_model, stack_models
@@ -133,9 +134,8 @@ def _intervals(table: Table, fit: LargeFit, points: int) -> tuple[Floats, Floats
     low, high = np.empty(len(table)), np.empty(len(table))
     for index, row in enumerate(table.rows):
         known = bool(has_evidence(fit, gpus().get(row.gpu), row.precision))
-        kind = "moe" if row.shape.experts else "dense"
         known = known and row.flash  # runs without fused kernels differ most
-        low[index], high[index] = fit.spread[f"{kind}/{'known' if known else 'unknown'}"]
+        low[index], high[index] = fit.spread[interval_kind(experts=row.shape.experts, known=known)]
     keep = np.ones(len(table), dtype=bool)
     if points:
         for indices in find_series(table.rows).values():
