@@ -9,7 +9,8 @@ import os
 import time
 
 from gpuyard.catalog import models
-from gpuyard.planner.search import build_result, search
+from gpuyard.planner.recommendation import build_result
+from gpuyard.planner.search import search
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Plan
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.economics.offers import OfferComparison, PricedOffer, compare_offers
+from gpuyard.economics.offer_comparison import OfferComparison, compare_offers
+from gpuyard.economics.offers import PricedOffer
 from gpuyard.specs.offers import Offers
 
 HOURS = 365.25 * 24

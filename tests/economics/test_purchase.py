@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from gpuyard.catalog.prices import chassis, gpu_prices
-from gpuyard.economics.offers import compare_offers
+from gpuyard.economics.offer_comparison import compare_offers
 from gpuyard.economics.purchase import parse_purchase
 from gpuyard.errors import UserMistake
 from gpuyard.specs.offers import Offers

@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.facilities.fabric import HostPorts, TypicalFloor, find_cheapest_fabric
 from gpuyard.planner import Choice
-from gpuyard.planner.search import build_result
+from gpuyard.planner.recommendation import build_result
 from gpuyard.specs.plan import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 

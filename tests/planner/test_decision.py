@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_plan
 from gpuyard.planner import PlanResult, make_plan
-from gpuyard.planner.search import build_result
+from gpuyard.planner.recommendation import build_result
 from gpuyard.specs import KnownThroughput
 from tests.planner.builder import candidates, offer, plan, workload
 

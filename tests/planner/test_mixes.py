@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gpuyard.planner import PlanResult
 from gpuyard.planner.mixes import find_mixes
 from gpuyard.planner.ranking import rank
-from gpuyard.planner.search import build_result
+from gpuyard.planner.recommendation import build_result
 from gpuyard.specs.plan import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 

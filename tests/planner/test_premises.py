@@ -9,8 +9,9 @@ from gpuyard.catalog.specfiles import read_site
 from gpuyard.errors import SpecError
 from gpuyard.planner import make_plan
 from gpuyard.planner.costs import create_premises
+from gpuyard.planner.recommendation import build_result
 from gpuyard.planner.result import PlanResult
-from gpuyard.planner.search import build_result, search
+from gpuyard.planner.search import search
 from gpuyard.specs.plan import Plan
 from gpuyard.specs.site import Site
 from tests.planner.builder import offer, plan, workload

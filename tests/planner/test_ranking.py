@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.planner.ranking import SIMPLICITY_TOLERANCE, find_simplest_setting, pareto_front, rank
-from gpuyard.planner.search import build_result
+from gpuyard.planner.recommendation import build_result
 from gpuyard.specs.plan import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 

@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.catalog import models
 from gpuyard.planner.offers import estimate_cloud_data
-from gpuyard.planner.search import build_result
+from gpuyard.planner.recommendation import build_result
 from tests.planner.builder import candidates, offer, plan, workload
 
 

@@ -11,8 +11,10 @@ from gpuyard.errors import SpecError, UserMistake
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.planner.explain.alternatives import HYBRID, load_common_alternatives
 from gpuyard.planner.explain.assumptions import describe_reserved
-from gpuyard.planner.search import build_result, search
-from gpuyard.specs.plan import Acquisition, Plan
+from gpuyard.planner.recommendation import build_result
+from gpuyard.planner.search import search
+from gpuyard.specs.plan import Plan
+from gpuyard.specs.plan_candidates import Acquisition
 from tests.planner.builder import candidates, offer, plan, workload
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "resnet50.plan.yaml"

@@ -9,8 +9,9 @@ from gpuyard.catalog import models
 from gpuyard.catalog.specfiles import read_plan
 from gpuyard.errors import UserMistake
 from gpuyard.planner import find_cheapest_rental, make_plan
+from gpuyard.planner.recommendation import build_result
 from gpuyard.planner.result import PlanResult
-from gpuyard.planner.search import build_result, search, search_sharded
+from gpuyard.planner.search import search, search_sharded
 from gpuyard.predictor.large.prediction import predict_large
 from gpuyard.predictor.large.training import create_training
 from gpuyard.specs import Cluster, Workload

@@ -8,8 +8,9 @@ import pytest
 from gpuyard.catalog import models
 from gpuyard.catalog.specfiles import read_site
 from gpuyard.planner.costs import create_premises
+from gpuyard.planner.recommendation import build_result
 from gpuyard.planner.result import PlanResult
-from gpuyard.planner.search import build_result, search
+from gpuyard.planner.search import search
 from gpuyard.specs.site import Site
 from tests.planner.builder import offer, plan, workload
 

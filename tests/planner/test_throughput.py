@@ -6,21 +6,14 @@ import numpy as np
 import pytest
 
 from gpuyard.catalog import gpus, models
-from gpuyard.planner.throughput import (
-    Grid,
-    MachineShape,
-    Throughputs,
-    _compute_rates_once,
-    compute_machine_rates,
-    find_compute_lines,
-    predict_shapes,
-)
+from gpuyard.planner.machine_shapes import MachineShape, _compute_rates_once, compute_machine_rates
+from gpuyard.planner.throughput import Grid, Throughputs, find_compute_lines, predict_shapes
 from gpuyard.planner.training import DataParallel
 from gpuyard.predictor import create_scenario, predict, predict_cluster
 from gpuyard.predictor.explain.remedies import list_proposals
-from gpuyard.predictor.table import Placement
+from gpuyard.predictor.placement import Placement
 from gpuyard.specs import Cluster, MachineSpec, Network, Precision, Workload
-from gpuyard.specs.plan import RemedyName
+from gpuyard.specs.plan_candidates import RemedyName
 from tests.conftest import MakeCalibration
 from tests.planner.builder import candidates, offer, plan, workload
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from gpuyard.planner.recommendation import build_result
 from gpuyard.planner.result import PlanResult
-from gpuyard.planner.search import build_result
 from gpuyard.planner.servers import PricedServer, list_servers
 from tests.planner.builder import candidates, offer, plan, workload
 

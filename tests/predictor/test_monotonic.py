@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from gpuyard.catalog import Gpu, gpus, models
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.hardware.presets import choose_topology, get_preset
-from gpuyard.planner.throughput import Grid, MachineShape, find_compute_lines, predict_shapes
+from gpuyard.planner.machine_shapes import MachineShape
+from gpuyard.planner.throughput import Grid, find_compute_lines, predict_shapes
 from gpuyard.predictor.platform import create_platform
 from gpuyard.predictor.prediction import predict_cluster
 from gpuyard.predictor.topology import summarize_topology

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from gpuyard.planner import PlanResult
-from gpuyard.planner.search import build_result
+from gpuyard.planner.recommendation import build_result
 from gpuyard.report.answers.plan import plan_answer
 from gpuyard.report.figures.pareto import build_pareto_chart
 from gpuyard.report.html import render_page

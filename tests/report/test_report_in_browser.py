@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from gpuyard.planner.search import build_result
+from gpuyard.planner.recommendation import build_result
 from gpuyard.report.answer import Answer, Charts, Sentence
 from gpuyard.report.answers.plan import plan_answer
 from gpuyard.report.answers.study.report import write_report

@@ -266,8 +266,8 @@ def test_the_best_connected_of_sixteen_gpus_are_chosen(share: Path, topology: st
     from gpuyard.catalog import gpus as catalog_gpus
     from gpuyard.hardware import PRESETS, build_preset, estimate_all_reduce
     from gpuyard.hardware.rings import find_best_gpus
+    from gpuyard.share.gpu_choice import choose_free_gpus
     from gpuyard.share.models import WHOLE
-    from gpuyard.share.queue import choose_free_gpus
 
     config = set_up(share, fake_gpus=16, topology=topology)
     graph = build_preset(topology, catalog_gpus().get(PRESETS[topology].default_gpu), 16)

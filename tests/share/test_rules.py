@@ -14,6 +14,7 @@ import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share.broker import Broker
+from gpuyard.share.calendar import Calendar
 from gpuyard.share.caller import Caller, groups_of, this_process
 from gpuyard.share.config import Rules, config_file
 from gpuyard.share.fair_share import PastUse, recent_use
@@ -25,7 +26,7 @@ from gpuyard.share.models import (
     ReservationRequest,
     ShareState,
 )
-from gpuyard.share.queue import Allowance, Calendar, choose_gpus_in_turn, expected_start
+from gpuyard.share.queue import Allowance, choose_gpus_in_turn, expected_start
 from gpuyard.share.service import parse_request, perform
 from tests.conftest import Cli
 from tests.share.conftest import acting_as

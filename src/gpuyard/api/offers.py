@@ -16,7 +16,7 @@ def compare_offers(
 ) -> Result[Row]:
     """Price every offer of a *.offers.yaml for the same work."""
     from gpuyard.catalog.specfiles import read_offers
-    from gpuyard.economics.offers import compare_offers as compare
+    from gpuyard.economics.offer_comparison import compare_offers as compare
     from gpuyard.report.answers.cost.offers import offers_answer
 
     spec = read_offers(Path(offers)) if isinstance(offers, str | Path) else offers

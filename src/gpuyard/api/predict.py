@@ -25,7 +25,7 @@ from gpuyard.predictor import ClusterPrediction, Prediction, create_scenario
 from gpuyard.predictor import predict as predict_placements
 from gpuyard.predictor.explain.timeline import build_timeline
 from gpuyard.predictor.power import cap_power, cap_prediction
-from gpuyard.predictor.prediction import describe_choke
+from gpuyard.predictor.predicted import describe_choke
 from gpuyard.report.answer import Answer
 from gpuyard.report.answers.clusters import clusters_answer
 from gpuyard.report.answers.predict import predict_answer, sweep_svg, why_svg

@@ -14,14 +14,16 @@ import numpy.typing as npt
 from gpuyard.choices import LargePrecision
 from gpuyard.errors import UserMistake
 from gpuyard.planner.costs import Costs, Premises, PriceRows, SiteLimit, price_candidates
+from gpuyard.planner.machine_shapes import MachineShape
 from gpuyard.planner.offers import CloudData, Offer, OfferColumns, PlannedRuns
 from gpuyard.planner.result import MissingRate
 from gpuyard.planner.servers import FAST_NETWORK, SLOW_NETWORK
-from gpuyard.planner.throughput import Grid, MachineShape, Throughputs, widen_intervals
+from gpuyard.planner.throughput import Grid, Throughputs, widen_intervals
 from gpuyard.planner.training import Training
 from gpuyard.predictor.explain.next_run import NextRun
 from gpuyard.predictor.table import Floats, Integers
-from gpuyard.specs.plan import Acquisition, Plan
+from gpuyard.specs.plan import Plan
+from gpuyard.specs.plan_candidates import Acquisition
 
 Booleans = npt.NDArray[np.bool_]
 PriceEnd = Literal["low", "high"]

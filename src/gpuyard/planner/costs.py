@@ -32,7 +32,9 @@ from gpuyard.planner.offers import OfferColumns, PlannedRuns
 from gpuyard.predictor.table import Floats, Integers
 from gpuyard.specs import Network
 from gpuyard.specs import site as sites
-from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan, PlanSite
+from gpuyard.specs.plan import Plan
+from gpuyard.specs.plan_candidates import RESERVED_YEARS, Acquisition
+from gpuyard.specs.plan_costs import PlanSite
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from gpuyard.planner.offers import BOUGHT
 from gpuyard.planner.ranking import Ranking, find_same_machines, find_simplest, rank
 from gpuyard.planner.result import Choice, KeptPart
 from gpuyard.predictor.table import Floats
-from gpuyard.specs.plan import RESERVED_YEARS, Acquisition
+from gpuyard.specs.plan_candidates import RESERVED_YEARS, Acquisition
 
 COMMITTED: tuple[Acquisition, ...] = (*BOUGHT, *RESERVED_YEARS)
 """Acquisitions that are paid for all the time, like kept machines."""

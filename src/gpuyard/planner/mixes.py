@@ -15,7 +15,7 @@ from gpuyard.planner.costs import describe_owned_machines
 from gpuyard.planner.offers import OWNED
 from gpuyard.planner.ranking import DATA_STAYS, Ranking, find_same_machines, find_simplest
 from gpuyard.predictor.table import Floats, Integers
-from gpuyard.specs.plan import Acquisition
+from gpuyard.specs.plan_candidates import Acquisition
 
 MIXING_SAVES_NOTHING = (
     "A mix saves nothing: it is cheapest to own enough machines for all runs, or none."

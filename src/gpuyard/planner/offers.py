@@ -10,11 +10,13 @@ from gpuyard.catalog.prices import ASSUMED_CLOUD
 from gpuyard.catalog.prices import cloud_data as prices_table
 from gpuyard.economics.billing import HOURS_PER_MONTH, egress_usd, storage_usd
 from gpuyard.facilities.storage import CHECKPOINT_BYTES_PER_PARAMETER
+from gpuyard.planner.machine_shapes import MachineShape, format_network
 from gpuyard.planner.servers import NetworkOption, NetworkPrice, PricedServer, price_network
-from gpuyard.planner.throughput import MachineShape, format_network
 from gpuyard.predictor.table import Floats, Integers
 from gpuyard.specs import Network, Topology, Workload
-from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan, Renting
+from gpuyard.specs.plan import Plan
+from gpuyard.specs.plan_candidates import RESERVED_YEARS, Acquisition
+from gpuyard.specs.plan_costs import Renting
 
 _SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
 _GB = 1e9

@@ -20,7 +20,8 @@ from gpuyard.planner.servers import PricedServer, list_servers
 from gpuyard.planner.throughput import EXCHANGES
 from gpuyard.predictor import STRATEGIES, Calibration
 from gpuyard.specs import Workload
-from gpuyard.specs.plan import Acquisition, Plan
+from gpuyard.specs.plan import Plan
+from gpuyard.specs.plan_candidates import Acquisition
 from gpuyard.workloads import profile_model
 
 Where = Literal["cloud", "on-premises", "colocation", "hybrid", "either"]

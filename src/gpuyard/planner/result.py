@@ -11,7 +11,7 @@ from gpuyard import units
 from gpuyard.catalog.electricity import Tariff
 from gpuyard.choices import LargePrecision
 from gpuyard.predictor.large.layout import Layout
-from gpuyard.specs.plan import Acquisition, RemedyName
+from gpuyard.specs.plan_candidates import Acquisition, RemedyName
 
 Constraint = Literal["time", "budget", "rules"]
 ACQUISITION_LABELS: dict[Acquisition, str] = {

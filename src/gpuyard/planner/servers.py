@@ -23,7 +23,8 @@ from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.facilities.fabric import HostPorts, TypicalFloor, find_cheapest_fabric
 from gpuyard.hardware.presets import check_topology, choose_topology
 from gpuyard.specs import Network, Topology
-from gpuyard.specs.plan import OwnedMachines, OwnOffer, Plan
+from gpuyard.specs.plan import Plan
+from gpuyard.specs.plan_candidates import OwnedMachines, OwnOffer
 
 
 @dataclass(frozen=True)

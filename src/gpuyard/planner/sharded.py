@@ -15,14 +15,8 @@ from gpuyard.catalog import Gpu
 from gpuyard.catalog import gpus as gpus_table
 from gpuyard.choices import LargePrecision
 from gpuyard.errors import UserMistake
-from gpuyard.planner.throughput import (
-    Grid,
-    MachineShape,
-    Throughputs,
-    find_same_wiring,
-    load_fabric,
-    node_counts,
-)
+from gpuyard.planner.machine_shapes import MachineShape, find_same_wiring, load_fabric
+from gpuyard.planner.throughput import Grid, Throughputs, node_counts
 from gpuyard.predictor.constants import load_tuning
 from gpuyard.predictor.explain.next_run import NextRun
 from gpuyard.predictor.large.cluster import ClusterColumns, inside_rates, peak

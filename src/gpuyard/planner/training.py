@@ -9,12 +9,12 @@ import numpy as np
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.choices import LargePrecision
+from gpuyard.planner.machine_shapes import MachineShape
 from gpuyard.planner.sharded import Sharded
 from gpuyard.planner.throughput import (
     EXCHANGES,
     ComputeLineTable,
     Grid,
-    MachineShape,
     Throughputs,
     count_configurations,
     predict_shapes,
@@ -32,7 +32,7 @@ from gpuyard.predictor.software_stacks.evidence import (
 from gpuyard.predictor.software_stacks.posterior import Posterior
 from gpuyard.predictor.table import Floats, Integers
 from gpuyard.specs import Cluster, MachineSpec, Precision, Workload
-from gpuyard.specs.plan import RemedyName
+from gpuyard.specs.plan_candidates import RemedyName
 
 
 class Training(Protocol):

@@ -13,18 +13,14 @@ from gpuyard.predictor.constants import (
     GPU_VARIATION,
     Constant,
 )
+from gpuyard.predictor.placement import Placement, place
 from gpuyard.predictor.platform import Platform, create_platform
-from gpuyard.predictor.prediction import (
-    Choke,
-    ClusterPrediction,
-    Prediction,
-    predict,
-    predict_cluster,
-)
+from gpuyard.predictor.predicted import Choke, ClusterPrediction, Prediction
+from gpuyard.predictor.prediction import predict, predict_cluster
 from gpuyard.predictor.scenario import PlatformScenario, Scenario, create_scenario
 from gpuyard.predictor.strategies import STRATEGIES, Strategy
 from gpuyard.predictor.strategies.remedies import Remedy
-from gpuyard.predictor.table import Placement, Step, place
+from gpuyard.predictor.table import Step
 from gpuyard.predictor.transport import Pipe
 
 __all__ = [

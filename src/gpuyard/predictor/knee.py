@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuyard.predictor.table import Floats, Placement, place
+from gpuyard.predictor.placement import Placement, place
+from gpuyard.predictor.table import Floats
 from gpuyard.units import format_number, format_share
 
 DEFAULT_THRESHOLD = 0.5

@@ -12,14 +12,8 @@ from gpuyard.hardware import MachineGraph
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predictor import constants as c
 from gpuyard.predictor.constants import Constant, load_tuning
-from gpuyard.predictor.table import (
-    Configurations,
-    Floats,
-    HardwareRates,
-    Integers,
-    Placement,
-    place,
-)
+from gpuyard.predictor.placement import Placement, place
+from gpuyard.predictor.table import Configurations, Floats, HardwareRates, Integers
 from gpuyard.predictor.transport import Fabric, MachineLinks, Pipe, create_fabric, uses_trees
 from gpuyard.specs import Cluster, Dataset, MachineSpec, Network
 

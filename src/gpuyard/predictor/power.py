@@ -16,7 +16,7 @@ from gpuyard.catalog import Gpu, gpus
 from gpuyard.catalog.power_caps import PowerPoint, power_caps
 from gpuyard.errors import UserMistake
 from gpuyard.predictor.large.prediction import LargePrediction
-from gpuyard.predictor.prediction import Prediction
+from gpuyard.predictor.predicted import Prediction
 
 _MIN_SHARE = 0.42  # of the rated power; there are hardly any curves below
 _UNKNOWN = (

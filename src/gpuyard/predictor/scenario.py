@@ -25,6 +25,7 @@ from gpuyard.predictor.compute import (
     resolve_precision,
 )
 from gpuyard.predictor.constants import Constant, Tuning, load_tuning
+from gpuyard.predictor.placement import Placement
 from gpuyard.predictor.platform import Platform, create_platform, share_platform
 from gpuyard.predictor.strategies import STRATEGIES, Strategy
 from gpuyard.predictor.table import (
@@ -32,7 +33,6 @@ from gpuyard.predictor.table import (
     Configurations,
     Floats,
     HardwareRates,
-    Placement,
     StepTable,
     Traffic,
     samples_per_second,

@@ -16,7 +16,8 @@ from gpuyard.hardware.rings import (
     find_worst_gpus,
 )
 from gpuyard.predictor.platform import create_platform
-from gpuyard.predictor.prediction import Prediction, predict_cluster
+from gpuyard.predictor.predicted import Prediction
+from gpuyard.predictor.prediction import predict_cluster
 from gpuyard.predictor.transport import RING_NAMES, ring_rate
 from gpuyard.specs import Cluster, MachineSpec, Topology, Workload
 from gpuyard.units import format_byte_rate

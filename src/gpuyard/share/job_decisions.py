@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 from gpuyard.policies import JobView, Policy, Pool, get_policy
 from gpuyard.policies.decision import Decision, decide
+from gpuyard.share.calendar import Calendar
 from gpuyard.share.config import ShareConfig
 from gpuyard.share.job_views import name_lease, view_job, view_leases
 from gpuyard.share.models import Lease
-from gpuyard.share.queue import Allowance, Calendar
+from gpuyard.share.queue import Allowance
 from gpuyard.share.schedule import (
     RUNNING,
     STARTING,

@@ -12,6 +12,7 @@ from typing import Any
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share.caller import Caller, groups_of
 from gpuyard.share.config import describe_quota
+from gpuyard.share.gpu_choice import choose_free_gpus
 from gpuyard.share.models import (
     DRAIN,
     RESERVATION,
@@ -21,7 +22,6 @@ from gpuyard.share.models import (
     Reservation,
     ReservationRequest,
 )
-from gpuyard.share.queue import choose_free_gpus
 from gpuyard.share.store import Store, insert
 
 MAX_PER_USER = 30

@@ -22,9 +22,9 @@ from gpuyard.share.config import (
     read_config,
 )
 from gpuyard.share.devices import device_file, fake_device_number
+from gpuyard.share.gpu_choice import MAX_TABULATED_GPUS, gpu_mask
 from gpuyard.share.gpus import discover_gpus
 from gpuyard.share.locks import LOCKS
-from gpuyard.share.queue import MAX_TABULATED_GPUS, gpu_mask
 from gpuyard.share.store import DATABASE, Store, close_to_others
 
 if TYPE_CHECKING:

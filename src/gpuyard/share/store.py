@@ -15,6 +15,7 @@ from typing import Any
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share import processes
+from gpuyard.share.calendar import Calendar
 from gpuyard.share.caller import Caller, groups_of
 from gpuyard.share.cgroup import Cgroups
 from gpuyard.share.clock import Clock
@@ -29,7 +30,6 @@ from gpuyard.share.models import (
     LeaseRequest,
     Reservation,
 )
-from gpuyard.share.queue import Calendar
 from gpuyard.sqlite_file import (
     BUSY_SECONDS,
     StoreFormat,

@@ -32,7 +32,7 @@ from gpuyard.planner.offers import BOUGHT, Offer
 from gpuyard.planner.ranking import DATA_STAYS, Ranking
 from gpuyard.planner.result import Alternative, Choice, LocationCost, format_dollars
 from gpuyard.predictor.table import Floats, Integers
-from gpuyard.specs.plan import Acquisition
+from gpuyard.specs.plan_candidates import Acquisition
 
 Strings = npt.NDArray[np.str_]
 SAME_COST = 1.005  # costs within this ratio count as the same

@@ -20,7 +20,8 @@ from gpuyard.predictor.compute import HALVES, ComputeBasis, resolve_compute_prec
 from gpuyard.predictor.software_stacks.evidence import describe_superlinear_figures
 from gpuyard.predictor.software_stacks.posterior import has_published_framework
 from gpuyard.specs import Workload
-from gpuyard.specs.plan import RESERVED_YEARS, Acquisition, Plan
+from gpuyard.specs.plan import Plan
+from gpuyard.specs.plan_candidates import RESERVED_YEARS, Acquisition
 
 _BASES: dict[ComputeBasis, str] = {
     "measured here": "measured here",

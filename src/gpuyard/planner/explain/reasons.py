@@ -21,7 +21,8 @@ from gpuyard.planner.result import (
     format_share_of_runs,
     join_with_or,
 )
-from gpuyard.specs.plan import Acquisition, Plan
+from gpuyard.specs.plan import Plan
+from gpuyard.specs.plan_candidates import Acquisition
 
 
 def describe_goal(plan: Plan) -> str:

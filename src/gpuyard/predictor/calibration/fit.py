@@ -19,10 +19,11 @@ from gpuyard.predictor.calibration.defaults import (
 )
 from gpuyard.predictor.calibration.rows import Hardware, LineKey, LinkRates, TrainingRow
 from gpuyard.predictor.compute import ComputeLine
+from gpuyard.predictor.placement import Placement
 from gpuyard.predictor.scenario import PlatformScenario
 from gpuyard.predictor.strategies import STRATEGIES
 from gpuyard.predictor.strategies.ddp import all_reduce
-from gpuyard.predictor.table import Configurations, Floats, Placement, StepTable, compute_step_parts
+from gpuyard.predictor.table import Configurations, Floats, StepTable, compute_step_parts
 
 Lines = Mapping[LineKey, tuple[float, float]]
 _NO_LINE = ComputeLine(1.0, 1.0, "measured here", "filled in by the fit")

@@ -10,7 +10,8 @@ import numpy as np
 
 from gpuyard.predictor import constants as c
 from gpuyard.predictor.interval import PredictionInterval, estimate_interval
-from gpuyard.predictor.prediction import Prediction
+from gpuyard.predictor.placement import Placement
+from gpuyard.predictor.predicted import Prediction
 from gpuyard.predictor.scenario import PlatformScenario
 from gpuyard.predictor.software_stacks.evidence import (
     Configuration,
@@ -18,7 +19,7 @@ from gpuyard.predictor.software_stacks.evidence import (
     condition_on_points,
     find_measured_points,
 )
-from gpuyard.predictor.table import Configurations, Placement, compute_step_parts
+from gpuyard.predictor.table import Configurations, compute_step_parts
 
 _OUTCOME_QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)
 _MAX_WIDTH_RATIO = 0.85  # a run that narrows the interval less than this is not worth a sentence

@@ -17,12 +17,13 @@ from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.hardware.presets import list_topologies
 from gpuyard.predictor.compute import choose_half_precision, resolve_compute_precision
 from gpuyard.predictor.knee import DEFAULT_THRESHOLD, Knee, find_knee, list_knee_placements
+from gpuyard.predictor.placement import Placement
 from gpuyard.predictor.platform import find_network
-from gpuyard.predictor.prediction import Prediction
+from gpuyard.predictor.predicted import Prediction
 from gpuyard.predictor.scenario import PlatformScenario
 from gpuyard.predictor.software_stacks.evidence import ratio_to_formulas
 from gpuyard.predictor.strategies.remedies import ACCUMULATED_STEPS, Proposal, Remedy
-from gpuyard.predictor.table import Placement, StepTable, samples_per_second
+from gpuyard.predictor.table import StepTable, samples_per_second
 from gpuyard.specs import Cluster, ExchangeOptions, Network
 
 _MIN_GAIN = 1.03

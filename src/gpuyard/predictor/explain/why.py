@@ -7,7 +7,7 @@ from typing import Any
 from gpuyard.predictor.explain.remedies import Knees, find_remedies_and_knees
 from gpuyard.predictor.explain.timeline import StepTimeline, build_timeline
 from gpuyard.predictor.knee import DEFAULT_THRESHOLD
-from gpuyard.predictor.prediction import Choke, Prediction, describe_choke
+from gpuyard.predictor.predicted import Choke, Prediction, describe_choke
 from gpuyard.predictor.scenario import PlatformScenario
 from gpuyard.predictor.software_stacks.evidence import find_measured_points
 from gpuyard.predictor.strategies.remedies import Remedy

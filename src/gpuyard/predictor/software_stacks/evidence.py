@@ -12,6 +12,7 @@ from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.catalog.published_rows import MAX_SUPERLINEAR
 from gpuyard.predictor.compute import resolve_figure_precision
 from gpuyard.predictor.interval import PredictionInterval, estimate_interval
+from gpuyard.predictor.placement import Placement
 from gpuyard.predictor.platform import find_network
 from gpuyard.predictor.scenario import PlatformScenario
 from gpuyard.predictor.software_stacks.posterior import (
@@ -24,13 +25,7 @@ from gpuyard.predictor.software_stacks.posterior import (
     predict_with_framework,
     widen_to_cover,
 )
-from gpuyard.predictor.table import (
-    Configurations,
-    Floats,
-    Placement,
-    compute_step_parts,
-    samples_per_second,
-)
+from gpuyard.predictor.table import Configurations, Floats, compute_step_parts, samples_per_second
 from gpuyard.predictor.transport import create_fabric
 from gpuyard.specs import (
     DEFAULT_EXCHANGE,

@@ -15,8 +15,9 @@ from gpuyard.catalog.models import FP32_BYTES
 from gpuyard.errors import UnknownName
 from gpuyard.predictor import constants as c
 from gpuyard.predictor.constants import Constant, Tuning
+from gpuyard.predictor.placement import Move
 from gpuyard.predictor.strategies.remedies import Proposer
-from gpuyard.predictor.table import Buckets, Floats, Move, StepTable
+from gpuyard.predictor.table import Buckets, Floats, StepTable
 from gpuyard.specs import DEFAULT_EXCHANGE, ExchangeOptions, Workload
 from gpuyard.specs.workload import GradientDtype, Optimizer
 

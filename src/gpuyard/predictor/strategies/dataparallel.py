@@ -6,9 +6,10 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.predictor import constants as c
 from gpuyard.predictor.collectives import pipelined_broadcast_seconds
 from gpuyard.predictor.constants import Constant, Tuning
+from gpuyard.predictor.placement import Move
 from gpuyard.predictor.strategies import remedies as proposals
 from gpuyard.predictor.strategies.base import SecondsBySize, Strategy
-from gpuyard.predictor.table import Floats, Move, StepTable
+from gpuyard.predictor.table import Floats, StepTable
 
 BUFFER = Constant(
     "dataparallel_buffer", 10 * 1024 * 1024, "bytes", "published",

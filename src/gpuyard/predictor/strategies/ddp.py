@@ -8,9 +8,10 @@ from gpuyard.catalog import ModelProfile
 from gpuyard.predictor import constants as c
 from gpuyard.predictor.collectives import hierarchical_all_reduce_seconds
 from gpuyard.predictor.constants import Constant, Tuning
+from gpuyard.predictor.placement import Move
 from gpuyard.predictor.strategies import remedies as proposals
 from gpuyard.predictor.strategies.base import SecondsBySize, Strategy
-from gpuyard.predictor.table import TREE_SHARE, Floats, Move, Paths, StepTable
+from gpuyard.predictor.table import TREE_SHARE, Floats, Paths, StepTable
 
 
 def all_reduce(paths: Paths, launch_seconds: float) -> SecondsBySize:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.predictor.table import Buckets, Floats, Placement
+from gpuyard.predictor.placement import Placement
+from gpuyard.predictor.table import Buckets, Floats
 from gpuyard.specs import ExchangeOptions
 
 ACCUMULATED_STEPS = 4

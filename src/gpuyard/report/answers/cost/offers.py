@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from gpuyard import units
-from gpuyard.economics.offers import OfferComparison, PricedOffer, electricity_price
+from gpuyard.economics.offer_comparison import OfferComparison
+from gpuyard.economics.offers import PricedOffer, electricity_price
 from gpuyard.report.answer import (
     ALL_BATCHES,
     Answer,
