@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gpuyard.predictor.large.interval import correction_weight
 from gpuyard.predictor.large.rows import PublishedRow
 from gpuyard.predictor.large.validation import find_series, reference_row
 from gpuyard.predictor.table import Booleans, Floats
@@ -70,8 +71,9 @@ def within_series(rows: list[PublishedRow], ratios: Floats) -> Floats:
     corrected = np.full(len(rows), np.nan)
     for indices in find_series(rows).values():
         point = reference_row(rows, indices)
-        others = [index for index in indices if index != point]
-        corrected[others] = ratios[others] - ratios[point]
+        for index in set(indices) - {point}:
+            weight = correction_weight(rows[index].layout, rows[point].layout)
+            corrected[index] = ratios[index] - weight * ratios[point]
     return corrected
 
 

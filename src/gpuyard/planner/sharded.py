@@ -189,7 +189,7 @@ class Sharded:
             network=shape.network,
             storage=None,
         )
-        return find_interval(training, cluster, shape.gpu)
+        return find_interval(training, cluster, shape.gpu, spot.layout)
 
 
 def find_precisions(

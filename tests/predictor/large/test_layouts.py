@@ -9,6 +9,8 @@ from gpuyard.catalog.transformers import transformers
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predictor.large.evaluation import evaluate
+from gpuyard.predictor.large.interval import correction_weight
+from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.large.prediction import predict_large
 from gpuyard.predictor.large.search import Choices
 from gpuyard.predictor.large.training import LargeTraining, MeasuredLayout
@@ -97,6 +99,15 @@ def test_a_measured_figure_moves_the_prediction_to_it() -> None:
     point = MeasuredLayout("h100-sxm5-80gb", 8, 0.5 * plain.tokens_per_second, choices)
     corrected = predict_large(replace(LLAMA, measured=(point,)), DGX, [8]).predictions[0]
     assert corrected.tokens_per_second < 0.7 * plain.tokens_per_second
+
+
+def test_a_measured_figure_corrects_its_own_layout_fully_and_others_less() -> None:
+    measured = Layout(tensor=8, pipeline=2, micro_batch=1)
+    assert correction_weight(measured, measured) == 1
+    assert correction_weight(replace(measured, data=64), measured) == 1
+    once = correction_weight(replace(measured, tensor=4), measured)
+    twice = correction_weight(replace(measured, tensor=4, pipeline=4), measured)
+    assert 1 > once > twice > 0
 
 
 @pytest.mark.parametrize(

@@ -9,23 +9,28 @@ from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predictor.large.constants import load_fit
 from gpuyard.predictor.large.effects import has_evidence
-from gpuyard.predictor.large.evaluation import evaluate
+from gpuyard.predictor.large.evaluation import evaluate, layout_at
+from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.large.training import LargeTraining, MeasuredLayout
 from gpuyard.specs import Cluster
 
+_COMPARED = ("tensor", "pipeline", "context", "expert", "micro_batch", "recompute")
+_WEIGHT_PER_DIFFERENCE, _MIN_WEIGHT = 0.2, 0.4  # best on publishers left out of the fit
+
 
 def find_interval(
-    training: LargeTraining, cluster: Cluster, gpu: Gpu
+    training: LargeTraining, cluster: Cluster, gpu: Gpu, layout: Layout
 ) -> tuple[float, float, float]:
     """Return the ends of the interval over the prediction, and the correction by figures of the same GPU."""
     fit = load_fit()
-    ratios = [
-        ratio
+    corrections = [
+        correction
         for point in training.measured
-        if point.gpu == gpu.id and (ratio := _measured_ratio(training, cluster, point))
+        if point.gpu == gpu.id
+        and (correction := _correct(training, cluster, point, layout)) is not None
     ]
-    if ratios:
-        return (*fit.spread_with_point, float(np.exp(np.mean(np.log(ratios)))))
+    if corrections:
+        return (*fit.spread_with_point, float(np.exp(np.mean(corrections))))
     known = bool(has_evidence(fit, gpu, training.precision))
     return (*fit.spread[interval_kind(experts=training.shape.experts, known=known)], 1.0)
 
@@ -37,10 +42,16 @@ def interval_kind(*, experts: int, known: bool) -> str:
     return "dense/known" if known else "dense/unknown"
 
 
-def _measured_ratio(
-    training: LargeTraining, cluster: Cluster, point: MeasuredLayout
+def correction_weight(layout: Layout, measured: Layout) -> float:
+    """Return the power of a measured correction: 1 for the same layout, and less for each part that differs."""
+    differences = sum(bool(getattr(layout, n) != getattr(measured, n)) for n in _COMPARED)
+    return max(_MIN_WEIGHT, 1 - _WEIGHT_PER_DIFFERENCE * differences)
+
+
+def _correct(
+    training: LargeTraining, cluster: Cluster, point: MeasuredLayout, layout: Layout
 ) -> float | None:
-    """Return measured over predicted for a user's own figure, or None if such a cluster could not run it."""
+    """Return the logarithm of a figure's correction, or None if such a cluster could not run it."""
     _, machine = resolve_machine(cluster)
     nodes = max(cluster.nodes, -(-point.gpus // machine.gpus))
     plain = replace(
@@ -52,4 +63,7 @@ def _measured_ratio(
         if nodes > cluster.nodes:
             return None
         raise
-    return point.tokens_per_second / float(evaluation.tokens_per_second.max())
+    fastest = int(evaluation.tokens_per_second.argmax())
+    ratio = point.tokens_per_second / float(evaluation.tokens_per_second[fastest])
+    weight = correction_weight(layout, layout_at(evaluation.layouts, fastest))
+    return weight * float(np.log(ratio))

@@ -195,7 +195,7 @@ def _describe(
     parts = {name: float(column[index]) for name, column in vars(evaluation.step).items()}
     memory = {name: float(column[index]) for name, column in vars(evaluation.memory).items()}
     rate = float(evaluation.tokens_per_second[index])
-    low, high, factor = find_interval(training, cluster, gpu)
+    low, high, factor = find_interval(training, cluster, gpu, layout)
     model = describe_model(training.shape, training.sequence)
     sixteen = gpu.bf16_tflops or gpu.fp16_tflops or gpu.fp32_tflops or 1.0
     fits = bool(evaluation.fits[index])

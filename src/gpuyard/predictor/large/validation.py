@@ -11,7 +11,7 @@ import numpy as np
 from gpuyard.catalog import gpus
 from gpuyard.predictor.large.constants import LargeFit, load_fit
 from gpuyard.predictor.large.effects import has_evidence
-from gpuyard.predictor.large.interval import interval_kind
+from gpuyard.predictor.large.interval import correction_weight, interval_kind
 from gpuyard.predictor.large.layout import stack_layouts
 from gpuyard.predictor.large.memory import compute_memory
 from gpuyard.predictor.large.model import describe_model, stack_models
@@ -125,7 +125,9 @@ def _corrections(table: Table, predicted: Floats, points: int) -> Floats:
         return factor
     for indices in find_series(table.rows).values():
         point = reference_row(table.rows, indices)
-        factor[indices] = table.measured[point] / predicted[point]
+        for index in indices:
+            weight = correction_weight(table.rows[index].layout, table.rows[point].layout)
+            factor[index] = (table.measured[point] / predicted[point]) ** weight
     return factor
 
 
