@@ -57,6 +57,16 @@ def test_a_wrong_result_is_not_a_speed() -> None:
     assert judgment.verdict == "wrong"
 
 
+def test_one_rank_exchanges_nothing_and_no_rate_has_no_cause() -> None:
+    text = (FILES / "mi300x.txt").read_text()
+    output = parse_tool_output(text.replace("161.14", "  0.00"), "log")
+    (judgment,) = judge_output(output, read_cluster("8xmi300x"))
+    assert judgment.verdict == "slow"
+    assert [cause.name for cause in judgment.causes] == ["unknown"]
+    with pytest.raises(UserMistake, match="two GPUs or more"):
+        judge_output(output, read_cluster("8xmi300x"), gpus=1)
+
+
 def test_the_machine_is_asked_for_if_the_file_does_not_name_it(tmp_path: Path) -> None:
     text = (FILES / "mi300x.txt").read_text()
     unnamed = "\n".join(line for line in text.splitlines() if "Rank" not in line)

@@ -95,6 +95,11 @@ def _judge_collective(
         return
     if ranks is None:
         raise UserMistake("the file does not say how many ranks took part: add --gpus N")
+    if ranks == 1:
+        raise UserMistake(
+            "one rank took part, so nothing was exchanged: measure two GPUs or more, e.g. with "
+            "all_reduce_perf -b 8M -e 8G -f 2 -g 2"
+        )
     if cluster is None:
         raise UserMistake(
             "the file does not say on which machine it was measured: add --on, e.g. --on 8xh100 or "
@@ -142,7 +147,9 @@ def _find_bus_rate(row: SizedRate, reading: CollectiveReading, ranks: int) -> fl
 def _explain(rate: float, expected: float, faults: Iterable[Fault]) -> Iterator[Cause]:
     """Yield the faults whose rate is near the measured one, the nearest first."""
     near = [
-        fault for fault in faults if abs(log(rate / fault.bytes_per_second)) < log(_EXPLAINED_RATIO)
+        fault
+        for fault in faults
+        if rate > 0 and abs(log(rate / fault.bytes_per_second)) < log(_EXPLAINED_RATIO)
     ]
     for fault in sorted(near, key=lambda fault: abs(log(rate / fault.bytes_per_second))):
         would = format_byte_rate(fault.bytes_per_second)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from gpuyard.catalog import Gpu, gpus, links, machines
 from gpuyard.errors import UserMistake
@@ -19,6 +20,7 @@ _GENERATION_PORTS = {
 _LINK_GBITS = {"fdr": 56, "edr": 100, "hdr": 200, "ndr": 400, "xdr": 800}
 
 
+@lru_cache(maxsize=1024)
 def find_gpu(text: str) -> Gpu:
     """Return the catalog's GPU for a name as publishers write it: h100-sxm-80gb, A100 80GB."""
     plain = re.sub(r"\(.*?\)", "", text.lower()).strip()

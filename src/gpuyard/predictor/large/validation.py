@@ -68,12 +68,13 @@ def judge_table(path: Path, memory: Path | None = None, points: int = 0) -> Tabl
     """Predict every row of a table and compare; with `points`, one row per series corrects the others."""
     rows, skipped = read_rows(path)
     fit = load_fit()
-    timed = [row for row in rows if (row.tokens_per_second_per_gpu() or 0) > 0]
-    skipped += [
-        Skipped(row.row, f"metric {row.metric!r} is not a throughput or a step time")
-        for row in rows
-        if row not in timed and not np.isnan(row.value)
-    ]
+    timed = []
+    for row in rows:
+        if (row.tokens_per_second_per_gpu() or 0) > 0:
+            timed.append(row)
+        elif not np.isnan(row.value):
+            reason = f"metric {row.metric!r} is not a throughput or a step time"
+            skipped.append(Skipped(row.row, reason))
     sources: list[Scores] = []
     overall = None
     choices: dict[str, float | int | None] = {
