@@ -7,7 +7,7 @@ import typer
 from gpuyard.api.inputs import load_calibration, parse_counts
 from gpuyard.cli.completion import complete_gpus, complete_list
 from gpuyard.cli.deploy.options import FileArgument
-from gpuyard.cli.measure.bench.running import results_store, run_matrix_with_progress
+from gpuyard.cli.measure.bench.running import results_store
 from gpuyard.cli.options import CalibrationOption, DryRunOption, FreshOption, TimePerPointOption
 from gpuyard.cli.output import JsonOption, PageOption, progress_bar, show, show_if_not_stored
 
@@ -82,6 +82,7 @@ def bench(
     Example: gpuyard deploy bench examples/pair.deployment.yaml --shapes 1x2,2x1 --dry-run
     """
 
+    from gpuyard.api.bench import measure_matrix
     from gpuyard.deploy.access.remote import require_hosts
     from gpuyard.deploy.bench.comparison import compare
     from gpuyard.deploy.bench.data import create_images
@@ -121,7 +122,8 @@ def bench(
         if planned.images_folder is not None:
             with progress_bar(f"creating {images:,} images in {planned.images_folder}"):
                 create_images(planned, images)
-        outcome = run_matrix_with_progress(planned.matrix, store, fresh=fresh)
+        with progress_bar() as on_progress:
+            outcome = measure_matrix(planned.matrix, store, fresh=fresh, on_progress=on_progress)
     rows = compare(loaded, planned, outcome.measurements, constants)
     show(bench_answer(planned, rows, outcome), json_output=json_output, html=html)
     if outcome.rejected:

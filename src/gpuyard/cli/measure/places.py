@@ -1,17 +1,11 @@
 """Options for where workers run, how many run on each node, and which GPU they emulate."""
 
-import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from gpuyard.choices import Launcher
 from gpuyard.cli.completion import complete_gpus
-from gpuyard.errors import UserMistake
-
-if TYPE_CHECKING:
-    from gpuyard.run.places import Place
 
 GpuOption = Annotated[
     str | None,
@@ -47,33 +41,3 @@ LauncherOption = Annotated[
     Launcher | None,
     typer.Option(help="Launcher of the workers (default: torchrun on several nodes, direct here)."),
 ]
-
-
-@contextlib.contextmanager
-def open_place(
-    lab: str | None,
-    hosts: str | None,
-    *,
-    slurm: bool = False,
-    ranks_per_node: int | None = None,
-    planning: bool = False,
-) -> "Iterator[Place]":
-    """Open the place that the options select; a temporary lab is removed at the end."""
-    count = sum((lab is not None, hosts is not None, slurm))
-    if count > 1:
-        raise UserMistake("--lab, --hosts, and --slurm exclude each other")
-    if ranks_per_node is not None and not count:
-        raise UserMistake(
-            "--ranks-per-node needs --lab, --hosts, or --slurm; on this machine, use --workers"
-        )
-    from gpuyard.run.places import LocalMachine, find_allocation, open_lab, reach_hosts
-
-    if lab is not None:
-        with open_lab(lab, ranks_per_node or 1, planning=planning) as nodes:
-            yield nodes
-    elif hosts is not None:
-        yield reach_hosts([name.strip() for name in hosts.split(",")], ranks_per_node)
-    elif slurm:
-        yield find_allocation(ranks_per_node)
-    else:
-        yield LocalMachine()

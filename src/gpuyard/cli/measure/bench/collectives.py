@@ -13,7 +13,6 @@ from gpuyard.cli.measure.places import (
     LabOption,
     RanksPerNodeOption,
     SlurmOption,
-    open_place,
 )
 from gpuyard.cli.options import DryRunOption
 from gpuyard.cli.output import JsonOption, show
@@ -82,6 +81,8 @@ def collectives(
     Example: gpuyard bench collectives --lab 4x1Gbit --op all_reduce,broadcast --bytes 1KB..64MB
     Example: gpuyard bench collectives --from nccl.log --on 8xh200
     """
+    from gpuyard.api.bench import open_place
+
     if from_file is not None:
         from gpuyard.api.tool_output import judge_tool_output
 

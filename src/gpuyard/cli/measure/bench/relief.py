@@ -13,7 +13,6 @@ from gpuyard.cli.measure.places import (
     LauncherOption,
     RanksPerNodeOption,
     SlurmOption,
-    open_place,
 )
 from gpuyard.cli.options import DryRunOption, PrecisionOption
 from gpuyard.cli.output import JsonOption, progress_bar, show_if_not_stored
@@ -64,6 +63,7 @@ def relief(
 
     Example: gpuyard bench relief spoken-digits-linear --link 1Gbit --workers 2 --batch 50
     """
+    from gpuyard.api.bench import open_place
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.errors import UserMistake
     from gpuyard.measure.relief.plan import CANDIDATES, plan_relief

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from gpuyard.measure.kind import AnyRecord
     from gpuyard.measure.progress import ProgressCallback
     from gpuyard.measure.store import ResultsStore
-    from gpuyard.measure.training.matrix import Matrix, MatrixResult
-    from gpuyard.measure.training.sweep import SweepEvent
 
 
 def results_store() -> "ResultsStore":
@@ -41,25 +39,3 @@ def run_bench(
         record = measure(plan, run, results_store(), on_progress, timed=timed)
     show(record_answer(record), json_output=json_output)
     return record
-
-
-def run_matrix_with_progress(
-    matrix: "Matrix", store: "ResultsStore", *, fresh: bool
-) -> "MatrixResult":
-    """Measure the points that the store lacks, and print the speed of each."""
-    from dataclasses import replace
-
-    from gpuyard.measure.training.matrix import run_matrix
-    from gpuyard.units import format_per_second
-
-    with progress_bar() as on_progress:
-
-        def report(event: "SweepEvent") -> None:
-            m, message = event.measurement, ""
-            if event.state == "finished" and m is not None:
-                message = f"{event.progress.description}: {format_per_second(m.samples_per_second)} samples/s"
-            elif event.state == "rejected" and m is not None:
-                message = f"{event.progress.description}: rejected: {m.doubt}"
-            on_progress(replace(event.progress, message=message))
-
-        return run_matrix(matrix, store, on_event=report, fresh=fresh)

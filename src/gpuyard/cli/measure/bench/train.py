@@ -1,12 +1,11 @@
 """`gpuyard bench train`: train for a few seconds at each worker count and batch size."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuyard.api.inputs import override_precision, parse_counts, parse_exchange
 from gpuyard.choices import MeasuredStrategy
-from gpuyard.cli.measure.bench.running import results_store
 from gpuyard.cli.measure.places import (
     GpuOption,
     HostsOption,
@@ -14,7 +13,6 @@ from gpuyard.cli.measure.places import (
     LauncherOption,
     RanksPerNodeOption,
     SlurmOption,
-    open_place,
 )
 from gpuyard.cli.options import (
     AccumulateOption,
@@ -30,7 +28,9 @@ from gpuyard.cli.output import JsonOption, progress_bar, show, show_if_not_store
 from gpuyard.errors import GpuyardError
 
 if TYPE_CHECKING:
-    from gpuyard.measure import Measurement
+    from collections.abc import Sequence
+
+    from gpuyard.api.result import Row
 
 
 def train(
@@ -74,51 +74,41 @@ def train(
 
     Example: gpuyard bench train spoken-digits-linear --workers 1,2 --batch 10,50,200
     """
-    worker_counts = parse_counts(workers, "worker count")
-    batches = parse_counts(batch, "batch size") if batch is not None else None
+    from gpuyard.api.bench import train as measure_training
 
-    from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.measure import plan_sweep, run_sweep
-    from gpuyard.measure.training.run import find_stored_keys
-    from gpuyard.measure.training.tables import build_plan_table, build_scaling_table
-    from gpuyard.report.answers.results import content_answer
-
-    spec = override_precision(read_workload(workload), precision)
-    remedy = parse_exchange(compress, accumulate, bucket_mb, local_sgd)
-    store = results_store()
-    with open_place(
-        lab, hosts, slurm=slurm, ranks_per_node=ranks_per_node, planning=dry_run
-    ) as place:
-        sweep = plan_sweep(
-            spec,
-            worker_counts,
-            batches or [spec.batch_per_gpu],
-            strategy=strategy,
-            seconds_per_point=time_per_point,
-            remedy=remedy,
-            gpu=gpu,
-            place=place,
-            launcher=launcher,
-        )
-        if dry_run:
-            stored = set() if fresh else find_stored_keys(sweep, store)
-            answer = content_answer([build_plan_table(sweep, stored)], sweep.describe(stored))
-            show(answer, json_output=json_output)
-            return
-        with (
-            show_if_not_stored(json_output=json_output, document=lambda record: [record]),
-            progress_bar() as on_progress,
-        ):
-            measurements = run_sweep(
-                sweep, store, on_event=lambda event: on_progress(event.progress), fresh=fresh
-            )
-    table = build_scaling_table(sweep.title, measurements)
-    answer = content_answer([table], [measurement.as_json() for measurement in measurements])
-    show(answer, json_output=json_output)
-    _report_doubts(measurements)
+    run = partial(
+        measure_training,
+        workload,
+        workers=workers,
+        batch=batch,
+        strategy=strategy,
+        time_per_point=time_per_point,
+        precision=precision,
+        compress=compress,
+        accumulate=accumulate,
+        bucket_mb=bucket_mb,
+        local_sgd=local_sgd,
+        gpu=gpu,
+        lab=lab,
+        hosts=hosts,
+        slurm=slurm,
+        ranks_per_node=ranks_per_node,
+        launcher=launcher,
+        fresh=fresh,
+    )
+    if dry_run:
+        show(run(dry_run=True).answer, json_output=json_output)
+        return
+    with (
+        show_if_not_stored(json_output=json_output, document=lambda record: [record]),
+        progress_bar() as on_progress,
+    ):
+        result = run(on_progress=on_progress)
+    show(result.answer, json_output=json_output)
+    _report_doubts(result.rows)
 
 
-def _report_doubts(measurements: "list[Measurement]") -> None:
+def _report_doubts(measurements: "Sequence[Row]") -> None:
     from gpuyard.measure.validity import NAN_LOSS
     from gpuyard.report.terminal import print_line
     from gpuyard.units import format_count
