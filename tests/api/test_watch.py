@@ -1,6 +1,9 @@
 """`gpuyard watch`: the verdict on a log, and on a real job."""
 
 import json
+import random
+import re
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -78,6 +81,32 @@ def test_the_mfu_needs_only_the_reported_gpu_and_the_model(tmp_path: Path) -> No
     on = gy.watch(log=log, workload="resnet50", on="4xa100-sxm4-80gb").to_dict()["mfu"]
     assert alone == pytest.approx(on)
     assert gy.watch(log=log).to_dict()["mfu"] is None
+
+
+def test_drift_is_dated_in_a_log_of_hours(cli: Cli, tmp_path: Path) -> None:
+    """Normal for 3 h with 3% noise and an evaluation each hour, then 12% slower since 14:05."""
+    began = datetime(2026, 3, 2, 11, 5).timestamp()
+    noise = random.Random(1)
+    lines = []
+    for minute in range(4 * 60):
+        slow = 1.12 if minute >= 180 else 1.5 if minute % 60 == 30 else 1.0
+        seconds = 0.2 * slow * noise.uniform(0.97, 1.03)
+        report = {
+            "rank": 0, "at": began + 60 * minute, "steps": 300, "samples": 19200, "seconds": 60,
+            "step_seconds": seconds, "compute_seconds": seconds,
+        }  # fmt: skip
+        lines.append(f"epoch {minute}\n{MARKER}{json.dumps(report)}\n")
+    log = tmp_path / "train.log"
+    log.write_text("".join(lines), encoding="utf-8")
+    sentence = next(
+        line for line in cli("watch", "--log", str(log)).stdout.splitlines() if "since" in line
+    )
+    assert "since 14:05" in sentence
+    assert re.search(r"1[123]% slower", sentence)
+    drift = gy.watch(log=log).to_dict()["drift"]
+    assert drift["before_seconds"] == pytest.approx(3 * 3600, rel=0.01)
+    log.write_text("".join(lines[:180]), encoding="utf-8")
+    assert gy.watch(log=log).to_dict()["drift"] is None
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,15 @@ def test_a_slow_rank_is_named_with_host_gpu_and_cost() -> None:
     busy = judge(change(windows, 2, cpu_wait=0.4), EXPECTED)
     assert busy is not None
     assert [cause.name for cause in busy.causes] == ["other job"]
-    throttled = judge(windows, replace(EXPECTED, throttled_ranks=frozenset({2})))
+    clocks = change(windows, None, clock_mhz=1800.0)
+    slow_clock = change(clocks, 2, clock_mhz=1200.0, clock_reasons=("SW Power Cap",))
+    throttled = judge(slow_clock, EXPECTED)
     assert throttled is not None
     assert [cause.name for cause in throttled.causes] == ["throttled clock"]
+    assert "1,200 MHz" in throttled.sentence
+    shared = judge(change(windows, 2, gpu_processes=2), EXPECTED)
+    assert shared is not None
+    assert [cause.name for cause in shared.causes] == ["other job"]
 
 
 def test_starved_input_of_all_ranks_and_of_one() -> None:
@@ -184,3 +190,12 @@ def test_one_starved_rank_is_named_among_few(ranks: int) -> None:
     verdict = judge(windows)
     assert verdict is not None
     assert [(cause.name, cause.rank) for cause in verdict.causes] == [("input starved", 1)]
+
+
+def test_drift_in_a_month_of_reports_is_dated_to_the_minute() -> None:
+    normal = create_windows(1, 30_000)
+    slow = [replace(w, at=w.at + 300_000) for w in create_windows(1, 10_000, compute=0.085)]
+    verdict = judge(normal + slow)
+    assert verdict is not None
+    assert verdict.drift is not None
+    assert verdict.drift.since == pytest.approx(301_000)

@@ -6,11 +6,20 @@ exchange. The shortest exchange of all ranks is therefore communication; the res
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
 from typing import Literal
 
+from gpuyard.jobs.drift import Drift, find_drift
+from gpuyard.jobs.rank_times import (
+    RECENT,
+    RankTimes,
+    describe_clock,
+    median_of_known,
+    summarize_ranks,
+)
+from gpuyard.jobs.slow_link import find_slow_link, measure_links
 from gpuyard.reporting.ranks import RankWindow
-from gpuyard.units import format_seconds
+from gpuyard.units import format_bit_rate, format_seconds
 
 CauseName = Literal[
     "input starved", "slow rank", "slow link", "throttled clock", "other job", "wrong batch", "precision"
@@ -23,34 +32,10 @@ _PRECISION_RATIO = (
     1.7  # a step that should use tensor cores and does not is at least this much slower
 )
 _BUSY_CPU = 0.1  # share of the time that a process waits for a CPU
-_CROWDED_RATIO, _CROWDED_COST = 1.4, 0.15  # a rank stands out on a machine where all wait for CPUs
+_CROWDED_ODDS, _CROWDED_COST = 2.0, 0.15  # a rank stands out on a machine where all wait for CPUs
+_STEADY_SHARE = 0.75  # of the windows in which a slow rank must be slower; noise changes sides
+_BUSY_LOAD, _LOAD_RATIO = 1.5, 2.0  # per core, and relative to the machines of other ranks
 _SAMPLES_TOLERANCE = 0.02
-_RECENT = 8  # windows of each rank that a verdict looks at
-_MIN_DRIFT, _DRIFT_NOISE, _MIN_SIDE = 0.08, 4.0, 4
-
-
-@dataclass(frozen=True)
-class RankTimes:
-    """The mean seconds of one step of one rank by phase."""
-
-    rank: int
-    host: str
-    gpu: int | None
-    step: float
-    compute: float
-    input: float
-    exchange: float | None
-    cpu_wait: float
-
-    @property
-    def own_compute(self) -> float:
-        """The seconds in which it had a CPU."""
-        return self.compute * (1 - self.cpu_wait)
-
-    @property
-    def name(self) -> str:
-        where = ", ".join(filter(None, [self.host, "" if self.gpu is None else f"GPU {self.gpu}"]))
-        return f"rank {self.rank}" + (f" ({where})" if where else "")
 
 
 @dataclass(frozen=True)
@@ -62,7 +47,6 @@ class Expectation:
     compute_seconds: float | None = None
     exchange_seconds: float | None = None
     samples_per_step: float | None = None
-    throttled_ranks: frozenset[int] = frozenset()  # whose GPU reports a reduced clock
 
 
 @dataclass(frozen=True)
@@ -73,15 +57,7 @@ class Cause:
     cost: float
     clause: str
     rank: int | None = None
-
-
-@dataclass(frozen=True)
-class Drift:
-    """A lasting change of speed: the time of the change, and how much slower each step is since then."""
-
-    since: float
-    slowdown: float
-    before_seconds: float  # for which it ran as before
+    hosts: tuple[str, ...] = ()  # of a slow link
 
 
 @dataclass(frozen=True)
@@ -135,39 +111,16 @@ def judge(windows: Sequence[RankWindow], expected: Expectation | None = None) ->
     return Verdict(step, normal, share, tuple(causes), find_drift(steady), ranks)
 
 
-def summarize_ranks(windows: Sequence[RankWindow]) -> tuple[RankTimes, ...]:
-    """Average the newest windows of each rank, weighted by their steps."""
-    by_rank: dict[int, list[RankWindow]] = {}
-    for window in windows:
-        by_rank.setdefault(window.rank, []).append(window)
-    times = []
-    for rank, own in sorted(by_rank.items()):
-        recent = own[-_RECENT:]
-        exchanges = [w for w in recent if w.exchange_seconds is not None]
-        times.append(
-            RankTimes(
-                rank,
-                recent[-1].host,
-                recent[-1].gpu,
-                median(w.step_seconds for w in recent),
-                median(w.compute_seconds for w in recent),
-                median(w.input_seconds or 0.0 for w in recent),
-                median(w.exchange_seconds or 0.0 for w in exchanges) if exchanges else None,
-                fmean(w.cpu_wait for w in recent),
-            )
-        )
-    return tuple(times)
-
-
 def _find_causes(
     ranks: Sequence[RankTimes],
     step: float,
     expected: Expectation | None,
     windows: Sequence[RankWindow],
 ) -> list[Cause]:
-    causes = [*_judge_input(ranks, step), *_judge_ranks(ranks, step, expected)]
+    causes = [*_judge_input(ranks, step), *_judge_ranks(ranks, step, windows)]
+    causes += _judge_clocks(ranks, step, {cause.rank for cause in causes})
+    causes += _judge_link(ranks, step, expected, windows)
     if expected is not None:
-        causes += _judge_link(ranks, step, expected)
         causes += _judge_batch(windows, expected)
         named = any(cause.name in ("slow rank", "throttled clock", "other job") for cause in causes)
         if not named and not any(cause.name == "wrong batch" for cause in causes):
@@ -188,7 +141,7 @@ def _judge_input(ranks: Sequence[RankTimes], step: float) -> list[Cause]:
 
 
 def _judge_ranks(
-    ranks: Sequence[RankTimes], step: float, expected: Expectation | None
+    ranks: Sequence[RankTimes], step: float, windows: Sequence[RankWindow]
 ) -> list[Cause]:
     """Name ranks that compute longer than the others; a rank alone has nothing to be compared with."""
     if len(ranks) < 2 or any(rank.exchange is None for rank in ranks):
@@ -198,32 +151,88 @@ def _judge_ranks(
         rest = [other for other in ranks if other is not rank]
         others = median(other.compute for other in rest)
         cost = (rank.compute - others) / step
-        if cost < _MIN_COST:
+        crowded = median(other.cpu_wait for other in rest) > _BUSY_CPU
+        if cost < (_CROWDED_COST if crowded else _MIN_COST):
+            continue
+        if not _is_steadily_slow(rank.rank, windows, _MIN_COST / 2 * step):
             continue
         name: CauseName = "slow rank"
-        why = ""
         own_excess = rank.own_compute - median(other.own_compute for other in rest)
-        if expected is not None and rank.rank in expected.throttled_ranks:
-            name, why = "throttled clock", "; its GPU reports a reduced clock"
-        elif own_excess < (rank.compute - others) / 2:
-            # most of the difference is waiting for a CPU, which also varies on a machine that is busy everywhere
-            calm = median(other.cpu_wait for other in rest)
-            if calm > _BUSY_CPU and (rank.cpu_wait < _CROWDED_RATIO * calm or cost < _CROWDED_COST):
+        waits = own_excess < (rank.compute - others) / 2
+        why = describe_clock(rank, rest)
+        if why:
+            name = "throttled clock"
+        elif rank.shares_gpu:
+            name, why = "other job", "another process uses its GPU"
+        elif waits or _has_high_load(rank, rest):
+            # waiting for a CPU also varies between ranks on a machine that is busy everywhere
+            calm = median(other.wait_odds for other in rest)
+            if crowded and waits and rank.wait_odds < _CROWDED_ODDS * calm:
                 continue
-            name, why = "other job", "; another process on its machine has the CPU meanwhile"
+            name, why = "other job", "another process on its machine has the CPU meanwhile"
         clause = (
             f"{rank.name} computes {rank.compute / others - 1:.0%} longer than the others, "
-            f"which costs {cost:.0%} of each step{why}"
+            f"which costs {cost:.0%} of each step{f'; {why}' if why else ''}"
         )
         causes.append(Cause(name, cost, clause, rank.rank))
     return causes
 
 
-def _judge_link(ranks: Sequence[RankTimes], step: float, expected: Expectation) -> list[Cause]:
+def _is_steadily_slow(rank: int, windows: Sequence[RankWindow], margin: float) -> bool:
+    """Return whether a rank computes longer than the others in most of the newest windows."""
+    by_rank: dict[int, list[float]] = {}
+    for window in windows:
+        by_rank.setdefault(window.rank, []).append(window.compute_seconds)
+    own = by_rank.pop(rank)[-RECENT:]
+    slower = []
+    for back in range(1, len(own) + 1):
+        others = [times[-back] for times in by_rank.values() if len(times) >= back]
+        if others:
+            slower.append(own[-back] - median(others) > margin)
+    return bool(slower) and sum(slower) >= _STEADY_SHARE * len(slower)
+
+
+def _has_high_load(rank: RankTimes, rest: Sequence[RankTimes]) -> bool:
+    others = median_of_known([other.load_per_core for other in rest])
+    load = rank.load_per_core
+    if load is None or others is None:
+        return False
+    return load > _BUSY_LOAD and load > _LOAD_RATIO * others
+
+
+def _judge_clocks(ranks: Sequence[RankTimes], step: float, named: set[int | None]) -> list[Cause]:
+    """Name GPUs with a reduced clock whose ranks are not compared, by what the clock alone costs."""
+    causes = []
+    for rank in ranks:
+        rest = [other for other in ranks if other is not rank]
+        why = describe_clock(rank, rest)
+        best = median_of_known([other.clock_mhz for other in rest]) or rank.max_clock_mhz
+        if rank.rank in named or not why or not best or rank.clock_mhz is None:
+            continue
+        cost = (1 - rank.clock_mhz / best) * rank.compute / step
+        if cost >= _MIN_COST:
+            clause = f"{rank.name} is slow: {why}, which costs up to {cost:.0%} of each step"
+            causes.append(Cause("throttled clock", cost, clause, rank.rank))
+    return causes
+
+
+def _judge_link(
+    ranks: Sequence[RankTimes],
+    step: float,
+    expected: Expectation | None,
+    windows: Sequence[RankWindow],
+) -> list[Cause]:
+    """Name a link that is slower than the others, or say that the exchange takes longer than predicted."""
     exchanges = [rank.exchange for rank in ranks if rank.exchange is not None]
-    if not exchanges or expected.exchange_seconds is None or len(ranks) < 2:
+    if not exchanges or len(ranks) < 2:
         return []
     shortest = min(exchanges)
+    slow = find_slow_link(windows, RECENT)
+    if slow is not None and (cost := (1 - slow.ratio) * shortest / step) >= _MIN_COST:
+        clause = f"{slow.clause}, which costs {cost:.0%} of each step"
+        return [Cause("slow link", cost, clause, hosts=slow.hosts)]
+    if expected is None or expected.exchange_seconds is None:
+        return []
     cost = (shortest - expected.exchange_seconds) / step
     busy = median(rank.cpu_wait for rank in ranks)  # a busy CPU also delays the exchange
     tolerance = _LINK_TOLERANCE + _BUSY_TOLERANCE * busy
@@ -234,6 +243,11 @@ def _judge_link(ranks: Sequence[RankTimes], step: float, expected: Expectation) 
         f"{ratio:.1f} times as long as predicted" if ratio < 100 else "far longer than predicted"
     )
     clause = f"the exchange takes {times}, {cost:.0%} of each step: a link is slow"
+    links = measure_links(windows, RECENT)
+    if links:
+        slowest = min(links, key=lambda link: link.bytes_per_second)
+        rate = format_bit_rate(slowest.bytes_per_second)
+        clause += f"; that from {slowest.sender} to {slowest.receiver} carries {rate}"
     return [Cause("slow link", cost, clause)]
 
 
@@ -257,37 +271,19 @@ def _judge_compute(ranks: Sequence[RankTimes], step: float, expected: Expectatio
     ratio, cost = compute / expected.compute_seconds, (compute - expected.compute_seconds) / step
     if ratio < _COMPUTE_TOLERANCE or cost < _MIN_COST or step <= expected.high_seconds:
         return []
-    slower = f"every rank computes {ratio - 1:.0%} longer than predicted"
+    name, why = _explain_compute(ranks, ratio)
+    return [Cause(name, cost, f"every rank computes {ratio - 1:.0%} longer than predicted; {why}")]
+
+
+def _explain_compute(ranks: Sequence[RankTimes], ratio: float) -> tuple[CauseName, str]:
     if median(rank.cpu_wait for rank in ranks) > _BUSY_CPU:
-        return [Cause("other job", cost, f"{slower}; other processes have the CPUs meanwhile")]
-    if expected.throttled_ranks:
-        return [Cause("throttled clock", cost, f"{slower}; GPUs report reduced clocks")]
+        return "other job", "other processes have the CPUs meanwhile"
+    if any(rank.shares_gpu for rank in ranks):
+        return "other job", "other processes use its GPUs meanwhile"
+    reduced = [rank for rank in ranks if rank.clock_reasons]
+    if 2 * len(reduced) > len(ranks):
+        reasons = ", ".join(dict.fromkeys(r for rank in reduced for r in rank.clock_reasons))
+        return "throttled clock", f"its GPUs report: {reasons}"
     if ratio >= _PRECISION_RATIO:
-        return [Cause("precision", cost, f"{slower}; is its precision as described?")]
-    return [Cause("throttled clock", cost, f"{slower}; check the clocks and power of its GPUs")]
-
-
-def find_drift(windows: Sequence[RankWindow]) -> Drift | None:
-    """Find the moment after which steps are lastingly slower, from the lowest rank that reports."""
-    lowest = min(window.rank for window in windows)
-    own = [window for window in windows if window.rank == lowest]
-    if len(own) < 2 * _MIN_SIDE:
-        return None
-    steps = [window.step_seconds for window in own]
-
-    def deviation(values: Sequence[float]) -> float:
-        center = median(values)
-        return sum(abs(value - center) for value in values)
-
-    split = min(
-        range(_MIN_SIDE, len(steps) - _MIN_SIDE + 1),
-        key=lambda index: deviation(steps[:index]) + deviation(steps[index:]),
-    )
-    before, after = median(steps[:split]), median(steps[split:])
-    noise = median(
-        [abs(s - before) for s in steps[:split]] + [abs(s - after) for s in steps[split:]]
-    )
-    slowdown = after / before - 1
-    if slowdown < _MIN_DRIFT or after - before < _DRIFT_NOISE * noise:
-        return None
-    return Drift(own[split].at, slowdown, own[split - 1].at - own[0].at)
+        return "precision", "is its precision as described?"
+    return "throttled clock", "check the clocks and power of its GPUs"

@@ -2,8 +2,8 @@
 
 import json
 import stat
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,17 @@ _MAX_SECONDS = 1e9
 _MAX_RANKS = 200_000
 _MAX_NAME = 200
 _MAX_GPUS = 64
+
+
+@dataclass(frozen=True)
+class SentBytes:
+    """TCP from one address to another: the bytes, the seconds with data on its way, and the packets sent again."""
+
+    sender: str
+    receiver: str
+    sent_bytes: int
+    seconds: float
+    retransmits: int
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,13 @@ class RankWindow:
     warmup: bool = False
     gpus: int = 0  # of the whole training, as rank 0 reports them; 0 for other ranks
     products: tuple[str, ...] = ()  # names of the GPUs in rank 0's machine, in its first line only
+    links: tuple[SentBytes, ...] = ()
+    cards: Mapping[str, float] = field(default_factory=dict, hash=False)  # bits per second
+    load_per_core: float | None = None
+    clock_mhz: float | None = None
+    max_clock_mhz: float | None = None
+    clock_reasons: tuple[str, ...] = ()
+    gpu_processes: int | None = None
 
 
 def parse_rank_windows(lines: Iterable[str]) -> Iterator[RankWindow]:
@@ -84,12 +102,12 @@ def _parse_line(line: str) -> RankWindow | None:
     try:
         report = json.loads(text)
         return _build(report) if isinstance(report, dict) else None
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         return None
 
 
 def _build(report: dict[str, Any]) -> RankWindow:
-    gpu = report.get("gpu")
+    gpu, processes = report.get("gpu"), report.get("gpu_processes")
     compute = _seconds(report.get("compute_seconds"))
     step = _seconds(report["step_seconds"])
     if step is None or step <= 0:
@@ -109,12 +127,38 @@ def _build(report: dict[str, Any]) -> RankWindow:
         warmup=report.get("warmup") is True,
         gpus=_integer(report.get("gpus", 0)),
         products=_read_products(report.get("testbed")),
+        links=tuple(_read_link(link) for link in _read_list(report.get("links"))),
+        cards={
+            _clean(str(name)): _seconds(speed, maximum=1e15) or 0.0
+            for name, speed in list((report.get("cards") or {}).items())[:_MAX_GPUS]
+        },
+        load_per_core=_seconds(report.get("load_per_core")),
+        clock_mhz=_seconds(report.get("clock_mhz")),
+        max_clock_mhz=_seconds(report.get("max_clock_mhz")),
+        clock_reasons=tuple(_clean(str(name)) for name in _read_list(report.get("clock_reasons"))),
+        gpu_processes=None if processes is None else _integer(processes),
     )
 
 
+def _read_link(link: Any) -> SentBytes:
+    seconds = _seconds(link["seconds"])
+    if not seconds:
+        raise ValueError("the time must be above 0")
+    return SentBytes(
+        _clean(str(link["from"])),
+        _clean(str(link["to"])),
+        _integer(link["bytes"], maximum=1e18),
+        seconds,
+        _integer(link["retransmits"], maximum=1e15),
+    )
+
+
+def _read_list(values: Any) -> list[Any]:
+    return values[:_MAX_GPUS] if isinstance(values, list) else []
+
+
 def _read_products(testbed: Any) -> tuple[str, ...]:
-    names = testbed.get("gpus") if isinstance(testbed, dict) else None
-    names = names[:_MAX_GPUS] if isinstance(names, list) else []
+    names = _read_list(testbed.get("gpus") if isinstance(testbed, dict) else None)
     return tuple(_clean(name) for name in names if isinstance(name, str))
 
 

@@ -18,6 +18,10 @@ A line is `MARKER` and one JSON object. Its keys:
     exchange_seconds            of one step: in collectives, including waiting for other ranks; null if not timed
     compute_seconds             the rest of one step
     cpu_wait                    share of the time in which the process was ready but other processes had the CPU
+    links, cards                TCP to each other machine: bytes, seconds, retransmits; speeds of network cards
+    load_per_core               processes that run or wait for a CPU on the machine, over the last minute
+    clock_mhz, max_clock_mhz    of the GPU now, and at most; clock_reasons says why it is reduced
+    gpu_processes               that use the GPU, including this one
 
 Rank 0 writes all keys after `MARKER`. Other ranks write only those about the rank, after `RANK_MARKER`, to a file of their
 own, so that readers of throughput never see them. Every rank writes at most one line per window. An error here never stops the training.
@@ -31,7 +35,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from gpuyard.reporting.sensors import RankSensors
 
 MARKER = "gpuyard-steps: "
 RANK_MARKER = "gpuyard-rank: "
@@ -93,6 +100,7 @@ class Reporter:
         self._loss: float | None = None
         self._last = self._window_start = self._due = self._paused = 0.0
         self._startup_seconds: float | None = None
+        self._sensors: RankSensors | None = None
         self._start_window(0.0)
 
     def step(
@@ -123,6 +131,8 @@ class Reporter:
             self._samples += samples
             self._add_time(max(0.0, now - self._last - self._paused))
             self._last, self._paused = now, 0.0
+            if self._sensors is not None:
+                self._sensors.sample(now)
             if not self._warm:
                 self._warm_up(now)
             elif now >= self._due:
@@ -178,6 +188,10 @@ class Reporter:
         if self._steps >= (_MIN_WARMUP_STEPS if slow else _WARMUP_STEPS):
             self._warm = True
             self._report(now, warmup=True)
+            from gpuyard.reporting.sensors import RankSensors
+
+            self._sensors = RankSensors(self._workers)
+            self._start_window(self._clock())  # looking for DDP takes a while
 
     def _report(self, now: float, *, warmup: bool) -> None:
         ordered = sorted(self._times)
@@ -210,7 +224,7 @@ class Reporter:
         marker = MARKER
         if self._rank:
             marker = RANK_MARKER
-            line = {key: line[key] for key in _RANK_KEYS}
+            line = {key: line[key] for key in _RANK_KEYS if key in line}
         self._start_window(now)
         self._write(marker + json.dumps(line, allow_nan=False) + "\n")
 
@@ -219,6 +233,10 @@ class Reporter:
         steps = max(1, self._steps)
         mean = (seconds - self._checkpoint_seconds) / steps
         phases = {name: self._phases[name] / steps for name in _PHASES if name in self._phases}
+        sensed = {} if self._sensors is None else self._sensors.read()
+        exchange = sensed.pop("ddp_exchange_seconds", None)
+        if isinstance(exchange, float):
+            phases.setdefault("exchange", min(exchange, max(0.0, mean - sum(phases.values()))))
         waited = (_read_cpu_wait_ns() - self._cpu_wait_ns) / 1e9 / seconds if seconds > 0 else 0.0
         return {
             "rank": self._rank,
@@ -227,13 +245,15 @@ class Reporter:
             **{f"{name}_seconds": _round(phases.get(name)) for name in _PHASES},
             "compute_seconds": _round(max(0.0, mean - sum(phases.values()))),
             "cpu_wait": round(min(1.0, max(0.0, waited)), 4),
+            **sensed,
         }
 
 
 _PHASES = ("input", "exchange")
 _RANK_KEYS = (
     "start", "job", "at", "steps", "seconds", "step_seconds", "warmup", "rank", "host", "gpu",
-    "input_seconds", "exchange_seconds", "compute_seconds", "cpu_wait",
+    "input_seconds", "exchange_seconds", "compute_seconds", "cpu_wait", "links", "cards", "load_per_core",
+    "clock_mhz", "max_clock_mhz", "clock_reasons", "gpu_processes",
 )  # fmt: skip
 _HOST = os.uname().nodename[:100]
 

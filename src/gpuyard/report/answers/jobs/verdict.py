@@ -3,8 +3,9 @@
 from dataclasses import asdict
 from datetime import datetime
 
+from gpuyard.jobs.drift import Drift
 from gpuyard.jobs.judged_run import JudgedRun
-from gpuyard.jobs.verdict import Drift, Verdict
+from gpuyard.jobs.verdict import Verdict
 from gpuyard.report import formats
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table
 from gpuyard.units import (
