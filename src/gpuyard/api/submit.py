@@ -13,7 +13,6 @@ from gpuyard.catalog.specfiles import known_names, read_job
 from gpuyard.errors import UserMistake
 from gpuyard.files import expand_home
 from gpuyard.jobs.engines.base import Engine, choose_engine, load_engine
-from gpuyard.jobs.find_job import find_handle
 from gpuyard.jobs.job import Handle, Job
 from gpuyard.jobs.job_wait import get_status, wait_for_jobs
 from gpuyard.report.answers.jobs.status import status_answer
@@ -93,11 +92,6 @@ def prepare(
     job = create_job(what, options)
     chosen = choose_engine(engine or job.spec.engine, dry_run=dry_run)
     return Submission(job, chosen, chosen.plan(job))
-
-
-def find_job(handle: str) -> SubmittedJob:
-    """Return the job of a handle like local://17, or of a bare number."""
-    return SubmittedJob(find_handle(handle))
 
 
 def create_job(what: Sequence[str], options: dict[str, Any]) -> Job:
