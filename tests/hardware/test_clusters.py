@@ -124,3 +124,14 @@ def test_a_file_that_names_its_gpus_needs_no_cluster() -> None:
     assert summarize(cluster) == (1, 1, "t4", None)
     with pytest.raises(UserMistake, match=r"t4 GPUs.*rtx-3090"):
         cluster_from_topology_file(file, read_cluster("rtx-3090"))
+
+
+@pytest.mark.parametrize(
+    ("short", "example"),
+    [("32xh100", "4xdgx-h100"), ("64xmi300x", "8xmi300x-8"), ("24xrtx-4090", "3x8xrtx-4090@100G")],
+)
+def test_more_gpus_than_a_machine_has_need_several_machines(short: str, example: str) -> None:
+    with pytest.raises(UserMistake) as refused:
+        read_cluster(short)
+    assert str(refused.value).endswith(example)
+    read_cluster(example)

@@ -149,7 +149,7 @@ def test_the_links_of_a_gpu_limit_a_full_mesh() -> None:
 
 
 def test_the_number_of_gpus_in_a_machine_is_limited() -> None:
-    with pytest.raises(UserMistake, match=r"up to 8 GPUs, got 16; .* 2x8xh100-sxm5-80gb@100G"):
+    with pytest.raises(UserMistake, match=r"up to 8 GPUs, got 16; .* 2xdgx-h100"):
         build_preset("nvswitch", gpus().get("h100-sxm5-80gb"), 16)
     with pytest.raises(UserMistake, match=r"up to 4 GPUs, got 8; nvswitch"):
         build_preset("full-mesh", gpus().get("h100-sxm5-80gb"), 8)

@@ -11,11 +11,15 @@ from gpuyard.catalog.short_names import find_hardware, find_instance_machine, fi
 from gpuyard.catalog.specfiles import is_file, known_names
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.graph import MachineGraph
-from gpuyard.hardware.presets import choose_topology
+from gpuyard.hardware.presets import choose_topology, suggest_machines
 from gpuyard.specs import Cluster, MachineSpec, Network, Topology, read_spec
 from gpuyard.specs.base import ShortCluster, find_kind
 
 _MAX_NODES, _MAX_GPUS = 100_000, 72
+_MAX_PCIE_GPUS, _USUAL_GPUS = (
+    20,
+    8,
+)  # the most in one machine without NVSwitch, and the usual number
 _RDMA_BYTES_PER_SECOND = 12.5e9  # from 100 Gbit/s on, networks of GPUs mostly use RDMA
 
 
@@ -198,6 +202,10 @@ def _build_from_gpus(short: ShortCluster) -> Cluster:
     nodes = node_counts[0] if node_counts else 1
     _check_count(nodes, "machines", _MAX_NODES)
     _check_count(count, "GPUs in a machine", _MAX_GPUS)
+    if count > max(_MAX_PCIE_GPUS, gpu.nvswitch_gpus or 0):
+        raise UserMistake(
+            f"no machine has {count} {gpu.id}; " + suggest_machines(gpu, count, _USUAL_GPUS)
+        )
     network, suffix = _build_network(short, nodes)
     if nodes > 1 and network is None:
         raise UserMistake(

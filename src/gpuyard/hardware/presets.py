@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import combinations
 from typing import get_args
 
-from gpuyard.catalog import Gpu, gpus
+from gpuyard.catalog import Gpu, gpus, machines
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.graph import (
     Device,
@@ -316,15 +316,18 @@ def check_topology(name: str, gpu: Gpu, gpus: int) -> None:
     if gpus > max_gpus:
         raise UserMistake(
             f"a machine with {gpu.id} and the topology {name} has up to {max_gpus:g} GPUs, got {gpus}; "
-            + _suggest_alternative(gpu, gpus, int(max_gpus))
+            + suggest_machines(gpu, gpus, int(max_gpus))
         )
 
 
-def _suggest_alternative(gpu: Gpu, gpus: int, max_gpus: int) -> str:
+def suggest_machines(gpu: Gpu, gpus: int, max_gpus: int) -> str:
+    """Suggest what has this many GPUs, because one machine of this kind has not."""
     if gpus <= (gpu.nvswitch_gpus or 0):
         return f"nvswitch connects up to {gpu.nvswitch_gpus}"
-    machines = -(-gpus // max_gpus)
-    return f"use several machines, e.g. {machines}x{max_gpus}x{gpu.id}@100G"
+    nodes = -(-gpus // max_gpus)
+    product = next((m.id for m in machines() if (m.gpu, m.gpus) == (gpu.id, max_gpus)), None)
+    example = f"{nodes}x{product}" if product else f"{nodes}x{max_gpus}x{gpu.id}@100G"
+    return f"use several machines, e.g. {example}"
 
 
 def _explain_unsupported(name: str, gpu: Gpu) -> str:
