@@ -26,6 +26,7 @@ _WIDTH = 236.0  # width of the 19 inches between the posts
 _POST = 46.0  # width of the space on each side for unit numbers and PDUs
 _OUTER = _WIDTH + 2 * _POST
 _GAP, _MARGIN, _TOP = 46.0, 24.0, 92.0
+_BOLD_SIZE = 18 * 1.15  # bold letters of 18 are about as wide as plain ones of this size
 _PDU, _PDU_PITCH = 15.0, 21.0
 _PAINTS = {"server": GREEN, "leaf": BLUE, "spine": PURPLE, "core": ORANGE}
 _FEEDS = {"A": BLUE[1], "B": "#c2410c"}
@@ -55,7 +56,9 @@ def draw_racks_svg(design: FacilityDesign) -> str:
     width = 2 * _MARGIN + per_line * rack_width + (per_line - 1) * _GAP
     lines = -(-len(identical) // per_line)
     title = f"{design.cluster.name} at {design.site.name}"
-    heading = text(shorten(title, width - 2 * _MARGIN, 18), _MARGIN, 36, size=18, bold=True)
+    width = max(width, min(2 * width, 2 * _MARGIN + text_width(title, _BOLD_SIZE)))
+    shown = shorten(title, width - 2 * _MARGIN, _BOLD_SIZE)
+    heading = text(shown, _MARGIN, 36, size=18, bold=True)
     about = f"Rack elevations, front and rear, of {title}: {design.room.floor.racks} racks."
     parts = [heading, "".join(drawn)]
     return render_drawing(parts, width, 58 + lines * height + _MARGIN / 2, title=title, about=about)

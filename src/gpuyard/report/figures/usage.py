@@ -4,7 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuyard.draw.palette import COLORS, NEUTRAL
-from gpuyard.report.figures.frame import ChartOptions, build_bar_axis, build_frame, build_value_axis
+from gpuyard.report.figures.frame import (
+    TEXT_SIZE,
+    ChartOptions,
+    build_bar_axis,
+    build_frame,
+    build_value_axis,
+)
 
 _MAX_BARS = 20
 
@@ -21,5 +27,6 @@ def build_usage_chart(rows: Sequence[Mapping[str, Any]], kind: str) -> ChartOpti
     sentences = " ".join(f"{row['name'] or 'none'}: {row['gpu_hours']:.1f}." for row in shown)
     chart = build_frame("GPU-hours", f"by {kind}", f"GPU-hours by {kind}. {sentences}", series)
     chart["yAxis"] = build_bar_axis([row["name"] or "none" for row in shown])
-    chart["xAxis"] = build_value_axis("GPU-hours")
+    labels = {"fontSize": TEXT_SIZE, "hideOverlap": True}
+    chart["xAxis"] = build_value_axis("GPU-hours", splitNumber=4, axisLabel=labels)
     return chart | {"series": series}
