@@ -31,11 +31,18 @@ import atexit
 import contextlib
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
+
+from gpuyard.reporting.lines import LineAppender, write_to_stdout
+from gpuyard.reporting.process import (
+    describe_testbed,
+    find_device,
+    read_cpu_wait_ns,
+    read_process_seconds,
+)
 
 if TYPE_CHECKING:
     from gpuyard.reporting.sensors import RankSensors
@@ -124,7 +131,7 @@ class Reporter:
                 self._total = _parse_integer(total)
             if self._first is None:  # its start is unknown, so it is not timed
                 self._first = now
-                self._startup_seconds = _read_process_seconds()
+                self._startup_seconds = read_process_seconds()
                 self._start_window(now)
                 return
             self._steps += 1
@@ -171,7 +178,7 @@ class Reporter:
         self._checkpoints = 0
         self._checkpoint_seconds = 0.0
         self._phases: dict[str, float] = {}
-        self._cpu_wait_ns = _read_cpu_wait_ns()
+        self._cpu_wait_ns = read_cpu_wait_ns()
         elapsed = now - (self._first if self._first is not None else now)
         self._due = now + min(max(elapsed * _SHARE_OF_ELAPSED, _MIN_SECONDS), _MAX_SECONDS)
 
@@ -220,7 +227,7 @@ class Reporter:
             self._testbed_reported = True
             line["startup_seconds"] = self._startup_seconds
             with contextlib.suppress(Exception):  # an error in torch must not stop the training
-                line["testbed"] = _describe_testbed()
+                line["testbed"] = describe_testbed()
         marker = MARKER
         if self._rank:
             marker = RANK_MARKER
@@ -237,11 +244,11 @@ class Reporter:
         exchange = sensed.pop("ddp_exchange_seconds", None)
         if isinstance(exchange, float):
             phases.setdefault("exchange", min(exchange, max(0.0, mean - sum(phases.values()))))
-        waited = (_read_cpu_wait_ns() - self._cpu_wait_ns) / 1e9 / seconds if seconds > 0 else 0.0
+        waited = (read_cpu_wait_ns() - self._cpu_wait_ns) / 1e9 / seconds if seconds > 0 else 0.0
         return {
             "rank": self._rank,
             "host": _HOST,
-            "gpu": _find_device(),
+            "gpu": find_device(),
             **{f"{name}_seconds": _round(phases.get(name)) for name in _PHASES},
             "compute_seconds": _round(max(0.0, mean - sum(phases.values()))),
             "cpu_wait": round(min(1.0, max(0.0, waited)), 4),
@@ -262,29 +269,6 @@ def _round(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 9)
 
 
-def _read_cpu_wait_ns() -> int:
-    """Return how long this process's main thread was ready to run while others had the CPU; 0 if unknown."""
-    try:
-        with open("/proc/self/schedstat", "rb") as file:  # noqa: PTH123
-            return int(file.read().split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def _find_device() -> int | None:
-    """Return the number of the GPU on its host, if the training uses one."""
-    torch = sys.modules.get("torch")
-    try:
-        if torch is None or not torch.cuda.is_initialized():
-            return None
-        device = int(torch.cuda.current_device())
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        chosen = visible[device].strip() if device < len(visible) else ""
-        return int(chosen) if chosen.isdigit() else device
-    except Exception:  # noqa: BLE001 - a broken driver must not stop the training
-        return None
-
-
 def _parse_number(value: object, minimum: float = 0.0) -> float | None:
     """Return None for anything but a number, because a wrong argument must not stop the training."""
     try:
@@ -297,83 +281,6 @@ def _parse_number(value: object, minimum: float = 0.0) -> float | None:
 def _parse_integer(value: object) -> int | None:
     number = _parse_number(value)
     return None if number is None else int(number)
-
-
-def _read_process_seconds() -> float | None:
-    """Return how long this process has run; None if the system does not say."""
-    try:
-        with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
-            started_ticks = int(file.read().rpartition(b")")[2].split()[19])
-        with open("/proc/uptime", "rb") as file:  # noqa: PTH123
-            uptime = float(file.read().split()[0])
-        return max(0.0, round(uptime - started_ticks / os.sysconf("SC_CLK_TCK"), 3))
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _describe_testbed() -> dict[str, object]:
-    """Describe this process and its machine; GPUs are named only if the training itself imported torch."""
-    import platform
-
-    from gpuyard.cpu import cpu_model, os_name, usable_cores
-    from gpuyard.version import __version__
-
-    torch = sys.modules.get("torch")
-    gpus: list[str] = []
-    if torch is not None and torch.cuda.is_available():
-        gpus = [torch.cuda.get_device_name(i)[:100] for i in range(torch.cuda.device_count())]
-        gpus = _add_hidden_gpus(gpus)
-    return {
-        "gpuyard": __version__,
-        "torch": str(getattr(torch, "__version__", "none"))[:50],
-        "python": platform.python_version(),
-        "os": os_name()[:100],
-        "kernel": platform.release()[:100],
-        "host": platform.node()[:100],
-        "cpu_model": cpu_model()[:100],
-        "cores": len(usable_cores()),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "gpus": gpus[:64],
-        "threads_per_worker": 0 if torch is None else int(torch.get_num_threads()),
-    }
-
-
-def _add_hidden_gpus(visible: list[str]) -> list[str]:
-    """Add the machine's GPUs that a lease hides; if all are alike, the driver knows their number."""
-    try:
-        count = len(os.listdir("/proc/driver/nvidia/gpus"))  # noqa: PTH208
-    except OSError:
-        return visible
-    return visible[:1] * count if len(set(visible)) == 1 and count > len(visible) else visible
-
-
-class LineAppender:
-    """Appends whole lines to a file, so that concurrent readers never see half a line."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._descriptor: int | None = None
-        self._error_reported = False
-
-    def write(self, line: str) -> None:
-        try:
-            if self._descriptor is None:
-                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                self._descriptor = os.open(self._path, flags | os.O_NONBLOCK, 0o600)
-            os.write(self._descriptor, line.encode())
-        except OSError as error:  # a failed report must not stop the training
-            if not self._error_reported:
-                self._error_reported = True
-                with contextlib.suppress(OSError, ValueError):
-                    sys.stderr.write(
-                        f"gpuyard: cannot report steps to {self._path}: {error.strerror}\n"
-                    )
-
-
-def _write_to_stdout(line: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # the reader or the training may have closed it
-        sys.stdout.write(line)
-        sys.stdout.flush()
 
 
 def _read_integer(environment: Mapping[str, str], names: tuple[str, ...], default: int) -> int:
@@ -401,7 +308,7 @@ def create_reporter(environment: Mapping[str, str]) -> Reporter | None:
     }
     if path and rank:
         path += RANKS_SUFFIX
-    write = LineAppender(path).write if path else _write_to_stdout
+    write = LineAppender(path).write if path else write_to_stdout
     return Reporter(write, common_fields, workers=workers, rank=rank)
 
 
