@@ -1,8 +1,10 @@
 """Everything that `make` installs is pinned with hashes, so that a changed file in the index is refused."""
 
 import re
+from importlib import metadata
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from tests.conftest import ROOT
 
@@ -35,3 +37,14 @@ def test_the_makefile_installs_only_what_is_locked() -> None:
     for line in (ROOT / "Makefile").read_text().splitlines():
         if "pip install" in line:
             assert "--require-hashes" in line or "--no-deps --no-build-isolation -e ." in line
+
+
+def test_every_package_runs_with_the_python_of_debian_12() -> None:
+    refused = {
+        package.name: needed
+        for package in metadata.distributions()
+        if re.sub(r"[-_.]+", "-", package.name).lower() in LOCKED
+        and (needed := package.metadata.get("Requires-Python"))
+        and not SpecifierSet(needed).contains("3.11.2")
+    }
+    assert not refused
