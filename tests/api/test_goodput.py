@@ -87,3 +87,9 @@ def test_cost_of_an_instance_counts_losses(cli: Cli) -> None:
     assert 0.9 < known["spot_goodput"] < known["goodput"] < 1
     assert known["spot_usd_per_useful_hour"] > 20.28  # the listed price
     assert given["goodput"] is None
+    assert (
+        "published spot interruptions (aws-p5)"
+        in cli(*command[:3], "--rent", "aws/p5.48xlarge").stdout
+    )
+    unpublished = cli(*command[:3], "--rent", "azure/Standard_NC48ads_A100_v4").stdout
+    assert "assumed spot interruptions" in unpublished

@@ -5,6 +5,7 @@ import pytest
 from gpuyard.facilities.fabric import HostPorts, TypicalFloor, find_cheapest_fabric
 from gpuyard.planner import Choice
 from gpuyard.planner.recommendation import build_result
+from gpuyard.planner.servers import list_servers
 from gpuyard.specs.plan import Plan
 from tests.planner.builder import candidates, offer, plan, workload
 
@@ -60,6 +61,19 @@ def test_spot_takes_longer_and_is_paid_for_longer() -> None:
     calm = winner(spec.model_copy(update={"spot": spec.spot.model_copy(
         update={"interruptions_per_hour": 0.0})}))  # fmt: skip
     assert calm.usd_per_run == pytest.approx(10.0)
+
+
+def test_spot_is_interrupted_as_often_as_its_cloud_publishes() -> None:
+    servers = {server.id: server for server in list_servers(plan(search={"ways": ["spot"]}))}
+    rates = {
+        name: server.spot_interruptions_per_hour
+        for name, server in servers.items()
+        if server.spot_usd_per_hour
+    }
+    published = {rate for name, rate in rates.items() if name.startswith("aws/p5.")}
+    assumed = {rate for name, rate in rates.items() if not name.startswith("aws/")}
+    assert published and assumed == {0.05}
+    assert max(published) < 0.05
 
 
 def test_bought_pays_hardware_power_and_staff() -> None:

@@ -9,9 +9,10 @@ import pytest
 from gpuyard.catalog import models
 from gpuyard.catalog.specfiles import known_names
 from gpuyard.errors import UserMistake
+from gpuyard.planner.choice import Choice
 from gpuyard.planner.playbook import read_team
 from gpuyard.planner.recommendation import build_result
-from gpuyard.planner.result import Choice, PlanResult
+from gpuyard.planner.result import PlanResult
 from gpuyard.planner.search import search
 from gpuyard.planner.servers import list_servers
 from gpuyard.specs.plan import Plan

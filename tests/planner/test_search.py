@@ -273,6 +273,24 @@ def test_the_default_precision_is_pytorchs_and_mixed_precision_is_suggested() ->
     assert "PyTorch's default" in assumptions and "Mixed precision was not tried" in assumptions
 
 
+@pytest.mark.parametrize(
+    ("spot", "assumed"), [({}, True), ({"interruptions_per_hour": 0.01}, False)]
+)
+def test_an_assumed_rate_of_spot_interruptions_is_called_assumed(
+    spot: dict[str, float], assumed: bool
+) -> None:
+    trained = workload(precision=None, measured=[])
+    spec = plan(
+        offer("volta", rent="$2/h") | {"spot": "$1/h"},
+        workload=trained,
+        search={"ways": ["spot"], "nodes": [1]},
+        spot=spot,
+    )
+    result = build_result(search(spec, trained, models().get("resnet50")), trained)
+    (words,) = (words for words in result.assumptions if "spot instance" in words)
+    assert ("assumed" in words) == assumed
+
+
 def test_a_plan_mentions_gradient_width_and_superlinear_figures() -> None:
     figure = {"gpu": "v100-sxm2-16gb", "batch_per_gpu": 64, "samples_per_second": 1000}
     starved = [figure, figure | {"gpus": 4, "samples_per_second": 4800}]

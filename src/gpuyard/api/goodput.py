@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard import units
 from gpuyard.api.inputs import read_cluster, read_workload
-from gpuyard.api.result import Line, Plot, Result, Row, wrap
+from gpuyard.api.plotting import Line, Plot
+from gpuyard.api.result import Result, Row, wrap
 from gpuyard.catalog import Price, prices
 from gpuyard.catalog.short_names import find_hardware
 from gpuyard.errors import UserMistake
@@ -13,7 +14,7 @@ from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.planner.goodput import GoodputResult, checkpoint_bytes_of, estimate_goodput
 from gpuyard.report.answers.goodput import goodput_answer, goodput_svg
 from gpuyard.specs.base import ShortCluster
-from gpuyard.workloads.shapes import find_shape
+from gpuyard.workloads.profiles import find_shape
 
 if TYPE_CHECKING:
     from gpuyard.specs import Cluster, Workload

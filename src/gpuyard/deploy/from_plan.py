@@ -8,7 +8,8 @@ from typing import get_args
 
 from gpuyard.catalog import Price, prices
 from gpuyard.errors import GpuyardError
-from gpuyard.planner.result import ACQUISITION_LABELS, Choice, PlanResult
+from gpuyard.planner.choice import ACQUISITION_LABELS, Choice
+from gpuyard.planner.result import PlanResult
 from gpuyard.specs.deployment import ROLES, Deployment
 
 _FILL_IN = "# fill in"

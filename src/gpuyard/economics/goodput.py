@@ -38,7 +38,7 @@ class MeanTime:
 
 @dataclass(frozen=True)
 class Goodput:
-    """What interruptions leave of a job's time at one checkpoint interval."""
+    """The useful share of a job's time at one checkpoint interval, despite interruptions."""
 
     mean_time: MeanTime  # of the whole job
     checkpoint_seconds: float
@@ -80,36 +80,6 @@ def compute_goodput(
     return Goodput(
         mean_time, checkpoint_seconds, restart_seconds, interval_seconds, share, low, high
     )
-
-
-def simulate_run_hours(
-    useful_hours: float,
-    *,
-    interruptions_per_hour: float,
-    checkpoint_hours: float,
-    restart_hours: float,
-    interval_hours: float,
-    seed: int = 0,
-) -> tuple[float, int]:
-    """Play one run through, interruption by interruption; return its hours and its interruptions.
-
-    An interruption may also hit a checkpoint or a restart. This shares nothing with the formula, so it checks it.
-    """
-    rng = np.random.default_rng(seed)
-    clock, saved, interruptions = 0.0, 0.0, 0
-    next_hit = rng.exponential(1 / interruptions_per_hour)
-    ready = 0.0  # when the job works again
-    while saved < useful_hours:
-        work = min(interval_hours, useful_hours - saved)
-        end = ready + work + checkpoint_hours
-        if next_hit < end:
-            interruptions += 1
-            clock = next_hit
-            ready = clock + restart_hours
-            next_hit = clock + rng.exponential(1 / interruptions_per_hour)
-        else:
-            saved, clock, ready = saved + work, end, end
-    return clock, interruptions
 
 
 def young_interval_hours(checkpoint_hours: Amounts, interruptions_per_hour: Amounts) -> Array:

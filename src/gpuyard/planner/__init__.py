@@ -1,9 +1,9 @@
 """Search machines to buy or rent, rank them for a goal, and explain the choice. Pure: spec in, value out."""
 
+from gpuyard.planner.choice import Choice
 from gpuyard.planner.result import (
     Alternative,
     BindingConstraint,
-    Choice,
     Exclusion,
     Goal,
     LocationCost,

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gpuyard.planner.candidates import Candidates
+from gpuyard.planner.choice import Choice, RentedRest
 from gpuyard.planner.goodput import estimate_run_goodput
 from gpuyard.planner.mixes import Mixes, reprice_mix, simplify_mix
 from gpuyard.planner.offers import BOUGHT, has_assumed_price
 from gpuyard.planner.ranking import Ranking, find_simplest_setting, price_cheapest_other
-from gpuyard.planner.result import Choice, RentedRest
 from gpuyard.predictor.table import Floats
 from gpuyard.specs import Network
 

@@ -200,6 +200,7 @@ class PriceRows:
     network_usd: Floats  # of one cluster
     watts: Floats
     gpus: Floats
+    spot_interruptions_per_hour: Floats  # of one machine
     data_storage_usd: Floats
     egress_usd: Floats
 
@@ -215,6 +216,7 @@ class PriceRows:
             columns.network_usd(offer, nodes),
             columns.watts[offer],
             columns.gpus[offer],
+            columns.spot_interruptions_per_hour[offer],
             columns.data_storage_usd[offer],
             columns.egress_usd[offer],
         )
@@ -267,7 +269,8 @@ def _price_per_run(runs: PlannedRuns, rows: PriceRows, hours: Floats, usd: Float
 
 def _price_spot(plan: Plan, runs: PlannedRuns, rows: PriceRows) -> Costs:
     spot = plan.spot
-    rate = rows.nodes * spot.interruptions_per_hour
+    given = spot.interruptions_per_hour
+    rate = rows.nodes * (rows.spot_interruptions_per_hour if given is None else given)
     checkpoint, restart = spot.checkpoint / 3600, spot.restart / 3600
     hours = rows.run_hours + plan.renting.start / 3600
     usd = spot_usd(

@@ -12,12 +12,12 @@ import numpy as np
 from gpuyard.economics.billing import HOURS_PER_MONTH
 from gpuyard.economics.ownership import owned_usd
 from gpuyard.planner.candidates import Candidates
+from gpuyard.planner.choice import Choice, KeptPart
 from gpuyard.planner.choices import choose_best, combine_errors, create_choices
 from gpuyard.planner.costs import describe_owned_machines
 from gpuyard.planner.mixes import find_bases, find_mixes, reprice_mix
 from gpuyard.planner.offers import BOUGHT
 from gpuyard.planner.ranking import Ranking, find_same_machines, find_simplest, rank
-from gpuyard.planner.result import Choice, KeptPart
 from gpuyard.predictor.table import Floats
 from gpuyard.specs.plan_candidates import RESERVED_YEARS, Acquisition
 

@@ -200,6 +200,7 @@ class OfferColumns:
     network: Integers  # row of `networks_usd`
     watts: Floats
     gpus: Floats
+    spot_interruptions_per_hour: Floats  # of one machine
     memory_bytes: Floats  # of one GPU
     data_storage_usd: Floats  # in the cloud, over the horizon
     egress_usd: Floats  # of one run
@@ -221,10 +222,10 @@ class OfferColumns:
         rows = [
             (acquisitions.index(o.acquisition), o.usd_per_hour, o.buy_usd, *o.buy_usd_range,
              position[o.network_to_buy], o.server.watts, o.server.gpus,
-             o.server.gpu.memory_bytes, *(clouds[o.server.cloud] if o.acquisition not in OWNED else (0, 0)))
+             o.server.spot_interruptions_per_hour, o.server.gpu.memory_bytes, *(clouds[o.server.cloud] if o.acquisition not in OWNED else (0, 0)))
             for o in offers
         ]  # fmt: skip
-        columns = np.array(rows, dtype=float).reshape(-1, 11).T
+        columns = np.array(rows, dtype=float).reshape(-1, 12).T
         counts = sorted(set(node_counts))
         usd = [
             [
@@ -242,9 +243,10 @@ class OfferColumns:
             network=columns[5].astype(np.int64),
             watts=columns[6],
             gpus=columns[7],
-            memory_bytes=columns[8],
-            data_storage_usd=columns[9],
-            egress_usd=columns[10] / runs.total,
+            spot_interruptions_per_hour=columns[8],
+            memory_bytes=columns[9],
+            data_storage_usd=columns[10],
+            egress_usd=columns[11] / runs.total,
             node_counts=np.array(counts, dtype=np.int64),
             networks_usd=np.array(usd, dtype=float),
         )

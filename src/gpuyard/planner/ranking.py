@@ -8,7 +8,7 @@ import numpy as np
 from gpuyard.planner.candidates import Booleans, Candidates
 from gpuyard.planner.training import DataParallel
 from gpuyard.predictor.table import Floats, Integers
-from gpuyard.workloads.shapes import advise_sharding
+from gpuyard.workloads.profiles import advise_sharding
 
 SIMPLICITY_TOLERANCE = 0.03  # a simpler setting may be this much slower or more expensive
 DATA_STAYS = "data may not leave the building"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpuyard.planner.candidates import Candidates
+from gpuyard.planner.choice import Choice
 from gpuyard.planner.choices import choose_best, create_choices, create_mixed_choices
 from gpuyard.planner.costs import Premises
 from gpuyard.planner.expansion import find_expansion
@@ -26,14 +27,7 @@ from gpuyard.planner.offers import (
     Offer,
 )
 from gpuyard.planner.ranking import Ranking, pareto_front, rank
-from gpuyard.planner.result import (
-    Alternative,
-    Choice,
-    Exclusion,
-    Goal,
-    PlanResult,
-    SiteRefusal,
-)
+from gpuyard.planner.result import Alternative, Exclusion, Goal, PlanResult, SiteRefusal
 from gpuyard.specs import Workload
 from gpuyard.specs.site import Site
 

@@ -8,6 +8,7 @@ from gpuyard.catalog.specfiles import read_site, read_workload
 from gpuyard.choices import LargePrecision
 from gpuyard.errors import UserMistake
 from gpuyard.planner.candidates import Candidates, create_candidates
+from gpuyard.planner.choice import Choice
 from gpuyard.planner.choices import create_choices
 from gpuyard.planner.costs import Premises, create_premises
 from gpuyard.planner.offers import (
@@ -19,11 +20,7 @@ from gpuyard.planner.offers import (
 )
 from gpuyard.planner.ranking import rank
 from gpuyard.planner.recommendation import build_result
-from gpuyard.planner.result import (
-    Choice,
-    MissingRate,
-    PlanResult,
-)
+from gpuyard.planner.result import MissingRate, PlanResult
 from gpuyard.planner.servers import list_servers
 from gpuyard.planner.sharded import Sharded, find_precisions
 from gpuyard.planner.throughput import Grid, cap_lines, find_compute_lines, find_missing_rates
@@ -37,7 +34,7 @@ from gpuyard.specs.plan import Plan
 from gpuyard.specs.plan_candidates import PlanSearch
 from gpuyard.specs.site import Site
 from gpuyard.workloads import profile_model
-from gpuyard.workloads.shapes import find_shape, needs_layout
+from gpuyard.workloads.profiles import find_shape, needs_layout
 
 _BATCH_FACTORS = (0.5, 1, 2, 4, 8)
 
@@ -143,7 +140,7 @@ def find_cheapest_rental(workload: Workload, gpu: str, gpus: int) -> Choice | No
     )  # fmt: skip
     try:
         candidates = search_sharded(plan, workload, gpus=gpus)
-    except UserMistake:  # nobody rents this GPU in such machines
+    except UserMistake:  # no cloud rents out this GPU in such machines
         return None
     ranking = rank(candidates)
     if ranking.cheapest is None:
@@ -159,8 +156,10 @@ def search_sharded(
     offers = list_offers(list_servers(plan), plan)
     kinds = _list_gpus(offers)
     spec = workload.parallel
-    one = workload.precision or (spec.precision if spec else None)
-    precisions: tuple[LargePrecision, ...] = plan.search.precision or ((one,) if one else ())
+    own_precision = workload.precision or (spec.precision if spec else None)
+    precisions: tuple[LargePrecision, ...] = plan.search.precision or (
+        (own_precision,) if own_precision else ()
+    )
     by_gpu = find_precisions(kinds, precisions)
     missing = [(g.id, p) for g in kinds for p in precisions if p not in by_gpu.get(g.id, ())]
     grid = Grid(tuple(sorted(set(plan.search.nodes))), (1,), ("none",))

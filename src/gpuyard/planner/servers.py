@@ -19,6 +19,7 @@ from gpuyard.catalog.prices import (
     gpu_prices,
 )
 from gpuyard.catalog.short_names import find_instance_machine
+from gpuyard.economics.interruption_rates import SPOT_PER_HOUR, find_spot_interruptions
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.facilities.fabric import HostPorts, TypicalFloor, find_cheapest_fabric
 from gpuyard.hardware.presets import check_topology, choose_topology
@@ -91,6 +92,7 @@ class PricedServer:
     cloud: str | None = None
     rent_usd_per_hour: float | None = None
     spot_usd_per_hour: float | None = None
+    spot_interruptions_per_hour: float = SPOT_PER_HOUR
     buy_usd: float | None = None
     buy_usd_low: float | None = (
         None  # ends of the range in which a quote is expected; None: the price is quoted
@@ -232,6 +234,7 @@ def _list_instances() -> Iterator[PricedServer]:
             cloud=price.cloud,
             rent_usd_per_hour=price.usd_per_hour,
             spot_usd_per_hour=price.spot_usd_per_hour,
+            spot_interruptions_per_hour=1 / find_spot_interruptions(price).hours,
             included_network=network or ASSUMED_NETWORK,
             network_assumed=network is None,
         )

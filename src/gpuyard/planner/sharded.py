@@ -70,13 +70,13 @@ class Sharded:
 
     def describe_speed(self, gpu: str, precision: LargePrecision) -> tuple[str, str]:
         """Return where the speed comes from, and a caveat if nothing is published for this GPU."""
-        found = gpus_table().get(gpu)
+        known_gpu = gpus_table().get(gpu)
         if any(point.gpu == gpu for point in self.training.measured):
             return "measured: the workload's own figures", ""
-        if has_evidence(load_fit(), found, precision):
+        if has_evidence(load_fit(), known_gpu, precision):
             return "published: formulas fitted to published runs of large models", ""
         return "roofline: formulas fitted to other GPUs", (
-            f"No large-model run on {found.architecture} GPUs in {precision} is published: the interval is wide."
+            f"No large-model run on {known_gpu.architecture} GPUs in {precision} is published: the interval is wide."
         )
 
     def count_configurations(self, shape: MachineShape) -> int:
@@ -196,12 +196,12 @@ def find_precisions(
     gpus: Sequence[Gpu], precisions: Sequence[LargePrecision]
 ) -> dict[str, tuple[LargePrecision, ...]]:
     """Return the precisions of each GPU that it can compute in; if none is given, its fastest usual one."""
-    found: dict[str, tuple[LargePrecision, ...]] = {}
+    by_gpu: dict[str, tuple[LargePrecision, ...]] = {}
     for gpu in gpus:
         able = [p for p in precisions or _USUAL_PRECISIONS if _can_compute(gpu, p)]
         if able:
-            found[gpu.id] = tuple(dict.fromkeys(able)) if precisions else (able[0],)
-    return found
+            by_gpu[gpu.id] = tuple(dict.fromkeys(able)) if precisions else (able[0],)
+    return by_gpu
 
 
 def _can_compute(gpu: Gpu, precision: LargePrecision) -> bool:

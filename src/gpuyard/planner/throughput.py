@@ -129,7 +129,7 @@ def cap_lines(
             capped[gpu.id] = {
                 name: line.scale(factor) for name, line in lines.get(gpu.id, {}).items()
             }
-    return {gpu: found for gpu, found in capped.items() if found}
+    return {gpu: precisions for gpu, precisions in capped.items() if precisions}
 
 
 def find_missing_rates(

@@ -1,4 +1,4 @@
-"""How a plan's workload is trained on each machine: a whole copy on every GPU, or a model divided among them."""
+"""The ways to train a plan's workload on each machine: a whole copy on every GPU, or a model divided among them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ from gpuyard.specs.plan_candidates import RemedyName
 
 
 class Training(Protocol):
-    """What a plan asks of a way to train."""
+    """The questions of a plan to a way to train."""
 
     @property
     def workload(self) -> Workload: ...

@@ -137,8 +137,14 @@ class SpotInterruptions(Spec):
     """The interruption rate of spot instances, and the time that an interruption costs a run."""
 
     interruptions_per_hour: Annotated[
-        float, Field(ge=0, le=60, description="interruptions of one instance per hour")
-    ] = 0.05
+        float | None,
+        Field(
+            ge=0,
+            le=60,
+            description="interruptions of one instance per hour; default: from the share that its cloud publishes, "
+            "otherwise 0.05 (assumed)",
+        ),
+    ] = None
     checkpoint: Annotated[Seconds, Field(description="time to write a checkpoint")] = 60.0
     restart: Annotated[Seconds, Field(description="time until the run continues")] = 600.0
 

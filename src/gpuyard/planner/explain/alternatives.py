@@ -19,6 +19,7 @@ from gpuyard.economics.billing import HOURS_PER_MONTH
 from gpuyard.economics.ownership import monthly_parts_usd, owned_usd
 from gpuyard.facilities.housing import BUILD_YEARS
 from gpuyard.planner.candidates import Booleans, Candidates
+from gpuyard.planner.choice import Choice, format_dollars
 from gpuyard.planner.choices import create_choices, create_mixed_choices
 from gpuyard.planner.costs import describe_owned_machines
 from gpuyard.planner.mixes import (
@@ -30,7 +31,7 @@ from gpuyard.planner.mixes import (
 )
 from gpuyard.planner.offers import BOUGHT, Offer
 from gpuyard.planner.ranking import DATA_STAYS, Ranking
-from gpuyard.planner.result import Alternative, Choice, LocationCost, format_dollars
+from gpuyard.planner.result import Alternative, LocationCost
 from gpuyard.predictor.table import Floats, Integers
 from gpuyard.specs.plan_candidates import Acquisition
 

@@ -2,9 +2,12 @@
 
 from gpuyard import units
 from gpuyard.catalog import gpus
+from gpuyard.catalog.interruptions import interruptions
 from gpuyard.catalog.prices import ASSUMED_CLOUD, cloud_data
+from gpuyard.economics.interruption_rates import SPOT_PER_HOUR
 from gpuyard.facilities.housing import BUILD_YEARS
 from gpuyard.planner.candidates import Candidates
+from gpuyard.planner.choice import format_dollars, format_precisions, join_with_or
 from gpuyard.planner.offers import (
     OWNED,
     RESERVING_CLOUDS,
@@ -12,7 +15,6 @@ from gpuyard.planner.offers import (
     plan_discount,
     reserved_discount,
 )
-from gpuyard.planner.result import format_dollars, format_precisions, join_with_or
 from gpuyard.planner.servers import UNKNOWN_NETWORK, count_unusable_prices
 from gpuyard.planner.training import DataParallel
 from gpuyard.predictor import STRATEGIES
@@ -52,9 +54,7 @@ def list_assumptions(candidates: Candidates) -> tuple[str, ...]:
         assumptions.append(f"A rented run is billed from {start:g} minutes before its first step.")
         assumptions.append(_describe_cloud_data(candidates))
     if "spot" in plan.search.ways and not plan.policy.data_stays:
-        assumptions.append(
-            f"Each spot instance is interrupted {plan.spot.interruptions_per_hour:g} times per hour."
-        )
+        assumptions.append(_describe_spot_interruptions(plan.spot.interruptions_per_hour))
     unknown = {o.server.cloud for o in candidates.offers if o.network_assumed}
     if unknown:
         clouds = ", ".join(sorted(cloud for cloud in unknown if cloud))
@@ -89,6 +89,18 @@ def _describe_data_parallel(candidates: Candidates, training: DataParallel) -> l
     if superlinear:
         assumptions.append(superlinear)
     return assumptions + _describe_precision(candidates, training)
+
+
+def _describe_spot_interruptions(per_hour: float | None) -> str:
+    if per_hour is not None:
+        return f"Each spot instance is interrupted {per_hour:g} times per hour."
+    published = ", ".join(
+        f"{row.cloud} {row.instances}" for row in interruptions() if row.kind == "spot"
+    )
+    return (
+        f"Each spot instance is interrupted {SPOT_PER_HOUR:g} times per hour (assumed; set "
+        f"spot.interruptions_per_hour), less often where its cloud publishes a share: {published}."
+    )
 
 
 def _describe_sharded(candidates: Candidates) -> list[str]:

@@ -7,17 +7,12 @@ import numpy as np
 
 from gpuyard import units
 from gpuyard.planner.candidates import Booleans, Candidates
+from gpuyard.planner.choice import ACQUISITION_LABELS, Choice, format_count, format_dollars
 from gpuyard.planner.choices import create_choices
 from gpuyard.planner.explain.alternatives import SAME_COST, describe_misses
 from gpuyard.planner.explain.price_basis import list_price_changes, same_server
 from gpuyard.planner.ranking import Ranking, find_simplest_setting
-from gpuyard.planner.result import (
-    ACQUISITION_LABELS,
-    Alternative,
-    Choice,
-    format_count,
-    format_dollars,
-)
+from gpuyard.planner.result import Alternative
 from gpuyard.predictor.table import Integers
 
 _MAX_SHOWN = 3

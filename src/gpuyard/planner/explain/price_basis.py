@@ -8,10 +8,10 @@ import numpy as np
 
 from gpuyard import units
 from gpuyard.planner.candidates import Booleans, Candidates
+from gpuyard.planner.choice import Choice, format_dollars
 from gpuyard.planner.choices import create_choices
 from gpuyard.planner.offers import BOUGHT
 from gpuyard.planner.ranking import Ranking, find_simplest_setting
-from gpuyard.planner.result import Choice, format_dollars
 
 _OLD_YEARS = 2
 

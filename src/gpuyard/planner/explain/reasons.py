@@ -5,15 +5,8 @@ import numpy as np
 from gpuyard import units
 from gpuyard.economics.ownership import owned_usd
 from gpuyard.planner.candidates import Candidates
-from gpuyard.planner.choices import create_choices, create_mixed_choices
-from gpuyard.planner.costs import describe_owned_machines
-from gpuyard.planner.mixes import Mixes
-from gpuyard.planner.offers import OWNED, horizon_years
-from gpuyard.planner.ranking import SIMPLICITY_TOLERANCE, Ranking
-from gpuyard.planner.result import (
+from gpuyard.planner.choice import (
     ACQUISITION_LABELS,
-    Alternative,
-    BindingConstraint,
     Choice,
     RentedRest,
     format_count,
@@ -21,6 +14,12 @@ from gpuyard.planner.result import (
     format_share_of_runs,
     join_with_or,
 )
+from gpuyard.planner.choices import create_choices, create_mixed_choices
+from gpuyard.planner.costs import describe_owned_machines
+from gpuyard.planner.mixes import Mixes
+from gpuyard.planner.offers import OWNED, horizon_years
+from gpuyard.planner.ranking import SIMPLICITY_TOLERANCE, Ranking
+from gpuyard.planner.result import Alternative, BindingConstraint
 from gpuyard.specs.plan import Plan
 from gpuyard.specs.plan_candidates import Acquisition
 
