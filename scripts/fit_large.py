@@ -13,8 +13,15 @@ import numpy as np
 
 from gpuyard.predictor.large.published_table import compile_table
 from gpuyard.predictor.large.rows import PublishedRow, read_rows
+from gpuyard.predictor.large.validation import judge_choices
 from gpuyard.predictor.table import Floats
-from large_memory_fit import MEMORY_MARGIN, fit_memory, leave_memory_out, read_memory_rows
+from large_memory_fit import (
+    MEMORY_MARGIN,
+    fit_memory,
+    judge_fits_left_out,
+    leave_memory_out,
+    read_memory_rows,
+)
 from large_step_fit import StepFitter
 from large_tables import build_table, report, size_intervals, spread, within_series, write_page
 
@@ -25,6 +32,11 @@ def is_usable(row: PublishedRow) -> bool:
     """Return whether a row says what it ran; tokens of padded batches would count what was not trained."""
     known = row.quality != "C" and row.batch_known and not row.padded
     return known and (row.tokens_per_second_per_gpu() or 0) > 0
+
+
+def round_digits(value: float) -> float:
+    """Return a value that the last digits of a solver's result do not change."""
+    return float(f"{value:.4g}")
 
 
 def name_kinds(rows: list[PublishedRow], known: Floats) -> np.ndarray:
@@ -49,16 +61,25 @@ def main() -> None:
     report(memory_rows, memory_ratios, "memory")
     memory_out = leave_memory_out(memory_rows)
     report(memory_rows, memory_out, "memory, publisher left out")
+    print(
+        "fits, publisher left out:",
+        judge_fits_left_out(read_rows(DATA / "large_memory.csv")[0], memory_rows),
+    )
+    print(
+        "choices, publisher left out:",
+        judge_choices(rows, np.exp(fitter.measured), np.exp(fitter.measured - ratios)),
+    )
     judged = ~np.isnan(with_point)
     one_kind = np.full(max(len(rows), len(memory_rows)), "dense/known")
+    spreads = size_intervals(rows, ratios, kinds, np.ones(len(rows), dtype=bool))
     document = {
-        "constants": {n: round(v, 7) for n, v in asdict(fitter.constants(fit)).items()},
-        "effects": {key: round(value, 4) for key, value in fitter.effects(fit).items()},
-        "memory": {name: round(value, 5) for name, value in asdict(memory).items()},
-        "spread": size_intervals(rows, ratios, kinds, np.ones(len(rows), dtype=bool)),
-        "spread_with_point": spread(rows, with_point, judged),
+        "constants": {n: round_digits(v) for n, v in asdict(fitter.constants(fit)).items()},
+        "effects": {key: round(value, 4) + 0.0 for key, value in fitter.effects(fit).items()},
+        "memory": {name: round_digits(value) for name, value in asdict(memory).items()},
+        "spread": {kind: list(map(round_digits, ends)) for kind, ends in spreads.items()},
+        "spread_with_point": list(map(round_digits, spread(rows, with_point, judged))),
         "memory_margin": MEMORY_MARGIN,
-        "memory_high": round(float(np.exp(np.quantile(memory_ratios, 0.95))), 4),
+        "memory_high": round_digits(spread(memory_rows, memory_out, ~np.isnan(memory_out))[1]),
     }
     print(json.dumps(document, indent=1))
     tables = {

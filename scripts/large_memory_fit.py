@@ -7,16 +7,18 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import least_squares
 
+from gpuyard.predictor.large.evaluation import usable_bytes
 from gpuyard.predictor.large.layout import stack_layouts
 from gpuyard.predictor.large.memory import MemoryConstants, compute_memory
 from gpuyard.predictor.large.model import describe_model, stack_models
 from gpuyard.predictor.large.published_table import published_bytes, state_bytes
 from gpuyard.predictor.large.rows import PublishedRow, read_rows
+from gpuyard.predictor.large.validation import predict_memory
 from gpuyard.predictor.table import Floats
 from large_tables import find_publishers
 
 MEMORY_MARGIN = 1.08  # a model must fit with this much to spare
-NOISE, PRIOR = 0.07, 0.4
+NOISE, PRIOR = 0.07, 0.2
 
 
 def read_memory_rows(path: Path) -> list[PublishedRow]:
@@ -27,12 +29,6 @@ def read_memory_rows(path: Path) -> list[PublishedRow]:
         if row.quality != "C" and not row.source.startswith("torchtune")
     ]
     return [r for r in plain if not np.isnan(r.value) and not (r.source == "litgpt" and r.gpus > 1)]
-
-
-def predict_bytes(rows: list[PublishedRow], constants: MemoryConstants) -> Floats:
-    model = stack_models([describe_model(row.shape) for row in rows])
-    layout = stack_layouts([row.layout for row in rows], [row.expert_tensor for row in rows])
-    return compute_memory(model, layout, state_bytes(rows), constants).total
 
 
 def fit_memory(rows: list[PublishedRow]) -> tuple[MemoryConstants, Floats]:
@@ -68,5 +64,22 @@ def leave_memory_out(rows: list[PublishedRow]) -> Floats:
         constants, _ = fit_memory([rows[i] for i in np.flatnonzero(names != name)])
         judged = [rows[i] for i in out]
         measured = np.array([published_bytes(row) for row in judged])
-        ratios[out] = np.log(measured / predict_bytes(judged, constants))
+        ratios[out] = np.log(measured / predict_memory(judged, constants))
     return ratios
+
+
+def judge_fits_left_out(rows: list[PublishedRow], plain: list[PublishedRow]) -> str:
+    """Return how often the verdict of fitting is right, with each publisher left out of the fit."""
+    names, plain_names = find_publishers(rows), find_publishers(plain)
+    fits = np.zeros(len(rows), dtype=bool)
+    for name in sorted(set(names)):
+        out = np.flatnonzero(names == name)
+        constants, _ = fit_memory([plain[i] for i in np.flatnonzero(plain_names != name)])
+        judged = [rows[i] for i in out]
+        limits = np.array([usable_bytes(row.memory_bytes) for row in judged])
+        fits[out] = predict_memory(judged, constants) * MEMORY_MARGIN <= limits
+    ran = ~np.isnan([row.value for row in rows])
+    return (
+        f"right for {(fits == ran).mean():.1%} of {len(rows)} rows, said fits but ran out {(fits & ~ran).mean():.1%}, "
+        f"said does not fit but ran {(~fits & ran).mean():.1%}"
+    )

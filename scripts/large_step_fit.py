@@ -18,8 +18,8 @@ from gpuyard.predictor.table import Floats, Integers
 from large_tables import find_publishers
 
 PRIORS = {  # standard deviation of each constant's prior, in logarithms
-    "gemm_share": 0.1, "wave_elements": 1.0, "attention_share": 0.15, "older_attention_share": 0.15,
-    "memory_share": 0.08, "elementwise_passes": 0.5, "eager_passes": 0.4, "quantize_passes": 0.7,
+    "gemm_share": 0.1, "wave_elements": 0.5, "attention_share": 0.15, "older_attention_share": 0.15,
+    "memory_share": 0.08, "elementwise_passes": 0.3, "eager_passes": 0.4, "quantize_passes": 0.7,
     "pytorch_quantize_passes": 0.5, "cast_weight_bytes": 0.4, "permute_passes": 0.5, "score_passes": 0.4,
     "layer_seconds": 0.5, "tensor_seconds": 0.6, "eager_seconds": 0.4, "expert_seconds": 0.8,
     "ring_step_seconds": 0.3, "tensor_exposed": 0.3, "tensor_overlap": 0.3, "data_exposed": 0.4,
@@ -33,7 +33,7 @@ EFFECT_CENTERS = {
     "Hopper/bf16": -0.08, "Blackwell/bf16": -0.15, "Blackwell Ultra/bf16": -0.15, "fp8": -0.3,
     "mxfp8": -0.3, "nvfp4": -0.5, "Hopper 500 W hbm2e": -0.12, "CDNA 3/bf16": -0.5, "CDNA 3/fp8": -0.5,
 }  # fmt: skip
-EFFECT_PRIOR, SOURCE_PRIOR, NOISE = 0.2, 0.12, 0.1
+EFFECT_PRIOR, SOURCE_PRIOR, NOISE = 0.3, 0.12, 0.1
 THINNED, THINNING = "vtrain", 8  # every eighth row of the largest table is enough
 STEP = 1e-4  # of a derivative
 

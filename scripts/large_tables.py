@@ -12,6 +12,8 @@ from gpuyard.predictor.table import Booleans, Floats
 
 PAGE = Path(__file__).parents[1] / "docs/validation-large.md"
 MIN_SPREAD = 0.12  # no interval is narrower, in logarithms
+# somewhat wider than 90%: publishers differ more than their number shows
+QUANTILES = (0.04, 0.96)
 MIN_PUBLISHERS, STRETCH = 3, 1.5
 MAX_WEIGHT = 10  # rows that one publisher counts for
 PUBLISHERS = {
@@ -33,7 +35,7 @@ def find_publishers(rows: list[PublishedRow]) -> np.ndarray:
 
 
 def spread(rows: list[PublishedRow], ratios: Floats, mask: Booleans) -> list[float]:
-    """Return the 5% and 95% quantiles of measured over predicted; large publishers count no more than medium ones."""
+    """Return outer quantiles of measured over predicted; large publishers count no more than medium ones."""
     names = find_publishers(rows)
     mask = mask & ~np.isnan(ratios)
     counts = Counter(names[mask])
@@ -42,7 +44,7 @@ def spread(rows: list[PublishedRow], ratios: Floats, mask: Booleans) -> list[flo
     )  # fmt: skip
     order = np.argsort(ratios)
     total = np.cumsum(weight[order]) / weight.sum()
-    low, high = (float(ratios[order][np.searchsorted(total, q)]) for q in (0.05, 0.95))
+    low, high = (float(ratios[order][np.searchsorted(total, q)]) for q in QUANTILES)
     return [float(np.exp(min(low, -MIN_SPREAD))), float(np.exp(max(high, MIN_SPREAD)))]
 
 

@@ -18,7 +18,7 @@ FairShareOwner = Literal["user", "group"]
 Increment = Literal["hour", "minute", "second", "1/100 h"]
 Launcher = Literal["torchrun", "direct"]
 Load = Literal["steady", "working-hours", "spiky"]
-MeasuredStrategy = Literal["ddp", "dataparallel", "horovod", "fsdp"]
+MeasuredStrategy = Literal["ddp", "dataparallel", "horovod", "fsdp", "tensor", "pipeline"]
 PolicyName = Literal[
     "fifo",
     "shortest-first",

@@ -14,6 +14,7 @@ _COMMON_VARIANTS = (
     "a100-sxm4-80gb", "a100-sxm4-40gb", "a100-pcie-80gb",
     "h100-sxm5-80gb", "h100-pcie-80gb", "h200-sxm5-141gb", "gh200-96gb",
 )  # fmt: skip
+SHORT_NAMES = frozenset(variant.partition("-")[0] for variant in _COMMON_VARIANTS)
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,9 @@ def _choose_variant(name: str, matches: list[str]) -> HardwareName:
 
 def _find_instance(name: str) -> HardwareName | None:
     lowered = name.lower()
-    found = [
+    matches = [
         price.id for price in prices() if lowered in (price.id.lower(), price.instance.lower())
     ]
-    if len(found) > 1:
-        raise UserMistake(f"several clouds have {name!r}; choose one of: {', '.join(found)}")
-    return HardwareName("instance", found[0]) if found else None
+    if len(matches) > 1:
+        raise UserMistake(f"several clouds have {name!r}; choose one of: {', '.join(matches)}")
+    return HardwareName("instance", matches[0]) if matches else None

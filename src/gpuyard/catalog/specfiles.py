@@ -4,6 +4,7 @@ The larger specs, and the tables that only they use, are imported when needed, s
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,6 +106,9 @@ def read_workload(name_or_path: str, directory: Path = Path()) -> Workload:
         file = directory / name_or_path
         return read_spec(file, Workload, known_names()).copy_with_file(file)
     if name_or_path not in models() and name_or_path not in transformers():
+        with suppress(OSError):  # the text is too long for a path
+            if (directory / name_or_path).is_dir():
+                raise UserMistake(f"{name_or_path} is a directory; name a *.workload.yaml in it")
         names = known_names()
         raise UnknownName(
             "model",

@@ -7,7 +7,12 @@ from pathlib import Path
 from gpuyard import units
 from gpuyard.catalog import Gpu, Machine, gpus, links, machines, prices
 from gpuyard.catalog.prices import find_instance_network
-from gpuyard.catalog.short_names import find_hardware, find_instance_machine, find_link_id
+from gpuyard.catalog.short_names import (
+    SHORT_NAMES,
+    find_hardware,
+    find_instance_machine,
+    find_link_id,
+)
 from gpuyard.catalog.specfiles import is_file, known_names
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.graph import MachineGraph
@@ -16,10 +21,7 @@ from gpuyard.specs import Cluster, MachineSpec, Network, Topology, read_spec
 from gpuyard.specs.base import ShortCluster, find_kind
 
 _MAX_NODES, _MAX_GPUS = 100_000, 72
-_MAX_PCIE_GPUS, _USUAL_GPUS = (
-    20,
-    8,
-)  # the most in one machine without NVSwitch, and the usual number
+_MAX_PCIE_GPUS, _USUAL_GPUS = 20, 8  # in one machine without NVSwitch
 _RDMA_BYTES_PER_SECOND = 12.5e9  # from 100 Gbit/s on, networks of GPUs mostly use RDMA
 
 
@@ -57,7 +59,7 @@ def _explain_unknown(name_or_path: str, short: ShortCluster | None) -> UserMista
     return UnknownName(
         "machine",
         name,
-        names["machine"] | names["GPU"],
+        names["machine"] | names["GPU"] | SHORT_NAMES,
         actual_kind=find_kind(name, names),
         searched="cluster file, machine, GPU, or cloud instance",
     )
@@ -256,15 +258,16 @@ def _build_network(short: ShortCluster, nodes: int) -> tuple[Network | None, str
     """Build the network between the machines, and the suffix that it adds to the cluster's name."""
     if short.network is None:
         return None, ""
+    link_id = find_link_id(short.link)
+    rate = "" if link_id else short.complete_rate()  # first, because it may be ambiguous
     if nodes == 1:
         count = f"{short.counts[-1] if short.counts else 1}x" if short.name in gpus() else ""
         raise UserMistake(
             f"@{short.network} needs at least two machines, e.g. 2x{count}{short.name}@{short.network}"
         )
     ports = f"{short.rails} × " if short.rails > 1 else ""
-    if (link_id := find_link_id(short.link)) is not None:
+    if link_id is not None:
         link = links().get(link_id)
         return Network(link=link.id, rails=short.rails), f", {ports}{link.name}"
-    rate = short.complete_rate()
     formatted = units.format_bit_rate(units.parse_rate(rate))
     return Network.model_validate({"rate": rate, "rails": short.rails}), f", {ports}{formatted}"

@@ -1,4 +1,4 @@
-"""Where the GPUs of a run are, and the bytes that it moves between them."""
+"""The places of a run's GPUs, and the bytes that it moves between them."""
 
 from dataclasses import dataclass
 

@@ -16,7 +16,7 @@ from gpuyard.specs import (
 )
 from gpuyard.specs.workload import GradientDtype, Optimizer
 from gpuyard.units import format_bytes, format_share
-from gpuyard.workloads.shapes import advise_sharding
+from gpuyard.workloads.profiles import advise_sharding
 
 Choke = Literal["gpu", "network", "pcie", "storage", "host", "none"]
 CHOKE_PARTS: tuple[Choke, ...] = ("gpu", "network", "pcie", "storage", "host")

@@ -245,7 +245,7 @@ class PlatformScenario(Scenario):
     def change_software(self, option: str) -> "PlatformScenario":
         """Return the scenario with `channels_last`, `compile`, or `fused_attention`; the GPU must be described.
 
-        Measured figures were taken without the option, so the line changes by the ratio of two estimates.
+        Figures were measured without the option, so the line changes by the ratio of two estimates.
         """
         if self.gpu is None:
             raise ValueError("the effect on hardware that is not described is unknown")

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuyard.catalog import Gpu, ModelProfile
-from gpuyard.catalog.families import find_family
+from gpuyard.catalog.models import find_family
 from gpuyard.specs import Precision
 
 Floats = npt.NDArray[np.float64]

@@ -58,7 +58,7 @@ class ShortCluster:
 
     @property
     def has_rails(self) -> bool:
-        """Whether the number of ports is written, as in `@1x400G`."""
+        """True if the number of ports is written, as in `@1x400G`."""
         return _RAILS.match(self.network or "") is not None
 
     @property

@@ -7,7 +7,9 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from gpuyard.specs.base import Bytes, Spec
 
 StrategyName = Literal["ddp", "dataparallel", "horovod", "parameter-server"]
-RecordedStrategy = Literal["ddp", "dataparallel", "horovod", "parameter-server", "fsdp"]
+RecordedStrategy = Literal[
+    "ddp", "dataparallel", "horovod", "parameter-server", "fsdp", "tensor", "pipeline"
+]
 DEFAULT_STRATEGY: StrategyName = "ddp"
 _MEBIBYTE = 2.0**20
 _Count = Annotated[int, Field(ge=1, le=1_000_000)]

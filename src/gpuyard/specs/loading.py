@@ -78,6 +78,7 @@ def _describe(broken: Any) -> str:
     problem = str(broken.problem or broken.context).splitlines()[0]
     if "'\\t'" in problem:
         return "a tab stands here; indent with spaces"
+    problem = problem.replace("'<stream end>'", "the end of the file")
     return f"{broken.context} {problem}" if problem.startswith("but ") else problem
 
 

@@ -1,4 +1,4 @@
-"""How a large model is divided among GPUs: the keys under `parallel:` and the options of the same names."""
+"""The division of a large model among GPUs: the keys under `parallel:` and the options of the same names."""
 
 from typing import Annotated, Literal
 

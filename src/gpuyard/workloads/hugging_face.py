@@ -14,14 +14,12 @@ _MAX_BYTES = 2**20
 Values = dict[str, Any]
 
 
-def read_hugging_face_config(path: Path, sequence: int | None = None) -> TransformerShape:
-    """Return the shape that a `config.json` describes; `sequence` replaces its maximum length."""
-    return parse_hugging_face_config(_read(path), str(path), sequence)
+def read_hugging_face_config(path: Path) -> TransformerShape:
+    """Return the shape that a `config.json` describes."""
+    return parse_hugging_face_config(_read(path), str(path))
 
 
-def parse_hugging_face_config(
-    text: str, name: str, sequence: int | None = None
-) -> TransformerShape:
+def parse_hugging_face_config(text: str, name: str) -> TransformerShape:
     """Return the shape that the text of a `config.json` describes; errors name it."""
     config = _parse(text, name)
     # a model for text and images has the numbers of its text model in an object of its own
@@ -38,8 +36,6 @@ def parse_hugging_face_config(
         )
     try:
         values = reader(config)
-        if sequence is not None:
-            values["sequence"] = sequence
         return TransformerShape.model_validate(values)
     except KeyError as missing:
         raise UserMistake(f"{name}: {missing.args[0]} is missing") from None

@@ -10,18 +10,22 @@ import os
 import signal
 import subprocess
 import threading
+from pathlib import Path
 from typing import IO, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gpuyard import errors
 from gpuyard.catalog.models import ModelProfile, models
+from gpuyard.catalog.transformers import transformers
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.interpreter import import_path, module_argv
 from gpuyard.printable import make_printable
 from gpuyard.specs import Workload
+from gpuyard.specs.transformer import TransformerShape
 from gpuyard.specs.workload import PackedWorkload
 from gpuyard.workloads.code_trust import check_allowed, code_digest
+from gpuyard.workloads.hugging_face import read_hugging_face_config
 from gpuyard.workloads.zoo import MODELS
 
 PROFILING_SECONDS = 600.0  # a model that does not work on "meta" runs on the CPU
@@ -185,3 +189,37 @@ def _parse_reply(model: str, text: bytes, tail: bytes, end: str) -> ModelProfile
         kind: type[GpuyardError] = getattr(errors, reply.kind)
         raise kind(reply.message)
     return reply.profile
+
+
+def find_shape(workload: Workload) -> TransformerShape | None:
+    """Return the shape, or None if the model is not a transformer that gpuyard knows by shape."""
+    model = workload.model
+    if not isinstance(model, str):
+        return model
+    if model.endswith(".json"):
+        directory = workload.file.parent if workload.file else Path()
+        return read_hugging_face_config(directory / model)
+    return transformers().get(model).shape if model in transformers() else None
+
+
+def has_profile(workload: Workload) -> bool:
+    """Return whether gpuyard can profile the model layer by layer, as data-parallel predictions need."""
+    model = workload.model
+    if not isinstance(model, str) or model.endswith(".json"):
+        return False
+    return model in models() or model not in transformers()
+
+
+def advise_sharding(workload: Workload) -> str:
+    """Return how to divide the model among GPUs, as a clause; empty if it is no transformer."""
+    if find_shape(workload) is not None:
+        return "to divide the model among GPUs, use gpuyard predict --strategy auto"
+    if ":" in workload.model_name:
+        return "to divide a transformer among GPUs, give its shape as 'model'"
+    return ""
+
+
+def needs_layout(workload: Workload, strategy: str | None, options_named: bool) -> bool:
+    """Return whether a prediction needs a parallel layout: asked for, or the only way to know the model."""
+    requested = options_named or strategy in ("fsdp", "megatron", "auto")
+    return requested or workload.parallel is not None or not has_profile(workload)

@@ -1,13 +1,21 @@
 """Training over real shaped links; skipped with the reason if no lab can be created."""
 
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 
+import psutil
 import pytest
 
 from gpuyard import lab
 from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
 from gpuyard.run.places import LabNodes
 from gpuyard.specs import KnownThroughput, Workload
+from tests.conftest import needs_two_cores
+from tests.lab.conftest import namespaces
 from tests.measure.tiny_models import Busy
 
 Build = Callable[..., Workload]
@@ -62,3 +70,50 @@ def test_real_computation_is_dilated(store: ResultsStore, tiny: Build) -> None:
     assert m.key not in {
         p.key for p in plan_sweep(tiny("Busy"), [2], [4], place=LabNodes(plain)).points
     }
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
+def test_an_ended_sweep_leaves_no_namespace_and_no_rank(
+    how: signal.Signals, home: Path, tmp_path: Path
+) -> None:
+    """SIGHUP comes when its terminal is closed."""
+    (tmp_path / "ended.sweep.yaml").write_text(
+        "{name: ended, workloads: [spoken-digits-linear], nodes: [3], batch: [8], gpu: t4,"
+        " link: [100 Mbit/s], time_per_point: 10 min}"
+    )
+    argv = (sys.executable, "-P", "-m", "gpuyard", "bench", "sweep", "ended.sweep.yaml")
+    quiet = subprocess.DEVNULL
+    sweep = subprocess.Popen(argv, cwd=tmp_path, stdout=quiet, stderr=quiet)
+    deadline = time.monotonic() + 120
+    name, ranks = f"gpuyard-sweep-{sweep.pid}-", set[int]()
+    while len(ranks) < 3:
+        assert sweep.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        for node in (each for each in namespaces() if each.startswith(name)):
+            ranks |= set(netns_pids(node))
+    sweep.send_signal(how)
+    assert sweep.wait(timeout=60) == 128 + how
+    assert not [each for each in namespaces() if each.startswith(name)]
+    while any(psutil.pid_exists(pid) for pid in ranks):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def netns_pids(namespace: str) -> list[int]:
+    listed = subprocess.run(
+        ("ip", "netns", "pids", namespace), capture_output=True, text=True, check=False
+    )
+    return [int(pid) for pid in listed.stdout.split()]
+
+
+@needs_two_cores
+def test_horovod_exchanges_gradients_between_nodes(store: ResultsStore) -> None:
+    pytest.importorskip("horovod", reason="gpuyard horovod install builds it, in some minutes")
+    gpu = KnownThroughput(gpu="t4", batch_per_gpu=4, samples_per_second=400)
+    workload = Workload(name="digits", model="spoken-digits-conv", measured=[gpu])
+    plan = lab.plan_lab(2, "50 Mbit/s", name="test-horovod")
+    m = measure(store, workload, plan, gpu="t4", strategy="horovod")
+    assert (m.strategy, m.workers, m.place.nodes) == ("horovod", 2, ("node0", "node1"))
+    assert m.all_reduce_bytes == 4 * 376_200
+    assert m.step.step_seconds > 0.15  # as with DDP above

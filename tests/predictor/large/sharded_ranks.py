@@ -1,61 +1,28 @@
 """Trains a small transformer divided among two ranks over gloo, and counts the bytes on the loopback interface.
 
-`python -m tests.predictor.large.sharded_ranks MODE PORT RANK` runs one rank; rank 0 prints bytes per step of both ranks.
-It must run in a network namespace of its own, so that nothing else uses the interface.
+`python -m tests.predictor.large.sharded_ranks STRATEGY PORT RANK` runs one rank with the code of `gpuyard bench train`.
+Rank 0 prints bytes per step of both ranks, and how far the loss is from that of the undivided model. It must run in a
+network namespace of its own, so that nothing else uses the interface.
 """
 
+import copy
 import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    RowwiseParallel,
-    parallelize_module,
-)
-from torch.nn import functional
+from torch import nn
 
-RANKS, STEPS, LAYERS, HIDDEN, HEADS, FFN, SAMPLES, TOKENS, MICRO_BATCHES = (
-    2,
-    4,
-    4,
-    256,
-    8,
-    1024,
-    4,
-    128,
-    4,
-)
+from gpuyard.measure.training.records import TrainingJob
+from gpuyard.measure.training.trainer import Trainer
+from gpuyard.specs import Workload
+from gpuyard.workloads.zoo.gpt2 import transformer_small
+from gpuyard.workloads.zoo.transformer import SelfAttention
 
-
-class Block(nn.Module):
-    """A layer without biases, norms, or embeddings: matrices and attention."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.queries = nn.Linear(HIDDEN, HIDDEN, bias=False)
-        self.keys = nn.Linear(HIDDEN, HIDDEN, bias=False)
-        self.values = nn.Linear(HIDDEN, HIDDEN, bias=False)
-        self.output = nn.Linear(HIDDEN, HIDDEN, bias=False)
-        self.up, self.down = nn.Linear(HIDDEN, FFN, bias=False), nn.Linear(FFN, HIDDEN, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        samples, length, _ = x.shape
-        query, key, value = (
-            projection(x).view(samples, length, -1, HIDDEN // HEADS).transpose(1, 2)
-            for projection in (self.queries, self.keys, self.values)
-        )
-        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.output(attended.transpose(1, 2).reshape(samples, length, -1))
-        return x + self.down(functional.gelu(self.up(x)))  # type: ignore[no-any-return]
+RANKS, STEPS, SAMPLES = 2, 4, 4
 
 
 def sent_bytes() -> int:
@@ -64,58 +31,43 @@ def sent_bytes() -> int:
     return int(loopback[8])
 
 
-def build_step(mode: str, rank: int) -> Callable[[], object]:
-    torch.manual_seed(0)
-    model, x = (
-        nn.Sequential(*(Block() for _ in range(LAYERS))),
-        torch.randn(SAMPLES, TOKENS, HIDDEN),
-    )
-    mesh = init_device_mesh("cpu", (RANKS,))
-    if mode == "pipeline":
-        half = LAYERS // RANKS
-        stage = PipelineStage(
-            model[rank * half : (rank + 1) * half], rank, RANKS, torch.device("cpu")
-        )
-        schedule = Schedule1F1B(
-            stage, MICRO_BATCHES, loss_fn=lambda output, target: (output - target).pow(2).mean()
-        )
-        return (lambda: schedule.step(x)) if rank == 0 else (lambda: schedule.step(target=x))
-    if mode == "fsdp":
-        for block in model:
-            fully_shard(block, mesh=mesh)
-        fully_shard(model, mesh=mesh)
-    else:
-        plan = {name: ColwiseParallel() for name in ("queries", "keys", "values", "up")}
-        for block in model:
-            parallelize_module(
-                block, mesh, {**plan, "output": RowwiseParallel(), "down": RowwiseParallel()}
-            )
-    # a stage above would need the gradient of the input, too
-    x.requires_grad_()
-
-    def step() -> None:
-        model(x).pow(2).mean().backward()
-
-    return step
-
-
 def main() -> None:
-    mode, port, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    strategy, port, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=RANKS)
-    step = build_step(mode, rank)
-    step()  # shapes and connections
+    torch.manual_seed(0)
+    task = transformer_small()
+    for module in task.model.modules():  # without dropout, dividing changes nothing
+        if isinstance(module, SelfAttention):
+            module.dropout = 0.0
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    whole, (inputs, target) = copy.deepcopy(task.model), task.batch(SAMPLES)
+    values: dict[str, Any] = {"strategy": strategy, "workers": RANKS, "seed": 0}
+    job = TrainingJob.model_construct(
+        **values, workload=Workload(name="small", model="transformer-small")
+    )
+    trainer = Trainer(task, job, torch.device("cpu"))
+    optimizer = torch.optim.SGD(whole.parameters(), lr=0.01)
+    for _ in range(2):  # shapes and connections; the second loss shows the first update
+        loss = trainer.step(inputs, target)
+        optimizer.zero_grad()
+        expected = task.loss(whole(*inputs), target)
+        expected.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    dist.all_reduce(loss)
     dist.barrier()
     time.sleep(0.2)  # the last acknowledgments
     before = sent_bytes()
     dist.barrier()
     for _ in range(STEPS):
-        step()
+        trainer.step(inputs, target)
     dist.barrier()
     time.sleep(0.2)
     if rank == 0:
-        sys.stdout.write(f"{(sent_bytes() - before) / STEPS}\n")
+        difference = abs(float(loss) / RANKS - float(expected))
+        sys.stdout.write(f"{(sent_bytes() - before) / STEPS} {difference}\n")
     dist.barrier()
     dist.destroy_process_group()
 

@@ -13,7 +13,12 @@ from gpuyard.hardware.product_names import find_catalog_gpu
 from gpuyard.measure.record import discover_testbed, hash_key
 from gpuyard.measure.training.records import SyntheticGpu
 from gpuyard.measure.training.size import check_fits
-from gpuyard.measure.training.strategies import check_launcher, check_remedy, check_strategy
+from gpuyard.measure.training.strategies import (
+    check_division,
+    check_launcher,
+    check_remedy,
+    check_strategy,
+)
 from gpuyard.measure.training.sweep import Sweep, SweepPoint
 from gpuyard.predictor import estimate_compute_line
 from gpuyard.predictor.compute import default_precision
@@ -76,6 +81,7 @@ def plan_sweep(
     if device == "cuda" and (missing := place.missing_gpus(workers[-1])) is not None:
         raise UserMistake(missing)
     check_remedy(remedy, strategy, synthetic=emulated is not None)
+    check_division(workload, strategy, workers)
     over_nodes = place.rendezvous_point is not None
     launcher = launcher or ("torchrun" if strategy == "ddp" and over_nodes else "direct")
     check_launcher(launcher, strategy)

@@ -60,20 +60,21 @@ def measure_point(
     task = build_job_task(job)
     torch.manual_seed(job.seed + job.rank)  # dropout may differ between ranks
     trainer = Trainer(task, job, device)
-    # one process drives all GPUs under DataParallel, and splits one large batch among them
-    per_process = batch * job.workers // job.processes
+    # DataParallel's one process, a tensor group, and a pipeline work on one large batch together
+    together = job.strategy in ("tensor", "pipeline") and job.processes > 1
+    per_process = batch * job.workers // (1 if together else job.processes)
     batches, local_batches = (
         build_batches(
             job.workload,
             task,
             batch=size,
-            rank=job.rank,
-            world=job.processes,
+            rank=0 if shared else job.rank,
+            world=1 if shared else job.processes,
             seed=job.seed + order,
             device=str(device),
             samples=samples,
         )
-        for order, size in enumerate((per_process, batch))
+        for order, (size, shared) in enumerate(((per_process, together), (batch, False)))
     )
     timed = time_windows(
         trainer,

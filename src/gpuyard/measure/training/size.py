@@ -11,6 +11,7 @@ import psutil
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.product_names import find_catalog_gpu
+from gpuyard.measure.training.strategies import DIVIDING_STRATEGIES
 from gpuyard.measure.training.sweep import Sweep
 from gpuyard.predictor import STRATEGIES, estimate_compute_line
 from gpuyard.predictor.strategies.base import FRAMEWORK_BYTES
@@ -53,8 +54,10 @@ def free_memory_bytes() -> float:
 def estimate_needs(sweep: Sweep, profile: ModelProfile, workers: int, batch: int) -> ResourceNeeds:
     """Estimate the needs of a run. A synthetic GPU computes nothing and stores no activations."""
     model_bytes = float(
-        # before FSDP divides it, each rank holds the whole model
-        STRATEGIES[DEFAULT_STRATEGY if sweep.strategy == "fsdp" else sweep.strategy].memory_bytes(
+        # before it is divided, each rank holds the whole model
+        STRATEGIES[
+            DEFAULT_STRATEGY if sweep.strategy in DIVIDING_STRATEGIES else sweep.strategy
+        ].memory_bytes(
             sweep.workload,
             profile,
             sweep.remedy,

@@ -1,17 +1,19 @@
 """Checks, before anything starts, that a way of exchanging gradients can be measured on this machine."""
 
 import importlib.util
+from collections.abc import Sequence
 from typing import get_args
 
 from gpuyard.choices import Launcher
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
 from gpuyard.run.protocol import RankDevice
-from gpuyard.specs import ExchangeOptions, Precision
+from gpuyard.specs import ExchangeOptions, Precision, Workload
 
 NO_TF32_MESSAGE = (
     "tf32 needs an NVIDIA GPU, and this machine has none; measure fp32 or bf16 instead"
 )
-MEASURABLE_STRATEGIES = ("ddp", "dataparallel", "horovod", "fsdp")
+DIVIDING_STRATEGIES = ("fsdp", "tensor", "pipeline")  # each rank holds a part of the model
+MEASURABLE_STRATEGIES = ("ddp", "dataparallel", "horovod", *DIVIDING_STRATEGIES)
 
 
 def check_strategy(strategy: str, *, precision: Precision, device: RankDevice, gpus: int) -> None:
@@ -32,22 +34,41 @@ def check_strategy(strategy: str, *, precision: Precision, device: RankDevice, g
         raise MissingRequirement(
             "horovod is not installed; build it with gpuyard horovod install, or measure ddp instead"
         )
-    if strategy == "fsdp" and precision == "fp16":
-        raise UserMistake("fsdp cannot be measured in fp16; use fp32, tf32, or bf16")
-    if strategy == "horovod" and precision == "fp16":
-        raise UserMistake("horovod cannot be measured in fp16; use fp32, tf32, or bf16")
+    if strategy in (*DIVIDING_STRATEGIES, "horovod") and precision == "fp16":
+        raise UserMistake(f"{strategy} cannot be measured in fp16; use fp32, tf32, or bf16")
     if precision == "tf32" and device == "cpu":
         raise UserMistake(NO_TF32_MESSAGE)
+
+
+def check_division(workload: Workload, strategy: str, workers: Sequence[int]) -> None:
+    """Raise UserMistake if tensor groups or a pipeline cannot divide this model among so many workers."""
+    if strategy not in ("tensor", "pipeline"):
+        return
+    from gpuyard.workloads.zoo import MODELS
+    from gpuyard.workloads.zoo.gpt2 import CONFIGS
+
+    config = CONFIGS.get(workload.model_name) if workload.model_name in MODELS else None
+    if config is None:
+        raise UserMistake(
+            f"{strategy} can be measured with {', '.join(CONFIGS)}, and not with {workload.model_name}; measure fsdp instead"
+        )
+    total, noun = (config.heads, "heads") if strategy == "tensor" else (config.depth, "layers")
+    for count in workers:
+        if total % count:
+            nearest = min(
+                (n for n in range(1, total + 1) if total % n == 0), key=lambda n: abs(n - count)
+            )
+            raise UserMistake(
+                f"{count} workers cannot divide the {total} {noun} of {workload.model_name} evenly; use {nearest}"
+            )
 
 
 def check_launcher(launcher: str, strategy: str) -> None:
     """Raise UserMistake if the launcher is unknown or cannot start this strategy's ranks."""
     if launcher not in get_args(Launcher):
         raise UnknownName("launcher", launcher, get_args(Launcher))
-    if launcher == "torchrun" and strategy not in ("ddp", "fsdp"):
-        raise UserMistake(
-            f"torchrun starts only ddp and fsdp; use --launcher direct for {strategy}"
-        )
+    if launcher == "torchrun" and strategy in ("dataparallel", "horovod"):
+        raise UserMistake(f"torchrun cannot start {strategy}; use --launcher direct")
 
 
 def check_remedy(remedy: ExchangeOptions, strategy: str, *, synthetic: bool) -> None:
@@ -64,9 +85,5 @@ def check_remedy(remedy: ExchangeOptions, strategy: str, *, synthetic: bool) -> 
             )
     elif strategy != "ddp" and not remedy.is_default:
         raise UserMistake(f"{remedy.label} cannot be measured with {strategy}; use ddp or horovod")
-    if strategy == "fsdp" and synthetic:
-        raise UserMistake("a synthetic GPU cannot be measured with fsdp; use ddp or horovod")
-    if strategy == "dataparallel" and synthetic:
-        raise UserMistake(
-            "a synthetic GPU cannot be measured with dataparallel; use ddp or horovod"
-        )
+    if strategy in (*DIVIDING_STRATEGIES, "dataparallel") and synthetic:
+        raise UserMistake(f"a synthetic GPU cannot be measured with {strategy}; use ddp or horovod")

@@ -8,23 +8,24 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import SGD, Optimizer
 
 from gpuyard.errors import UserMistake
 from gpuyard.measure.convergence.recipe import build_optimizer
+from gpuyard.measure.training.divided import Pipeline, divide_heads, shard_module
 from gpuyard.measure.training.records import TrainingJob
+from gpuyard.measure.training.strategies import DIVIDING_STRATEGIES
 from gpuyard.specs import ExchangeOptions, Precision
 from gpuyard.workloads.task import Task
+from gpuyard.workloads.zoo.gpt2 import Gpt2
 
 _LEARNING_RATE = 0.01
 _HALF: dict[str | None, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -54,14 +55,15 @@ class Trainer:
         self._dilation = _TimeDilation(self.module, job.dilation if self._computes else 1.0)
         self._averager: ParameterAverager | None = None
         self._whole: nn.Module | None = None
-        if (
-            self._strategy == "fsdp"
-        ):  # before the optimizer, which then holds only this rank's shards
+        self._pipeline: Pipeline | None = None
+        if self._strategy in DIVIDING_STRATEGIES:
             self._whole = copy.deepcopy(self.module)
-            shard_module(self.module, device)
+            self._divide(job, device)
+            # the optimizer holds only this rank's part
             trainable = [p for p in self.module.parameters() if p.requires_grad]
         self._model: nn.Module = self.module
-        self._optimizer: Optimizer = SGD(trainable, lr=_LEARNING_RATE)
+        # tensor groups divide some parameters only, which one fused update cannot mix
+        self._optimizer: Optimizer = SGD(trainable, lr=_LEARNING_RATE, foreach=False)
         if job.optimizer == "adam":
             self._optimizer = build_optimizer(self.module)
         match self._strategy:
@@ -73,6 +75,17 @@ class Trainer:
                 self._model = DataParallel(self.module, device_ids=list(range(job.workers)))
             case "horovod":
                 self._optimizer = _wrap_horovod(self.module, self._optimizer, job.remedy)
+
+    def _divide(self, job: TrainingJob, device: torch.device) -> None:
+        match self._strategy:
+            case "fsdp":
+                shard_module(self.module, device)
+            case "tensor":
+                torch.manual_seed(job.seed)  # ranks of a tensor group drop the same activations
+                divide_heads(self.module, device)
+            case "pipeline":
+                model = cast("Gpt2", self.module)  # checked when the sweep was planned
+                self._pipeline = Pipeline(model, self._loss, device)
 
     @property
     def period(self) -> int:
@@ -91,10 +104,14 @@ class Trainer:
         if starts_period:
             self._optimizer.zero_grad()
         with self._sync_context(updates):
-            with self.autocast():
-                loss = self._loss(self._model(*inputs), target)
-            self._dilation.catch_up()
-            self._backward(loss / self._remedy.accumulate)
+            if self._pipeline is not None and self._exchange_enabled:
+                with self.autocast():
+                    loss = self._pipeline.run(inputs, target)
+            else:
+                with self.autocast():
+                    loss = self._loss(self._model(*inputs), target)
+                self._dilation.catch_up()
+                self._backward(loss / self._remedy.accumulate)
         if updates and self._computes:
             self._update()
         elif updates and self._strategy == "horovod" and self._exchange_enabled:
@@ -231,18 +248,6 @@ def _wrap_ddp(
     model = DistributedDataParallel(module, device_ids=ids, bucket_cap_mb=remedy.bucket_mb)
     register_compression_hook(model, remedy)
     return model
-
-
-def shard_module(module: nn.Module, device: torch.device) -> None:
-    """Divide a module among all ranks with FSDP2: each repeated layer on its own, then the rest."""
-    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    for stack in module.modules():
-        if isinstance(stack, nn.ModuleList | nn.Sequential) and len(stack) > 1:
-            layers = [layer for layer in stack if any(True for _ in layer.parameters())]
-            if len({type(layer) for layer in layers}) == 1 and len(layers) == len(stack):
-                for layer in layers:
-                    fully_shard(layer, mesh=mesh)
-    fully_shard(module, mesh=mesh)
 
 
 def _wrap_horovod(module: nn.Module, optimizer: Optimizer, remedy: ExchangeOptions) -> Optimizer:

@@ -20,7 +20,7 @@ from gpuyard.units import (
     format_seconds,
     format_share,
 )
-from gpuyard.workloads.shapes import advise_sharding
+from gpuyard.workloads.profiles import advise_sharding
 
 
 @dataclass(frozen=True)

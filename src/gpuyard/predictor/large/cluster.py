@@ -77,6 +77,11 @@ def peak(gpu: Gpu, precision: str) -> float:
     return flops
 
 
+def sixteen_bit_peak(gpu: Gpu) -> float:
+    """Return the peak in 16 bits, in which attention runs and MFU is counted."""
+    return (gpu.bf16_tflops or gpu.fp16_tflops or gpu.fp32_tflops or 1.0) * 1e12
+
+
 def describe_cluster(cluster: Cluster, precision: str, nodes: int | None = None) -> ClusterColumns:
     """Return the columns of a cluster; `nodes` are the machines in use."""
     return stack_clusters([cluster], [precision], [nodes or cluster.nodes])
@@ -102,9 +107,8 @@ def stack_clusters(
         if used > 1 and platform.between is not None:
             pipe = platform.between(used)
             between, hop = pipe.bytes_per_second / platform.gpus_per_node, pipe.latency_seconds
-        sixteen = gpu.bf16_tflops or gpu.fp16_tflops or gpu.fp32_tflops or 1.0
         rows.append(
-            (peak(gpu, precision), sixteen * 1e12, gpu.memory_bytes_per_second,
+            (peak(gpu, precision), sixteen_bit_peak(gpu), gpu.memory_bytes_per_second,
              float(gpu.memory_bytes), float(platform.gpus_per_node), inside, between, hop)
         )  # fmt: skip
     columns = [np.array(column, dtype=float) for column in zip(*rows, strict=True)]

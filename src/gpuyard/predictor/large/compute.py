@@ -26,13 +26,14 @@ _UNDIVIDED_SHARE = 0.5  # of a layer's casts that read what tensor groups have g
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What is trained and by which kind of software, apart from shape and layout; one value or one per row."""
+    """The settings of a training and its kind of software, apart from shape and layout; one value or one per row."""
 
     narrow: Column = 0.0  # 1: matrices in 8 or 4 bits
     flash: Column = 1.0  # 1: attention in one fused kernel
     older_attention: Column = 0.0  # 1: that kernel was written for the previous GPU generation
     overlapped: Column = 0.0  # 1: tensor-parallel exchanges run beside the matrices
     eager: Column = 0.0  # share of separate PyTorch operations; 0: compiled or fused layers
+    sequence_parallel: Column = 1.0  # 1: tensor groups divide norms and residuals too
     trained_share: Column = 1.0  # of the parameters; less with LoRA
     gradient_bytes: Column = 4.0  # per parameter, as exchanged
     parameter_bytes: Column = 2.0  # per parameter, as gathered
@@ -69,12 +70,12 @@ class Compute:
     ) -> Floats:
         """Return the time of matrices of a total depth (summed-over) and width (activations read and written).
 
-        A GPU computes tiles in waves of as many as it has processors, and its last wave is half empty on average:
+        A tile waits for its first operands and for its results to be written, so memory adds to the products. A GPU computes tiles in waves of as many as it has processors, and its last wave is half empty on average:
         that costs as much as some more elements of each product, however large it is.
         """
         products = 2 * rows * parameters + 2 * self.constants.wave_elements * depth
         moved = WIDTH * (weights + rows * width)
-        return np.hypot(products / self.matrix_rate, moved / self.memory_rate)
+        return np.asarray(products / self.matrix_rate + moved / self.memory_rate)
 
     @cached_property
     def layer_matrices(self) -> Floats:
@@ -134,9 +135,10 @@ class Compute:
         inner = (1 - self.moe_share) * model.ffn + self.moe_share * active * model.expert_ffn
         eager = np.asarray(options.eager)
         permuted = c.permute_passes * self.moe_share * model.active_experts
-        width = (c.elementwise_passes + c.eager_passes * eager + permuted) * model.hidden
-        width = width + (3 + 3 * eager) * model.gates * inner
-        moved = WIDTH * self.tokens * width / self.layout.tensor
+        tensor = self.layout.tensor
+        norms = (c.elementwise_passes + c.eager_passes * eager + permuted) * model.hidden
+        norms = norms / np.where(np.asarray(options.sequence_parallel) > 0, tensor, 1.0)
+        moved = WIDTH * self.tokens * (norms + (3 + 3 * eager) * model.gates * inner / tensor)
         return np.asarray((moved + self._cast_bytes()) / self.memory_rate)
 
     def _cast_bytes(self) -> Floats:

@@ -20,13 +20,13 @@ class LargeConstants:
     `scripts/fit_large.py` fits them to `published/large` with each publisher weighted alike, and writes `large.json`.
     """
 
-    gemm_share: Column = 0.68  # of the peak, for large matrices
-    wave_elements: float = 1e6  # elements of a product that half-empty waves of tiles cost
+    gemm_share: Column = 0.80  # of the peak, for large matrices
+    wave_elements: float = 5e6  # elements of a product that half-empty waves of tiles cost
     attention_share: Column = 0.55  # of the 16-bit peak, by a kernel for this GPU generation
     older_attention_share: Column = 0.33  # the same by FlashAttention 1 on Ampere, or 2 on Hopper
     memory_share: float = 0.8  # of the memory bandwidth, for weights and elementwise passes
     elementwise_passes: float = (
-        24.0  # reads and writes of 2 × hidden bytes per token and layer, both directions
+        40.0  # reads and writes of 2 × hidden bytes per token and layer, both directions
     )
     eager_passes: float = 40.0  # further ones of separate PyTorch operations
     score_passes: float = 6.0  # reads and writes of the scores in forward, without a fused kernel

@@ -1,4 +1,4 @@
-"""How far GPUs and precisions depart from the common shares of their peaks."""
+"""The departures of GPUs and precisions from the common shares of their peaks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How a transformer is divided among GPUs: the columns of a layout and the rules that a layout must obey."""
+"""Layouts, which divide a transformer among GPUs: the columns of a layout and the rules that a layout must obey."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

@@ -13,6 +13,7 @@ from gpuyard.predictor.large.model import ModelColumns
 from gpuyard.predictor.table import Floats
 
 Column = Floats | float
+_UNDIVIDED_BYTES = 10.0  # per token and hidden unit (arXiv 2205.05198, section 4.2)
 _FROZEN_SHARE = 0.5  # below this share of trained parameters, most matrices are frozen
 
 
@@ -26,6 +27,7 @@ class StateBytes:
     trained_share: Column = 1.0
     narrow: Column = 0.0  # 1: matrix inputs are kept in 8 bits
     flash: Column = 1.0
+    sequence_parallel: Column = 1.0  # 1: tensor groups divide norms and residuals too
     eager: Column = (
         0.0  # 1: layers of separate PyTorch operations, 0: fused layers as in Megatron-LM
     )
@@ -35,16 +37,16 @@ class StateBytes:
 class MemoryConstants:
     """The fitted constants; the values here are where a fit starts."""
 
-    activation_factor: float = 1.1  # of the counted bytes; above 1, temporary tensors
-    eager_activation_factor: float = 1.2  # the same with separate PyTorch operations
-    selective_factor: float = 1.05  # of the counted bytes that FSDP's selective recomputation keeps
-    logit_bytes: float = 6.0  # per token and vocabulary entry, with Megatron-LM's fused loss
+    activation_factor: float = 0.9  # of the counted bytes; above 1, temporary tensors
+    eager_activation_factor: float = 1.4  # the same with separate PyTorch operations
+    selective_factor: float = 1.0  # of the counted bytes that FSDP's selective recomputation keeps
+    logit_bytes: float = 4.0  # per token and vocabulary entry, with Megatron-LM's fused loss
     pytorch_logit_bytes: float = (
-        15.0  # the same with PyTorch's loss: logits, fp32 copy, softmax, gradients
+        14.0  # the same with PyTorch's loss: logits, fp32 copy, softmax, gradients
     )
     gathered_layers: float = 2.0  # layers whose whole weights FSDP holds at once
-    framework_bytes: float = 1.5e9  # CUDA context, NCCL, workspaces
-    fragmentation: float = 0.04  # of everything else
+    framework_bytes: float = 0.8e9  # CUDA context, NCCL, workspaces
+    fragmentation: float = 0.05  # of everything else
 
 
 @dataclass(frozen=True)
@@ -94,11 +96,15 @@ def compute_memory(
     )
 
     tokens = layout.micro_batch * model.sequence / layout.context
-    per_layer = tokens / tensor * _bytes_per_token(model, states, moe_share)
+    # tensor groups without sequence parallelism keep whole inputs of layers, norms, and dropout
+    copies = np.where(np.asarray(states.sequence_parallel) > 0, 0.0, 1 - 1 / tensor)
+    whole = copies * tokens * _UNDIVIDED_BYTES * model.hidden
+    per_layer = tokens / tensor * _bytes_per_token(model, states, moe_share) + whole
     eager = np.asarray(states.eager) > 0
     factor = np.where(eager, c.eager_activation_factor, c.activation_factor)
     # Megatron-LM's selective recomputation drops only the scores, which fused attention never stores
     unscored = tokens / tensor * _bytes_per_token(model, replace(states, flash=1.0), moe_share)
+    unscored = unscored + whole
     selected = tokens / tensor * _selected_bytes_per_token(model, moe_share)
     selective = np.where(
         np.asarray(layout.pytorch) > 0, c.selective_factor * selected, factor * unscored
@@ -106,7 +112,7 @@ def compute_memory(
     kept = np.select(
         [np.asarray(layout.recompute) == 2, np.asarray(layout.recompute) == 1],
         [
-            2 * tokens * model.hidden / tensor * np.ones_like(per_layer),
+            2 * tokens * model.hidden * (1 / tensor + copies) * np.ones_like(per_layer),
             selective,
         ],
         factor * per_layer,

@@ -1,4 +1,4 @@
-"""What one token costs a transformer: parameters, FLOPs, and widths of its layers, as columns.
+"""The costs of one token in a transformer: parameters, FLOPs, and widths of its layers, as columns.
 
 All fields of `ModelColumns` are numbers or arrays of equal length, so that one formula serves a single model with many
 layouts and many models with one layout each.

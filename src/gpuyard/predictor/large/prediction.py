@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gpuyard.hardware.clusters import machine_load_watts, resolve_machine
+from gpuyard.predictor.large.cluster import sixteen_bit_peak
 from gpuyard.predictor.large.constants import load_fit
 from gpuyard.predictor.large.effects import has_evidence
 from gpuyard.predictor.large.evaluation import Evaluation, evaluate, layout_at, usable_bytes
@@ -17,6 +18,7 @@ from gpuyard.predictor.large.remedies import find_remedy
 from gpuyard.predictor.large.training import LargeTraining
 from gpuyard.specs import Cluster
 
+_MAX_ALTERNATIVES = 12
 _NEAR = 1.3  # a layout that needs more than this much of a GPU's memory is not worth showing
 LargeChoke = Literal[
     "compute", "memory", "bubble", "tensor", "context", "expert", "pipeline", "data"
@@ -197,7 +199,6 @@ def _describe(
     rate = float(evaluation.tokens_per_second[index])
     low, high, factor = find_interval(training, cluster, gpu, layout)
     model = describe_model(training.shape, training.sequence)
-    sixteen = gpu.bf16_tflops or gpu.fp16_tflops or gpu.fp32_tflops or 1.0
     fits = bool(evaluation.fits[index])
     watts = machine_load_watts(cluster)
     days = training.tokens / (rate * factor) / 86400 if training.tokens else None
@@ -219,7 +220,7 @@ def _describe(
         fits=fits,
         choke=_find_choke(parts),
         model_flops_per_token=float(model.model_flops),
-        peak_flops=sixteen * 1e12,
+        peak_flops=sixteen_bit_peak(gpu),
         days=days,
         energy_kwh=None if days is None else -(-count // per_node) * watts * days * 0.024,
     )
@@ -236,7 +237,7 @@ def _find_choke(parts: dict[str, float]) -> LargeChoke:
     return name if waits[name] > 0.2 * sum(parts.values()) else "compute"  # type: ignore[return-value]
 
 
-def _pareto(evaluation: Evaluation, limit: float, most: int = 12) -> tuple[Alternative, ...]:
+def _pareto(evaluation: Evaluation, limit: float) -> tuple[Alternative, ...]:
     """Return the layouts that no other beats in both speed and memory, without those far from fitting."""
     near = evaluation.memory.total <= _NEAR * max(limit, float(evaluation.memory.total.min()))
     order = np.flatnonzero(near)
@@ -247,7 +248,7 @@ def _pareto(evaluation: Evaluation, limit: float, most: int = 12) -> tuple[Alter
         if total < least * 0.98:
             least = total
             chosen.append(_alternative(evaluation, int(index)))
-        if len(chosen) == most:
+        if len(chosen) == _MAX_ALTERNATIVES:
             break
     return tuple(chosen)
 

@@ -54,6 +54,7 @@ def compile_table(rows: Sequence[PublishedRow]) -> Table:
             older_attention=np.array([float(row.older_attention) for row in rows]),
             overlapped=np.array([float(row.overlapped) for row in rows]),
             eager=np.array([row.eager_share for row in rows]),
+            sequence_parallel=np.array([float(row.sequence_parallel) for row in rows]),
             trained_share=np.where(lora, 0.02, 1.0),
             gradient_bytes=np.full(len(rows), 4.0),
             parameter_bytes=np.full(len(rows), 2.0),
@@ -85,6 +86,7 @@ def row_states(row: PublishedRow) -> StateBytes:
     how = {
         "narrow": float(row.precision in NARROW),
         "flash": float(row.flash),
+        "sequence_parallel": float(row.sequence_parallel),
         "eager": float(row.eager),
     }
     if row.lora:

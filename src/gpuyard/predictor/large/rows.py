@@ -76,7 +76,7 @@ class PublishedRow:
 
     @property
     def flash(self) -> bool:
-        """Whether attention is one fused kernel."""
+        """True if attention is one fused kernel."""
         return "no flash" not in self.attention
 
     @property
@@ -87,13 +87,20 @@ class PublishedRow:
 
     @property
     def eager(self) -> bool:
-        """Whether layers are written in PyTorch instead of Megatron-LM's fused ones."""
+        """True if layers are written in PyTorch instead of Megatron-LM's fused ones."""
         own_layers = re.search(r"nanotron|colossal|deepspeed|alpa", self.framework, re.IGNORECASE)
         return self.layout.family == "pytorch" or own_layers is not None
 
     @property
+    def sequence_parallel(self) -> bool:
+        """Whether tensor groups divide norms and residuals too; Megatron-LM does since it recomputes selectively."""
+        if re.search(r"deepspeed|neox|alpa", self.framework, re.IGNORECASE):
+            return False
+        return self.flash or self.layout.recompute == "selective"
+
+    @property
     def deepspeed(self) -> bool:
-        """Whether DeepSpeed keeps the states of PyTorch's layers."""
+        """True if DeepSpeed keeps the states of PyTorch's layers."""
         return self.layout.family == "pytorch" and "deepspeed" in self.framework.lower()
 
     @property
@@ -105,7 +112,7 @@ class PublishedRow:
 
     @property
     def older_attention(self) -> bool:
-        """Whether attention ran in a kernel for the previous GPU generation."""
+        """True if attention ran in a kernel for the previous GPU generation."""
         pytorch = self.layout.family == "pytorch" or "nanotron" in self.framework
         return attention_is_older(gpus().get(self.gpu), pytorch=pytorch, name=self.attention)
 

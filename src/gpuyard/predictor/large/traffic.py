@@ -18,7 +18,7 @@ _FULL = 2  # of layout.recompute
 
 @dataclass(frozen=True)
 class Traffic:
-    """What is sent; `width` is the bytes of one activation, a weight as gathered, and a gradient as exchanged."""
+    """A transfer; `width` is the bytes of one activation, a weight as gathered, and a gradient as exchanged."""
 
     model: ModelColumns
     layout: LayoutColumns

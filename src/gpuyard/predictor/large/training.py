@@ -1,4 +1,4 @@
-"""What is trained and how, apart from the cluster: the model, its batch, what is fixed, and the states it keeps."""
+"""A training, apart from its cluster: the model, its batch, what is fixed, and the states it keeps."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +15,7 @@ from gpuyard.predictor.large.search import Choices
 from gpuyard.specs import Workload
 from gpuyard.specs.parallel import Degrees, LargeStrategy, Offload, Parallel
 from gpuyard.specs.transformer import TransformerShape
-from gpuyard.workloads.shapes import find_shape
+from gpuyard.workloads.profiles import find_shape
 
 _DEFAULT_TOKENS = 2**20  # tokens per step if no batch is given
 OPTIMIZER_BYTES = {"adamw": 8.0, "adam": 8.0, "adam-8bit": 2.0, "momentum": 4.0, "sgd": 0.0}
@@ -23,7 +23,7 @@ OPTIMIZER_BYTES = {"adamw": 8.0, "adam": 8.0, "adam-8bit": 2.0, "momentum": 4.0,
 
 @dataclass(frozen=True)
 class LargeTraining:
-    """What is trained and how: everything a prediction needs besides the cluster."""
+    """A training: everything that a prediction needs except the cluster."""
 
     name: str
     shape: TransformerShape

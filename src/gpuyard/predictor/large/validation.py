@@ -11,9 +11,10 @@ import numpy as np
 from gpuyard.catalog import gpus
 from gpuyard.predictor.large.constants import LargeFit, load_fit
 from gpuyard.predictor.large.effects import has_evidence
+from gpuyard.predictor.large.evaluation import usable_bytes
 from gpuyard.predictor.large.interval import correction_weight, interval_kind
 from gpuyard.predictor.large.layout import stack_layouts
-from gpuyard.predictor.large.memory import compute_memory
+from gpuyard.predictor.large.memory import MemoryConstants, compute_memory
 from gpuyard.predictor.large.model import describe_model, stack_models
 from gpuyard.predictor.large.published_table import (
     Table,
@@ -25,12 +26,10 @@ from gpuyard.predictor.large.published_table import (
 from gpuyard.predictor.large.rows import PublishedRow, Skipped, read_rows
 from gpuyard.predictor.table import Booleans, Floats
 
-_USABLE_SHARE = 0.97
-
 
 @dataclass(frozen=True)
 class Scores:
-    """How predictions of one source, or of all, compare with what was measured."""
+    """A comparison of predictions with measurements, for one source or for all."""
 
     source: str
     rows: int
@@ -95,7 +94,7 @@ def judge_table(path: Path, memory: Path | None = None, points: int = 0) -> Tabl
                 )
         if keep.any():
             overall = _score("all", corrected[keep], table.measured[keep], low[keep], high[keep])
-        choices = _regret(table, predicted)
+        choices = judge_choices(timed, table.measured, predicted)
     return TableScores(
         tuple(sources), overall, tuple(sorted(skipped, key=lambda s: s.row)), choices,
         judge_memory(memory) if memory else None,
@@ -161,20 +160,21 @@ def reference_row(rows: Sequence[PublishedRow], indices: Sequence[int]) -> int:
     return order[(len(order) - 1) // 2]
 
 
-def _regret(table: Table, predicted: Floats) -> dict[str, float | int | None]:
+def judge_choices(
+    rows: Sequence[PublishedRow], measured: Floats, predicted: Floats
+) -> dict[str, float | int | None]:
     """Return how much slower the layout that we would pick was than the best of its group."""
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for index, row in enumerate(table.rows):
+    for index, row in enumerate(rows):
         key = (*series_key(row), row.gpus, row.layout.global_batch, row.shape.sequence)
         groups[key].append(index)
     regrets = []
     for indices in groups.values():
-        layouts = {table.rows[i].layout for i in indices}
+        layouts = {rows[i].layout for i in indices}
         if len(layouts) < 2:
             continue
-        measured = table.measured[indices]
-        pick = int(np.argmax(predicted[indices]))
-        regrets.append(1 - measured[pick] / measured.max())
+        speeds = measured[indices]
+        regrets.append(1 - speeds[np.argmax(predicted[indices])] / speeds.max())
     if not regrets:
         return {"groups": 0, "median_regret": None, "p90_regret": None}
     return {
@@ -190,9 +190,9 @@ def judge_memory(path: Path) -> dict[str, float | int | None]:
     if not rows:
         return {"rows": 0, "median_abs_error": None, "fits_right": None,
                 "said_fits_but_oom": None, "said_oom_but_fit": None}  # fmt: skip
-    predicted = predict_memory(rows)
+    predicted = predict_memory(rows, load_fit().memory)
     measured = np.array([published_bytes(row) for row in rows])
-    limits = np.array([row.memory_bytes for row in rows]) * _USABLE_SHARE
+    limits = np.array([usable_bytes(row.memory_bytes) for row in rows])
     fits = predicted * load_fit().memory_margin <= limits
     ran = ~np.isnan(measured)
     errors = np.abs(predicted[ran] / measured[ran] - 1)
@@ -205,8 +205,8 @@ def judge_memory(path: Path) -> dict[str, float | int | None]:
     }
 
 
-def predict_memory(rows: Sequence[PublishedRow]) -> Floats:
+def predict_memory(rows: Sequence[PublishedRow], constants: MemoryConstants) -> Floats:
     """Return the predicted bytes on the fullest GPU of each row."""
     layouts = stack_layouts([row.layout for row in rows], [row.expert_tensor for row in rows])
     model = stack_models([describe_model(row.shape) for row in rows])
-    return compute_memory(model, layouts, state_bytes(rows), load_fit().memory).total
+    return compute_memory(model, layouts, state_bytes(rows), constants).total

@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from gpuyard.catalog import LayerProfile, ModelProfile
-from gpuyard.catalog.families import TRANSFORMERS, find_family
-from gpuyard.catalog.models import FP32_BYTES
+from gpuyard.catalog.models import FP32_BYTES, TRANSFORMERS, find_family
 from gpuyard.errors import UnknownName
 from gpuyard.predictor import constants as c
 from gpuyard.predictor.constants import Constant, Tuning

@@ -31,6 +31,9 @@ MEDIUM = Gpt2Config(depth=24, width=1024, heads=16)
 LARGE = Gpt2Config(depth=36, width=1280, heads=20)
 XL = Gpt2Config(depth=48, width=1600, heads=25)
 BYTES = Gpt2Config(depth=4, width=256, heads=4, vocabulary=256, tokens=128)
+CONFIGS = {
+    "transformer-small": BYTES, "gpt2": SMALL, "gpt2-medium": MEDIUM, "gpt2-large": LARGE, "gpt2-xl": XL,
+}  # fmt: skip
 
 
 def gpt2() -> Task:
@@ -97,6 +100,12 @@ class Gpt2(nn.Module):
         self.apply(initialize)
 
     def forward(self, tokens: Tensor) -> Tensor:
+        return self.score(self.blocks(self.embed(tokens)))
+
+    def embed(self, tokens: Tensor) -> Tensor:
         positions = torch.arange(tokens.shape[1], device=tokens.device)
-        embedded = self.dropout(self.words(tokens) + self.positions(positions))
-        return functional.linear(self.norm(self.blocks(embedded)), self.words.weight)
+        embedded: Tensor = self.dropout(self.words(tokens) + self.positions(positions))
+        return embedded
+
+    def score(self, hidden: Tensor) -> Tensor:
+        return functional.linear(self.norm(hidden), self.words.weight)

@@ -11,13 +11,14 @@ class SelfAttention(nn.Module):
 
     def __init__(self, width: int, heads: int, dropout: float, causal: bool = False) -> None:
         super().__init__()
-        self.heads, self.dropout, self.causal = heads, dropout, causal
+        self.head_size, self.dropout, self.causal = width // heads, dropout, causal
         self.query_key_value = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        samples, length, width = x.shape
-        by_head = self.query_key_value(x).view(samples, length, 3, self.heads, width // self.heads)
+        samples, length, _ = x.shape
+        # a tensor-parallel rank has only some of the heads
+        by_head = self.query_key_value(x).view(samples, length, 3, -1, self.head_size)
         query, key, value = by_head.permute(2, 0, 3, 1, 4)
         attended = functional.scaled_dot_product_attention(
             query,
@@ -26,7 +27,7 @@ class SelfAttention(nn.Module):
             dropout_p=self.dropout if self.training else 0.0,
             is_causal=self.causal,
         )
-        projected: Tensor = self.output(attended.transpose(1, 2).reshape(samples, length, width))
+        projected: Tensor = self.output(attended.transpose(1, 2).reshape(samples, length, -1))
         return projected
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuyard.choices import MeasuredStrategy
+from gpuyard.cli.measure.bench.running import run_bench
 from gpuyard.cli.measure.places import (
     GpuOption,
     HostsOption,
@@ -24,7 +25,7 @@ from gpuyard.cli.options import (
     PrecisionOption,
     TimePerPointOption,
 )
-from gpuyard.cli.output import JsonOption, progress_bar, show, show_if_not_stored
+from gpuyard.cli.output import JsonOption
 from gpuyard.errors import GpuyardError
 
 if TYPE_CHECKING:
@@ -96,16 +97,11 @@ def train(
         launcher=launcher,
         fresh=fresh,
     )
-    if dry_run:
-        show(run(dry_run=True).answer, json_output=json_output)
-        return
-    with (
-        show_if_not_stored(json_output=json_output, document=lambda record: [record]),
-        progress_bar() as on_progress,
-    ):
-        result = run(on_progress=on_progress)
-    show(result.answer, json_output=json_output)
-    _report_doubts(result.rows)
+    result = run_bench(
+        run, dry_run=dry_run, json_output=json_output, document=lambda record: [record]
+    )
+    if result is not None:
+        _report_doubts(result.rows)
 
 
 def _report_doubts(measurements: "Sequence[Row]") -> None:
