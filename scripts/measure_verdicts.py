@@ -1,8 +1,10 @@
 """Measure how often `gpuyard watch` names a fault: real DDP trainings over gloo in a lab, each with one fault or none.
 
-    python scripts/measure_verdicts.py --runs 20 --fault none,slow-rank,half-link,slow-input
+    python scripts/measure_verdicts.py --runs 20 --fault none,none-4,slow-rank,one-hog,half-link,slow-input
 
-Rank 1 is the faulty one. Prints a line for each run, and at the end how many were right, by fault.
+Rank 1 is the faulty one; `none-4` has the four machines and links of `half-link`, all healthy. If other programs make all
+ranks wait for CPUs, a healthy run counts as right if the verdict says that and names no rank or link. Prints a line for
+each run, and at the end how many were right, by fault.
 """
 
 import argparse
@@ -50,12 +52,14 @@ for batch in gpuyard.batches(load()):
 FAULTY = 1
 EXPECTED = {
     "none": [],
+    "none-4": [],
     "slow-rank": ["other job", "slow rank"],
+    "one-hog": ["other job", "slow rank"],
     "half-link": ["slow link"],
     "slow-input": ["input starved"],
 }
-_HOGS = 4
-_LINKS = {"half-link": ("200Mbit", {FAULTY: "100Mbit"}, 4)}
+_HOGS = {"slow-rank": 4, "one-hog": 1}
+_LINKS = {"half-link": ("200Mbit", {FAULTY: "100Mbit"}, 4), "none-4": ("200Mbit", None, 4)}
 _HEALTHY = ("1Gbit", None, 2)
 
 
@@ -66,8 +70,8 @@ def run(fault: str, seconds: float) -> Verdict | None:
         steps = Path(directory) / "steps"
         plan = lab.plan_lab(nodes, link, name="verdicts", link_of=link_of)
         with lab.temporary(plan) as made, contextlib.ExitStack() as stack:
-            if fault == "slow-rank":
-                stack.enter_context(_load_cores(made.nodes[FAULTY].cores))
+            if fault in _HOGS:
+                stack.enter_context(_load_cores(made.nodes[FAULTY].cores, _HOGS[fault]))
             ranks = [
                 subprocess.Popen(
                     node.command(
@@ -96,9 +100,9 @@ def _input_of(fault: str, rank: int) -> str:
 
 
 @contextlib.contextmanager
-def _load_cores(cores: tuple[int, ...]) -> Iterator[None]:
+def _load_cores(cores: tuple[int, ...], count: int) -> Iterator[None]:
     argv = ["taskset", "-c", ",".join(map(str, cores)), sys.executable, "-c", "while True: pass"]
-    hogs = [subprocess.Popen(argv) for _ in range(_HOGS)]
+    hogs = [subprocess.Popen(argv) for _ in range(count)]
     try:
         yield
     finally:
@@ -109,8 +113,8 @@ def _load_cores(cores: tuple[int, ...]) -> Iterator[None]:
 
 def is_right(fault: str, verdict: Verdict) -> bool:
     """Return whether the first cause is the fault, with its rank or host, or there is none as there should be."""
-    if fault == "none":
-        return not verdict.causes
+    if not EXPECTED[fault]:
+        return all(cause.name == "other job" and cause.rank is None for cause in verdict.causes)
     if not verdict.causes or verdict.causes[0].name not in EXPECTED[fault]:
         return False
     first = verdict.causes[0]

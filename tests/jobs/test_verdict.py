@@ -180,7 +180,7 @@ def test_ranks_on_a_crowded_machine_are_not_accused_of_its_noise() -> None:
     windows = change(windows, 1, compute_seconds=0.0421, cpu_wait=0.51)
     verdict = judge(windows)
     assert verdict is not None
-    assert verdict.normal
+    assert [(cause.name, cause.rank) for cause in verdict.causes] == [("other job", None)]
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])
@@ -199,3 +199,75 @@ def test_drift_in_a_month_of_reports_is_dated_to_the_minute() -> None:
     assert verdict is not None
     assert verdict.drift is not None
     assert verdict.drift.since == pytest.approx(301_000)
+
+
+def test_a_lone_rank_that_waits_for_its_cpu_is_not_normal() -> None:
+    verdict = judge(create_windows(1, exchange=None, wait=0.6))
+    assert verdict is not None
+    assert [(cause.name, cause.rank) for cause in verdict.causes] == [("other job", None)]
+    calm = judge(create_windows(1, exchange=None, wait=0.05))
+    assert calm is not None
+    assert calm.normal
+
+
+def test_waiting_for_a_cpu_is_compared_even_if_the_exchange_is_not_timed() -> None:
+    windows = change(create_windows(compute=0.1, exchange=None), 2, cpu_wait=0.3)
+    verdict = judge(windows)
+    assert verdict is not None
+    assert [(cause.name, cause.rank) for cause in verdict.causes] == [("other job", 2)]
+
+
+def test_the_wait_is_that_of_the_whole_step() -> None:
+    # of a 100 ms step, rank 1 computes 40 ms; it waits 25 of these for a CPU, the others compute 15 ms
+    windows = change(create_windows(2, compute=0.015, exchange=0.085), 1, compute_seconds=0.04,
+                     exchange_seconds=0.06, cpu_wait=0.25)  # fmt: skip
+    verdict = judge(windows)
+    assert verdict is not None
+    assert [(cause.name, cause.rank) for cause in verdict.causes] == [("other job", 1)]
+    assert verdict.ranks[1].own_compute == pytest.approx(0.015)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 64])
+def test_a_rank_that_stops_reporting_is_named_and_no_longer_compared(ranks: int) -> None:
+    windows = [
+        replace(w, at=1000 + 30 * (w.at - 1000) / 10) for w in create_windows(ranks, count=40)
+    ]
+    gone = [w for w in windows if w.rank != 1 or w.at < 1600]
+    verdict = judge(gone)
+    assert verdict is not None
+    assert verdict.silence is not None
+    assert verdict.silence.ranks == (1,)
+    assert not verdict.silence.everyone
+    assert {rank.rank for rank in verdict.ranks} == set(range(ranks)) - {1}
+    skewed = judge([replace(w, at=w.at + 5000 * (w.rank % 3)) for w in windows])
+    assert skewed is not None
+    assert skewed.normal
+    assert skewed.silence is None
+
+
+def test_a_training_without_new_reports_is_stuck() -> None:
+    windows = create_windows()
+    last = max(w.at for w in windows)
+    alive, stuck = judge(windows, now=last + 60), judge(windows, now=last + 600)
+    assert alive is not None
+    assert alive.normal
+    assert stuck is not None
+    assert not stuck.normal
+    assert stuck.lost_share == 1
+    assert "since" in stuck.sentence
+
+
+def test_an_evaluation_as_long_as_earlier_ones_is_not_stuck() -> None:
+    windows = [replace(w, at=w.at + (900 if w.at > 1050 else 0)) for w in create_windows()]
+    verdict = judge(windows, now=max(w.at for w in windows) + 1200)
+    assert verdict is not None
+    assert verdict.normal
+
+
+def test_ranks_that_a_restart_left_out_are_gone() -> None:
+    windows = [replace(w, workers=4) for w in create_windows(4)]
+    later = [replace(w, at=w.at + 1000, workers=2) for w in create_windows(2)]
+    verdict = judge(windows + later)
+    assert verdict is not None
+    assert [rank.rank for rank in verdict.ranks] == [0, 1]
+    assert verdict.silence is None

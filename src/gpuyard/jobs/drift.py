@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from statistics import median
 
 from gpuyard.reporting.ranks import RankWindow
+from gpuyard.units import format_rough_seconds
 
 _MIN_DRIFT, _DRIFT_NOISE, _MIN_SIDE = 0.08, 4.0, 4
 _MAX_BLOCKS = 256  # a month has 40,000 windows, and the search takes the square of this
@@ -17,6 +19,13 @@ class Drift:
     since: float
     slowdown: float
     before_seconds: float  # for which it ran as before
+
+    @property
+    def sentence(self) -> str:
+        """Return e.g. "It was steady for 3 h, and is 12% slower since 14:05."."""
+        since = f"{datetime.fromtimestamp(self.since):%H:%M}"
+        before = format_rough_seconds(self.before_seconds)
+        return f"It was steady for {before}, and is {self.slowdown:.0%} slower since {since}."
 
 
 def find_drift(windows: Sequence[RankWindow]) -> Drift | None:

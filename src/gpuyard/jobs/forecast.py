@@ -146,14 +146,12 @@ def forecast(
     return Forecast(now_s, tuple(intervals), ends)
 
 
-def sample_times(
-    outlook: Forecast, jobs: Sequence[JobView], pool: Pool, job: str, samples: int = _SAMPLES
-) -> SampledTimes:
+def sample_times(outlook: Forecast, jobs: Sequence[JobView], pool: Pool, job: str) -> SampledTimes:
     """Replay the forecast with speeds sampled from each job's interval; the samples are always the same."""
     rng = random.Random(0)
     curves = {view.id: view.curve for view in jobs}
-    if all(curve.low == curve.high == 1 for curve in curves.values()):
-        samples = 1
+    certain = all(curve.low == curve.high == 1 for curve in curves.values())
+    samples = 1 if certain else _SAMPLES
     chains: dict[str, list[ForecastInterval]] = {}
     for interval in outlook.intervals:
         chains.setdefault(interval.job, []).append(interval)

@@ -85,12 +85,16 @@ def add_verdict(status: JobStatus, engine: Engine) -> JobStatus:
         if name is not None:
             ideal_seconds = find_reported_ideal_seconds(windows, read_workload(name))
     run = judge_run(
-        windows, expect_speed(windows, speed), ideal_seconds=ideal_seconds, on_gpus=True
+        windows,
+        expect_speed(windows, speed),
+        ideal_seconds=ideal_seconds,
+        on_gpus=True,
+        now=time.time(),
     )
     if run is None:
         return replace(status, expected_speed=speed)
-    sentences = [run.verdict.sentence, *([] if run.gap is None else [run.gap.sentence])]
-    return replace(status, expected_speed=speed, mfu=run.mfu, verdict=" ".join(sentences))
+    text = " ".join([run.verdict.sentence, *run.remarks])
+    return replace(status, expected_speed=speed, mfu=run.mfu, verdict=text)
 
 
 def store_measurements(job: Job, handle: Handle, windows: Sequence[StepWindow]) -> None:

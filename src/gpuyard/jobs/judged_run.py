@@ -54,6 +54,13 @@ class JudgedRun:
     gap: GapCost | None
 
     @property
+    def remarks(self) -> list[str]:
+        """Return the sentences that follow the verdict: the cost, a silence, and a drift."""
+        verdict = self.verdict
+        silence = None if verdict.stuck else verdict.silence
+        return [item.sentence for item in (self.gap, silence, verdict.drift) if item is not None]
+
+    @property
     def expected_samples_per_second(self) -> tuple[float, float] | None:
         """The predicted interval of the throughput."""
         rate, expected = self.samples_per_second, self.expected
@@ -80,6 +87,7 @@ class JudgedRun:
             "cost": None if self.gap is None else {**asdict(self.gap), "sentence": self.gap.sentence},
             "causes": [asdict(cause) for cause in verdict.causes],
             "drift": verdict.drift and asdict(verdict.drift),
+            "silence": verdict.silence and asdict(verdict.silence),
         }  # fmt: skip
 
 
@@ -90,12 +98,14 @@ def judge_run(
     ideal_seconds: float | None = None,
     price: TrainingPrice | None = None,
     on_gpus: bool = False,
+    now: float | None = None,
 ) -> JudgedRun | None:
     """Judge the ranks' reports; None before the warm-up has ended.
 
-    `ideal_seconds` is a step at the GPUs' peak. With `on_gpus`, it uses GPUs even if its reports name none.
+    `ideal_seconds` is a step at the GPUs' peak. With `on_gpus`, it uses GPUs even if its reports name none. `now` is
+    the time if it still runs.
     """
-    verdict = judge(windows, expected)
+    verdict = judge(windows, expected, now)
     if verdict is None:
         return None
     step = verdict.step_seconds

@@ -32,14 +32,19 @@ class RankTimes:
     shares_gpu: bool = False  # with processes that are not part of the training
 
     @property
-    def wait_odds(self) -> float:
-        """The seconds for which it waits for a CPU, for each second in which it has one."""
-        return self.cpu_wait / max(1e-3, 1 - self.cpu_wait)
+    def wait(self) -> float:
+        """The seconds for which it waits for a CPU that other processes have."""
+        return min(self.compute, self.cpu_wait * self.step)
 
     @property
     def own_compute(self) -> float:
-        """The seconds in which it had a CPU."""
-        return self.compute * (1 - self.cpu_wait)
+        """The seconds in which it computes and has a CPU."""
+        return self.compute - self.wait
+
+    @property
+    def wait_odds(self) -> float:
+        """The seconds for which it waits for a CPU, for each second in which it computes on one."""
+        return self.wait / max(1e-3 * self.step, self.own_compute)
 
     @property
     def name(self) -> str:
@@ -52,18 +57,21 @@ def summarize_ranks(windows: Sequence[RankWindow]) -> tuple[RankTimes, ...]:
     by_rank: dict[int, list[RankWindow]] = {}
     for window in windows:
         by_rank.setdefault(window.rank, []).append(window)
+    places: dict[tuple[str, int | None], set[int]] = {}
+    for rank, own in by_rank.items():
+        places.setdefault((own[-1].host, own[-1].gpu), set()).add(rank)
     times = []
     for rank, own in sorted(by_rank.items()):
         recent = own[-RECENT:]
         exchanges = [w for w in recent if w.exchange_seconds is not None]
         last = recent[-1]
-        peers = {w.rank for w in windows if (w.host, w.gpu) == (last.host, last.gpu)}
+        peers = places[last.host, last.gpu]
         reasons = [reason for w in recent for reason in w.clock_reasons]
         times.append(
             RankTimes(
                 rank,
-                recent[-1].host,
-                recent[-1].gpu,
+                last.host,
+                last.gpu,
                 median(w.step_seconds for w in recent),
                 median(w.compute_seconds for w in recent),
                 median(w.input_seconds or 0.0 for w in recent),

@@ -4,7 +4,7 @@ A synchronous step ends when the slowest rank has finished, so a rank that compu
 exchange. The shortest exchange of all ranks is therefore communication; the rest of the others' exchange is waiting.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -17,6 +17,7 @@ from gpuyard.jobs.rank_times import (
     median_of_known,
     summarize_ranks,
 )
+from gpuyard.jobs.silence import Silence, find_silence
 from gpuyard.jobs.slow_link import find_slow_link, measure_links
 from gpuyard.reporting.ranks import RankWindow
 from gpuyard.units import format_bit_rate, format_seconds
@@ -32,6 +33,7 @@ _PRECISION_RATIO = (
     1.7  # a step that should use tensor cores and does not is at least this much slower
 )
 _BUSY_CPU = 0.1  # share of the time that a process waits for a CPU
+_CROWDED_CPU = 0.25  # the same of all ranks, which slows the training without a rank standing out
 _CROWDED_ODDS, _CROWDED_COST = 2.0, 0.15  # a rank stands out on a machine where all wait for CPUs
 _STEADY_SHARE = 0.75  # of the windows in which a slow rank must be slower; noise changes sides
 _BUSY_LOAD, _LOAD_RATIO = 1.5, 2.0  # per core, and relative to the machines of other ranks
@@ -70,19 +72,29 @@ class Verdict:
     causes: tuple[Cause, ...]
     drift: Drift | None
     ranks: tuple[RankTimes, ...]
+    silence: Silence | None = None
 
     @property
     def lost_share(self) -> float:
         """The lost share of the time: the gap to the prediction or the most expensive cause; 0 if normal."""
         if self.normal:
             return 0.0
+        if self.stuck:
+            return 1.0
         gap = 0.0 if self.share_of_expected is None else 1 - self.share_of_expected
         costs = [cause.cost for cause in self.causes if cause.name != "wrong batch"]
         return max(0.0, gap, *costs)
 
     @property
+    def stuck(self) -> bool:
+        """Whether no rank reports any more."""
+        return self.silence is not None and self.silence.everyone
+
+    @property
     def sentence(self) -> str:
-        """The verdict in one sentence, without the drift."""
+        """The verdict in one sentence, without the drift, and without a silence of some ranks."""
+        if self.stuck and self.silence is not None:
+            return self.silence.sentence
         speed = ""
         if self.share_of_expected is not None:
             speed = f"runs at {self.share_of_expected:.0%} of the predicted speed"
@@ -95,11 +107,19 @@ class Verdict:
         return f"Slow: {f'it {speed}; ' if below else ''}{clauses}."
 
 
-def judge(windows: Sequence[RankWindow], expected: Expectation | None = None) -> Verdict | None:
-    """Judge the newest windows of all ranks; return None without any after the warm-up."""
-    steady = [window for window in windows if not window.warmup]
+def judge(
+    windows: Sequence[RankWindow], expected: Expectation | None = None, now: float | None = None
+) -> Verdict | None:
+    """Judge the newest windows of all ranks; return None without any after the warm-up.
+
+    `now` is the time if the training still runs; it is stuck if all its reports are old then.
+    """
+    steady = _drop_former_ranks([window for window in windows if not window.warmup])
     if not steady:
         return None
+    silence = find_silence(_drop_former_ranks(windows), now)
+    silent = () if silence is None or silence.everyone else silence.ranks
+    steady = [window for window in steady if window.rank not in silent]
     ranks = summarize_ranks(steady)
     step = median(rank.step for rank in ranks)
     causes = _find_causes(ranks, step, expected, steady)
@@ -107,8 +127,14 @@ def judge(windows: Sequence[RankWindow], expected: Expectation | None = None) ->
     if expected is not None:
         middle = (expected.low_seconds + expected.high_seconds) / 2
         share, slow = middle / step, step > expected.high_seconds
-    normal = not causes and not slow
-    return Verdict(step, normal, share, tuple(causes), find_drift(steady), ranks)
+    normal = not causes and not slow and not (silence is not None and silence.everyone)
+    return Verdict(step, normal, share, tuple(causes), find_drift(steady), ranks, silence)
+
+
+def _drop_former_ranks(windows: Sequence[RankWindow]) -> list[RankWindow]:
+    """Leave out ranks that a restart on fewer workers no longer has."""
+    workers = next((w.workers for w in reversed(windows) if w.rank == 0 and w.workers > 1), None)
+    return [window for window in windows if workers is None or window.rank < workers]
 
 
 def _find_causes(
@@ -120,6 +146,8 @@ def _find_causes(
     causes = [*_judge_input(ranks, step), *_judge_ranks(ranks, step, windows)]
     causes += _judge_clocks(ranks, step, {cause.rank for cause in causes})
     causes += _judge_link(ranks, step, expected, windows)
+    if expected is None or step > expected.high_seconds:
+        causes += _judge_crowd(ranks, step, causes)
     if expected is not None:
         causes += _judge_batch(windows, expected)
         named = any(cause.name in ("slow rank", "throttled clock", "other job") for cause in causes)
@@ -144,17 +172,20 @@ def _judge_ranks(
     ranks: Sequence[RankTimes], step: float, windows: Sequence[RankWindow]
 ) -> list[Cause]:
     """Name ranks that compute longer than the others; a rank alone has nothing to be compared with."""
-    if len(ranks) < 2 or any(rank.exchange is None for rank in ranks):
+    if len(ranks) < 2:
         return []
+    if any(rank.exchange is None for rank in ranks):
+        return _judge_waits(ranks, step, windows)
     causes = []
-    for rank in ranks:
+    times = _group_by_rank(windows, lambda window: window.compute_seconds)
+    for rank in _select_slow([(rank, rank.compute) for rank in ranks], _MIN_COST * step):
         rest = [other for other in ranks if other is not rank]
         others = median(other.compute for other in rest)
         cost = (rank.compute - others) / step
         crowded = median(other.cpu_wait for other in rest) > _BUSY_CPU
         if cost < (_CROWDED_COST if crowded else _MIN_COST):
             continue
-        if not _is_steadily_slow(rank.rank, windows, _MIN_COST / 2 * step):
+        if not _is_steadily_slow(rank.rank, times, _MIN_COST / 2 * step):
             continue
         name: CauseName = "slow rank"
         own_excess = rank.own_compute - median(other.own_compute for other in rest)
@@ -178,15 +209,65 @@ def _judge_ranks(
     return causes
 
 
-def _is_steadily_slow(rank: int, windows: Sequence[RankWindow], margin: float) -> bool:
-    """Return whether a rank computes longer than the others in most of the newest windows."""
+def _judge_waits(
+    ranks: Sequence[RankTimes], step: float, windows: Sequence[RankWindow]
+) -> list[Cause]:
+    """Name ranks that wait longer for a CPU than the others; the rest of their steps contains untimed exchange."""
+    causes = []
+    waits = _group_by_rank(windows, lambda window: window.cpu_wait * window.step_seconds)
+    for rank in _select_slow([(rank, rank.wait) for rank in ranks], _MIN_COST * step):
+        others = median(other.wait for other in ranks if other is not rank)
+        cost = (rank.wait - others) / step
+        if cost < (_CROWDED_COST if others > _BUSY_CPU * step else _MIN_COST):
+            continue
+        if not _is_steadily_slow(rank.rank, waits, _MIN_COST / 2 * step):
+            continue
+        clause = (
+            f"{rank.name} waits {format_seconds(rank.wait)} per step for a CPU that other "
+            f"processes have, which costs up to {cost:.0%} of each step"
+        )
+        causes.append(Cause("other job", cost, clause, rank.rank))
+    return causes
+
+
+def _judge_crowd(ranks: Sequence[RankTimes], step: float, causes: Sequence[Cause]) -> list[Cause]:
+    """Say that all ranks wait for CPUs, unless a rank stands out."""
+    cost = median(rank.wait for rank in ranks) / step
+    if cost < _CROWDED_CPU or any(cause.name == "other job" for cause in causes):
+        return []
+    who = "every rank waits" if len(ranks) > 1 else "it waits"
+    clause = (
+        f"{who} for a CPU up to {cost:.0%} of each step: other processes, or too many threads, "
+        "use the same CPUs"
+    )
+    return [Cause("other job", cost, clause)]
+
+
+def _select_slow(times: Sequence[tuple[RankTimes, float]], margin: float) -> list[RankTimes]:
+    """Return the few ranks that may be slower than the median of the others by this margin."""
+    ordered = sorted(seconds for _, seconds in times)
+    lowest_median = ordered[max(0, (len(ordered) - 1) // 2 - 1)]
+    return [rank for rank, seconds in times if seconds - lowest_median >= margin]
+
+
+def _group_by_rank(
+    windows: Sequence[RankWindow], measure: Callable[[RankWindow], float]
+) -> dict[int, list[float]]:
+    """Return this figure of the newest windows of each rank."""
     by_rank: dict[int, list[float]] = {}
     for window in windows:
-        by_rank.setdefault(window.rank, []).append(window.compute_seconds)
-    own = by_rank.pop(rank)[-RECENT:]
+        by_rank.setdefault(window.rank, []).append(measure(window))
+    return {rank: times[-RECENT:] for rank, times in by_rank.items()}
+
+
+def _is_steadily_slow(rank: int, by_rank: Mapping[int, Sequence[float]], margin: float) -> bool:
+    """Return whether a rank takes longer than the others in most of the newest windows."""
+    own = by_rank[rank]
     slower = []
     for back in range(1, len(own) + 1):
-        others = [times[-back] for times in by_rank.values() if len(times) >= back]
+        others = [
+            times[-back] for other, times in by_rank.items() if other != rank and len(times) >= back
+        ]
         if others:
             slower.append(own[-back] - median(others) > margin)
     return bool(slower) and sum(slower) >= _STEADY_SHARE * len(slower)

@@ -22,7 +22,7 @@ def find_ddp_models() -> list[Any]:
     if not isinstance(wrapper, type):
         return []
     # isinstance() would ask lazy objects for their class, and so run code of others
-    models = [found for found in gc.get_objects() if issubclass(type(found), wrapper)]
+    models = [item for item in gc.get_objects() if issubclass(type(item), wrapper)]
     return models[:_MAX_MODELS]
 
 

@@ -1,4 +1,4 @@
-"""Reads the clock of this rank's GPU, why it is reduced, and how many processes use the GPU, from NVML.
+"""Reads the clock of this rank's GPU and why it is reduced, its use, memory, and power, and its processes, from NVML.
 
 It needs nvidia-ml-py. Every call may fail on some driver; facts whose call fails are left out.
 """
@@ -39,6 +39,12 @@ class GpuMeter:
         processes = self._call("nvmlDeviceGetComputeRunningProcesses")
         if processes is not None:
             facts["gpu_processes"] = len(processes)
+        rates = self._call("nvmlDeviceGetUtilizationRates")
+        memory = self._call("nvmlDeviceGetMemoryInfo")
+        milliwatts = self._call("nvmlDeviceGetPowerUsage")
+        facts["gpu_utilization"] = None if rates is None else rates.gpu / 100
+        facts["gpu_memory_bytes"] = None if memory is None else int(memory.used)
+        facts["gpu_watts"] = None if milliwatts is None else milliwatts / 1000
         return {key: value for key, value in facts.items() if value is not None}
 
     def _call(self, function: str, *arguments: Any) -> Any:

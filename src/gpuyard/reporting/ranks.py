@@ -2,21 +2,23 @@
 
 import json
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.reporting.reporter import MARKER, RANK_MARKER, RANKS_SUFFIX
-from gpuyard.reporting.windows import MAX_WINDOWS
+from gpuyard.reporting.windows import MAX_WINDOWS, read_short_lines
 
 _MAX_LINE = 20_000
 _MAX_SECONDS = 1e9
 _MAX_RANKS = 200_000
 _MAX_NAME = 200
 _MAX_GPUS = 64
+_RANK_BYTES = 16_000  # read per rank: some twenty reports, of which a verdict needs eight
+_MIN_BYTES, _MAX_BYTES = 4_000_000, 64_000_000  # of the newest reports of the other ranks
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class RankWindow:
     gpu: int | None = None
     samples: float = 0.0  # of all ranks together; only rank 0 knows it
     warmup: bool = False
+    workers: int = 0  # processes of the whole training; 0 if unknown
     gpus: int = 0  # of the whole training, as rank 0 reports them; 0 for other ranks
     products: tuple[str, ...] = ()  # names of the GPUs in rank 0's machine, in its first line only
     links: tuple[SentBytes, ...] = ()
@@ -55,12 +58,19 @@ class RankWindow:
     max_clock_mhz: float | None = None
     clock_reasons: tuple[str, ...] = ()
     gpu_processes: int | None = None
+    gpu_utilization: float | None = None
+    gpu_memory_bytes: float | None = None
+    gpu_watts: float | None = None
 
 
-def parse_rank_windows(lines: Iterable[str]) -> Iterator[RankWindow]:
-    """Yield the reports of all ranks; lines that are not reports, or are broken, are skipped."""
-    found = (window for line in lines if (window := _parse_line(line)) is not None)
-    return islice(found, MAX_WINDOWS)
+def parse_rank_windows(lines: Iterable[str]) -> list[RankWindow]:
+    """Return the newest reports of rank 0 and of the other ranks in the order of time; broken lines are skipped."""
+    first: deque[RankWindow] = deque(maxlen=MAX_WINDOWS)
+    others: deque[RankWindow] = deque(maxlen=MAX_WINDOWS)
+    for line in lines:
+        if (window := _parse_line(line)) is not None:
+            (others if window.rank else first).append(window)
+    return _sort([*first, *others])
 
 
 def read_rank_log(path: Path) -> list[RankWindow]:
@@ -68,24 +78,36 @@ def read_rank_log(path: Path) -> list[RankWindow]:
     windows = _read_file(path)
     if windows is None:
         raise UserMistake(f"{path} not found")
-    windows += _read_file(path.with_name(path.name + RANKS_SUFFIX)) or []
-    return sorted(windows, key=lambda window: window.at)
+    return _sort(windows + _read_other_ranks(path, windows))
 
 
 def read_rank_files(steps: Path, log: Path) -> list[RankWindow]:
     """Read the reports of one start: its report files, and its output; none of them need exist."""
-    paths = (steps, steps.with_name(steps.name + RANKS_SUFFIX), log)
-    windows = [window for path in paths for window in _read_file(path) or []]
+    windows = [*(_read_file(steps) or []), *(_read_file(log, _MAX_BYTES) or [])]
+    return _sort(windows + _read_other_ranks(steps, windows))
+
+
+def _read_other_ranks(path: Path, windows: Iterable[RankWindow]) -> list[RankWindow]:
+    """Read the newest reports of the other ranks: those of hundreds of ranks and days would take minutes."""
+    workers = max((window.workers for window in windows), default=0)
+    budget = min(max(_MIN_BYTES, workers * _RANK_BYTES), _MAX_BYTES)
+    return _read_file(path.with_name(path.name + RANKS_SUFFIX), budget) or []
+
+
+def _sort(windows: list[RankWindow]) -> list[RankWindow]:
     return sorted(windows, key=lambda window: window.at)
 
 
-def _read_file(path: Path) -> list[RankWindow] | None:
-    """Return the reports, or None if there is no file; anything but a regular file is refused."""
+def _read_file(path: Path, max_bytes: int | None = None) -> list[RankWindow] | None:
+    """Return the reports in the last bytes, or None if there is no file; anything but a regular file is refused."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise UserMistake(f"{path} is not a regular file")
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return list(parse_rank_windows(file))
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            if max_bytes is not None and size > max_bytes:
+                file.seek(size - max_bytes)
+            return parse_rank_windows(read_short_lines(file))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -96,8 +118,8 @@ def _parse_line(line: str) -> RankWindow | None:
     if len(line) > _MAX_LINE:
         return None
     marker = RANK_MARKER if RANK_MARKER in line else MARKER
-    _, found, text = line.partition(marker)
-    if not found:
+    _, separator, text = line.partition(marker)
+    if not separator:
         return None
     try:
         report = json.loads(text)
@@ -125,6 +147,7 @@ def _build(report: dict[str, Any]) -> RankWindow:
         gpu=None if gpu is None else _integer(gpu),
         samples=_seconds(report.get("samples"), maximum=1e15) or 0.0,
         warmup=report.get("warmup") is True,
+        workers=_integer(report.get("workers", 0)),
         gpus=_integer(report.get("gpus", 0)),
         products=_read_products(report.get("testbed")),
         links=tuple(_read_link(link) for link in _read_list(report.get("links"))),
@@ -137,6 +160,9 @@ def _build(report: dict[str, Any]) -> RankWindow:
         max_clock_mhz=_seconds(report.get("max_clock_mhz")),
         clock_reasons=tuple(_clean(str(name)) for name in _read_list(report.get("clock_reasons"))),
         gpu_processes=None if processes is None else _integer(processes),
+        gpu_utilization=_seconds(report.get("gpu_utilization"), maximum=1.0),
+        gpu_memory_bytes=_seconds(report.get("gpu_memory_bytes"), maximum=1e15),
+        gpu_watts=_seconds(report.get("gpu_watts")),
     )
 
 

@@ -22,6 +22,7 @@ A line is `MARKER` and one JSON object. Its keys:
     load_per_core               processes that run or wait for a CPU on the machine, over the last minute
     clock_mhz, max_clock_mhz    of the GPU now, and at most; clock_reasons says why it is reduced
     gpu_processes               that use the GPU, including this one
+    gpu_utilization             from 0 to 1; gpu_memory_bytes are in use; gpu_watts is the power
 
 Rank 0 writes all keys after `MARKER`. Other ranks write only those about the rank, after `RANK_MARKER`, to a file of their
 own, so that readers of throughput never see them. Every rank writes at most one line per window. An error here never stops the training.
@@ -260,7 +261,8 @@ _PHASES = ("input", "exchange")
 _RANK_KEYS = (
     "start", "job", "at", "steps", "seconds", "step_seconds", "warmup", "rank", "host", "gpu",
     "input_seconds", "exchange_seconds", "compute_seconds", "cpu_wait", "links", "cards", "load_per_core",
-    "clock_mhz", "max_clock_mhz", "clock_reasons", "gpu_processes",
+    "clock_mhz", "max_clock_mhz", "clock_reasons", "gpu_processes", "gpu_utilization", "gpu_memory_bytes",
+    "gpu_watts",
 )  # fmt: skip
 _HOST = os.uname().nodename[:100]
 

@@ -109,13 +109,13 @@ class StepsFile:
     offset: int = 0
 
     @classmethod
-    def open_tail(cls, path: Path, max_bytes: int = TAIL_BYTES) -> "StepsFile":
+    def open_tail(cls, path: Path) -> "StepsFile":
         """Begin near the end, wherever a line begins there, so that a long file takes no longer than a short one."""
         try:
             size = os.lstat(path).st_size  # a link is not followed
         except OSError:
             size = 0
-        return cls(path, max(0, size - max_bytes))
+        return cls(path, max(0, size - TAIL_BYTES))
 
     def read(self) -> list[StepWindow]:
         """Return the new windows, none if there is no file yet; an incomplete line waits for the next read."""
@@ -134,6 +134,8 @@ class StepsFile:
         if not complete_bytes and len(content) > _MAX_LINE:
             complete_bytes = len(content)  # too long for a report, so it is skipped
         self.offset += complete_bytes
+        if content.find(MARKER.encode(), 0, complete_bytes) < 0:
+            return []  # a long output without reports is skipped without splitting it
         lines = content[:complete_bytes].decode(errors="replace").split("\n")
         return list(parse_windows(lines))
 
@@ -144,7 +146,7 @@ def read_log(path: Path) -> list[StepWindow]:
         with path.open("rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UserMistake(f"{path} is not a regular file")
-            return list(parse_windows(_read_short_lines(file)))
+            return list(parse_windows(read_short_lines(file)))
     except FileNotFoundError:
         raise UserMistake(f"{path} not found") from None
     except IsADirectoryError:
@@ -153,7 +155,7 @@ def read_log(path: Path) -> list[StepWindow]:
         raise GpuyardError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _read_short_lines(file: Any) -> Iterator[str]:
+def read_short_lines(file: Any) -> Iterator[str]:
     """Yield the lines that are short enough for a report, and hold at most one of them in memory."""
     inside_long_line = False
     while chunk := file.readline(_MAX_LINE):

@@ -96,7 +96,7 @@ class SlurmJob:
 
     @property
     def is_held_after_launch(self) -> bool:
-        """Whether Slurm holds it because its script could not be started on a node."""
+        """True if Slurm holds it because its script could not be started on a node."""
         return self.slurm_reason.replace(" ", "_") == "launch_failed_requeued_held"
 
     @property

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from statistics import median
 
-from gpuyard.catalog import ModelProfile
 from gpuyard.measure.job_runs.records import JobRun, JobTestbed, JobWindow
 from gpuyard.measure.record import create_identity, hash_key
 from gpuyard.measure.store import ResultsStore
@@ -29,21 +28,13 @@ def build_job_runs(
     *,
     job: str = "",
     handle: str = "",
-    testbed: JobTestbed | None = None,
-    profile: ModelProfile | None = None,
 ) -> list[JobRun]:
-    """Build one record for each start that got beyond its warm-up, in order.
-
-    `testbed` is used for jobs that do not report theirs. A user's own model is not run to get its profile.
-    """
+    """Build one record for each start that got beyond its warm-up, in order."""
     starts: dict[tuple[str, int, int], list[StepWindow]] = {}
     for window in windows:
         if window.samples > 0:
             starts.setdefault((window.start, window.gpus, window.nodes), []).append(window)
-    runs = (
-        _build_job_run(group, workload, job=job, handle=handle, testbed=testbed, profile=profile)
-        for group in starts.values()
-    )
+    runs = (_build_job_run(group, workload, job=job, handle=handle) for group in starts.values())
     return [run for run in runs if run is not None]
 
 
@@ -61,8 +52,6 @@ def _build_job_run(
     *,
     job: str,
     handle: str,
-    testbed: JobTestbed | None,
-    profile: ModelProfile | None,
 ) -> JobRun | None:
     steady = [window for window in windows if not window.warmup]
     if not steady:
@@ -74,7 +63,7 @@ def _build_job_run(
     rate = samples / steps / step_seconds
     spread = _estimate_spread([w.samples_per_second for w in steady])
     reported = next((w.testbed for w in windows if w.testbed is not None), None)
-    provenance = JobTestbed(**reported) if reported else testbed or _unknown_testbed()
+    provenance = JobTestbed(**reported) if reported else _unknown_testbed()
     key = {"job": job or last.job, "start": last.start, "gpus": last.gpus, "nodes": last.nodes}
     if (
         not last.start
@@ -103,7 +92,6 @@ def _build_job_run(
         warmup_seconds=sum(w.seconds for w in warmup),
         loss_last=last.loss,
         windows=_merge_windows(steady),
-        profile=None if catalog_profile(workload) else profile,
         provenance=provenance,
     )
     return run.model_copy(update={"doubt": find_doubt(run, workload)})

@@ -295,7 +295,7 @@ def test_the_policy_of_the_queue_can_be_shown_and_set(jobs: Jobs) -> None:
     done = jobs.cli("queue", "policy", "fifi")
     assert done.returncode == 2
     assert "'fifo'" in done.stderr
-    assert "uses fifo" in jobs.cli("queue", "policy", "fifo").stdout
+    assert "fifo:" in jobs.cli("queue", "policy", "fifo").stdout
 
 
 def test_a_login_node_without_a_share_has_a_policy_for_the_users_own_jobs(cli: Cli) -> None:
@@ -304,6 +304,22 @@ def test_a_login_node_without_a_share_has_a_policy_for_the_users_own_jobs(cli: C
     assert json.loads(cli("queue", "policy", "--json").stdout)["policy"] == "min-time"
     refused = cli("queue", "policy", "max-jobs", "--every", "5min", status=2).stderr
     assert "queue rebalance --every" in refused
+
+
+def test_a_share_that_is_set_up_later_says_that_its_policy_replaces_the_users_own(
+    cli: Cli, home: Path
+) -> None:
+    cli("queue", "policy", "min-time")
+    own = json.loads(cli("queue", "policy", "--json").stdout)
+    assert (own["applies_to"], own["replaced_own_policy"]) == ("own Slurm jobs", None)
+    assert "Slurm" in cli("queue", "policy").stdout
+    cli("share", "setup", "--fake-gpus", "2", "--no-service")
+    shared = json.loads(cli("queue", "policy", "--json").stdout)
+    assert (shared["policy"], shared["applies_to"]) == ("fifo", "machine")
+    assert shared["replaced_own_policy"] == "min-time"
+    assert "min-time" in cli("queue", "policy").stdout.partition("Policies")[0]
+    cli("queue", "policy", "min-time")
+    assert json.loads(cli("queue", "policy", "--json").stdout)["replaced_own_policy"] is None
 
 
 def test_queue_explain_describes_a_waiting_job(jobs: Jobs) -> None:

@@ -98,6 +98,15 @@ def until_steps(yard: Yard, handle: Handle, workers: int, after: int = 0) -> int
     return len(losses(yard, handle))
 
 
+def until_growth_pays(cli: Cli, handle: Handle) -> None:
+    """Wait until the job has reported enough steps for the policy to grow it."""
+    until(
+        lambda: rebalance(cli, "--dry-run") == {str(handle): (1, 3)},
+        lambda: f"{handle} grows",
+        seconds=1.0,
+    )
+
+
 def rebalance(cli: Cli, *options: str) -> dict[str, tuple[int, int]]:
     done = cli("queue", "rebalance", "--json", *options)
     assert done.returncode == 0, done.stderr
@@ -114,6 +123,7 @@ def test_a_job_grows_when_another_finishes_and_shrinks_when_one_is_submitted(
     assert rebalance(cli) == {}, "no GPU is free"
     elastic.engine.cancel(large)
     assert elastic.wait(large).state == "cancelled"
+    until_growth_pays(cli, handle)
 
     assert rebalance(cli, "--dry-run") == {str(handle): (1, 3)}
     assert not (records.find(handle)[0].directory / RESIZE_FILE).exists()
@@ -157,6 +167,7 @@ def test_lost_companion_nodes_cost_only_a_restart(elastic: Yard, cli: Cli, clips
     until_steps(elastic, handle, 1)
     elastic.engine.cancel(large)
     assert elastic.wait(large).state == "cancelled"
+    until_growth_pays(cli, handle)
     assert rebalance(cli) == {str(handle): (1, 3)}
     until(lambda: elastic.status(handle).gpus == 3, lambda: str(elastic.status(handle)))
     (companion,) = records.find(handle)[0].directory.glob("companion-*.json")

@@ -1,4 +1,4 @@
-"""Whether Kubernetes can be used from here, without the imports of its client and without a request."""
+"""Check whether Kubernetes can be used from here, without the imports of its client and without a request."""
 
 import os
 from importlib.util import find_spec

@@ -22,6 +22,7 @@ from gpuyard.jobs.engines.local.reports import StepReports
 from gpuyard.jobs.engines.local.runner_process import ensure_runner
 from gpuyard.jobs.engines.local.store import Store, StoredJob
 from gpuyard.jobs.engines.local.transitions import close_dead_starts
+from gpuyard.jobs.gpu_samples import GpuSample, read_samples
 from gpuyard.jobs.job import FINAL, ExpectedSpeed, Handle, Job, JobStatus
 from gpuyard.jobs.job_wait import describe_checkpoints
 from gpuyard.jobs.log_files import read_logs
@@ -181,15 +182,20 @@ class LocalEngine(Engine):
 
     def policy(self) -> "Policy":
         """Return the policy by which jobs share GPUs: the machine's or, where no GPUs are shared, this user's."""
-        from gpuyard.jobs.engines.local.own_policy import read_policy
         from gpuyard.policies import get_policy
 
         directory = share_directory()
         if is_set_up(directory):
             rules = read_config(directory).rules
             return get_policy(rules.job_policy, explore_gpu_s=rules.explore_gpu_seconds)
+        return self.own_policy() or get_policy(DEFAULT_JOB_POLICY)
+
+    def own_policy(self) -> "Policy | None":
+        """Return the policy that this user has set where no GPUs are shared; it has no effect where they are."""
+        from gpuyard.jobs.engines.local.own_policy import read_policy
+
         if not self._paths.store.exists():
-            return get_policy(DEFAULT_JOB_POLICY)
+            return None
         with Store(self._paths.store) as store:
             return read_policy(store)
 
@@ -226,7 +232,8 @@ class LocalEngine(Engine):
                 job_policy=name,
                 resize_seconds=every_seconds,
                 explore_gpu_seconds=explore_gpu_seconds,
-            )
+            ),
+            client.config.rules,
         )
         client.close()
 
@@ -240,6 +247,11 @@ class LocalEngine(Engine):
         stored = self._read_job(handle)
         start = self._paths.start(stored.number, max(1, stored.start_count))
         return read_rank_files(start.steps, start.log)
+
+    def gpu_samples(self, handle: Handle) -> Sequence[GpuSample]:
+        stored = self._read_job(handle)
+        starts = (self._paths.start(stored.number, n) for n in range(1, stored.start_count + 1))
+        return [sample for start in starts for sample in read_samples(start.gpu_samples)]
 
     def expected_speed(self, handle: Handle) -> ExpectedSpeed | None:
         stored = self._read_job(handle)

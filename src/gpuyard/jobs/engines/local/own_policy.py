@@ -4,16 +4,15 @@ import json
 
 from gpuyard.jobs.engines.local.store import Store
 from gpuyard.policies import Policy, get_policy
-from gpuyard.share.config import DEFAULT_JOB_POLICY
 
 _SETTING = "policy"
 
 
-def read_policy(store: Store) -> Policy:
-    """Return the policy that the user has set, or the default."""
+def read_policy(store: Store) -> Policy | None:
+    """Return the policy that the user has set; None if there is none."""
     text = store.setting(_SETTING)
     if text is None:
-        return get_policy(DEFAULT_JOB_POLICY)
+        return None
     setting = json.loads(text)
     return get_policy(setting["name"], explore_gpu_s=setting["explore_gpu_seconds"])
 

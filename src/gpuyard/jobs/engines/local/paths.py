@@ -30,6 +30,11 @@ class StartPaths:
         return self.directory / "steps"
 
     @property
+    def gpu_samples(self) -> Path:
+        """The use, memory, and power of its GPUs over time."""
+        return self.directory / "gpus"
+
+    @property
     def exit_status(self) -> Path:
         """The exit status of the job's command, as soon as it has ended."""
         return self.directory / "exit"

@@ -42,6 +42,8 @@ class StartSpec:
     """The ID by which the share knows the job."""
     exit_status: Path
     """The file for the exit status of its command."""
+    gpu_samples: Path
+    """The file for the state of its GPUs over time."""
 
     @classmethod
     def from_job(
@@ -60,6 +62,7 @@ class StartSpec:
             title=f"{stored.handle} {' '.join(job.name.split())}"[:_MAX_TITLE],
             job=stored.uuid,
             exit_status=paths.exit_status,
+            gpu_samples=paths.gpu_samples,
         )
 
 

@@ -154,7 +154,7 @@ class StoredJob:
 
     @property
     def in_progress(self) -> bool:
-        """Whether its latest start may still have living processes."""
+        """True if its latest start may still have living processes."""
         return self.gpus is not None and self.state not in FINAL
 
     @property
@@ -172,7 +172,7 @@ class StoredJob:
 
     @property
     def has_estimate(self) -> bool:
-        """Whether its speed or its length was known when it was submitted."""
+        """True if its speed or its length was known when it was submitted."""
         estimate = json.loads(self.estimate_json)
         return estimate["curve"] is not None or estimate["samples"] is not None
 

@@ -10,7 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.jobs.engines.local.paths import JobPaths
@@ -18,10 +18,13 @@ from gpuyard.jobs.engines.local.recorder import record_exit_status
 from gpuyard.jobs.engines.local.start import StartSpec
 from gpuyard.jobs.engines.local.store import Outcome, Store, StoredStart
 from gpuyard.jobs.engines.local.transitions import record_end, record_progress
+from gpuyard.jobs.gpu_samples import start_sampling
 from gpuyard.jobs.job import Handle
 from gpuyard.jobs.log_files import open_log
 from gpuyard.share.client import Client, open_client
 from gpuyard.share.clock import Clock
+from gpuyard.share.config import share_directory
+from gpuyard.share.gpus import gpu_source
 from gpuyard.share.launcher import refresh_end, run_leased, wait_for_lease
 from gpuyard.share.models import Lease, LeaseRequest, QueueStatus
 from gpuyard.share.processes import start_time
@@ -101,7 +104,14 @@ class Supervisor:
             self._set_end(outcome, exit_status=status)
             self._commit_end()
 
-        spawn = record_exit_status(self._spec.exit_status)
+        record = record_exit_status(self._spec.exit_status)
+        source = gpu_source(share_directory(), client.config)
+
+        def spawn(*arguments: Any) -> int:
+            recorder = record(*arguments)  # first, because a process with threads must not fork
+            start_sampling(self._spec.gpu_samples, lease.gpus, source.read)
+            return recorder
+
         run_leased(client, lease, lock, self._spec.argv, on_exit, spawn=spawn)
 
     def _record_progress(self, waiting_for: str = "") -> bool:

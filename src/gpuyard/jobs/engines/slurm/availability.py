@@ -1,4 +1,4 @@
-"""Whether Slurm can be used from here, without the imports of the engine."""
+"""Check whether Slurm can be used from here, without the imports of the engine."""
 
 from gpuyard.errors import GpuyardError, NoResponse
 from gpuyard.jobs.engines.base import Availability

@@ -10,6 +10,7 @@ import time
 from typing import List, Optional, Tuple
 
 from gpuyard.jobs.engines.slurm.script.launch import (
+    NodeWatch,
     add_variables,
     checkpoint_signal,
     count_torchrun_words,
@@ -83,21 +84,22 @@ class Batch:
             )
             return 1
         while not self.signals.stop:
-            start, resize = self.run_start()
-            if start["outcome"] == "checkpointed":
-                return self.requeue()
+            start, resize, silent_node = self.run_start()
+            lost_node = silent_node is not None and start["again"] and not self.signals.stop
+            if start["outcome"] == "checkpointed" or lost_node:
+                return self.requeue()  # This also stops processes that remain on other nodes.
             if self.signals.stop or self.directory.is_superseded() or not start["again"]:
                 return int(start["exit_status"])
             if start["reason"] == SRUN_FAILED:
-                self.sleep(SRUN_DELAY_SECONDS)
+                self.signals.sleep_until_stop(SRUN_DELAY_SECONDS)
             if len(start["nodes"]) > 1 and not self.has_allocation():
                 return int(start["exit_status"] or 1)
             if resize is not None:
                 self.nodes.resize(resize)
         return KILLED
 
-    def run_start(self) -> Tuple[Document, Optional[Document]]:
-        """Run one start; return its record and the change of nodes for which it was stopped."""
+    def run_start(self) -> Tuple[Document, Optional[Document], Optional[str]]:
+        """Run one start; return its record, and the change of nodes or the silent node for which it was stopped."""
         nodes = self.nodes.all()
         used = sum((s["ended"] or s["started"]) - s["started"] for s in self.directory.starts())
         name, output = self.directory.create_log()
@@ -121,18 +123,20 @@ class Batch:
             with open(self.script, "rb") as file:
                 self.directory.write("script.py", file.read())
             self.directory.request_checkpoint("")
+            self.directory.create_signs_of_life(name, len(nodes))
             rendezvous = create_rendezvous(nodes, self.job["uuid"], name)
             script = self.directory.file("script.py")
             processes = start_on_nodes(self.nodes, rendezvous, script, output, self.directory)
         monitor = StartMonitor(self, processes, output, used, name)
         status = processes.wait(self.signals, monitor.poll)
         if status:
-            time.sleep(0.5)  # If Slurm stops the job, its signal may reach this script last.
+            self.signals.expect_stop(status)
         os.close(output)
+        self.directory.remove_signs_of_life(name, len(nodes))
         start.update(ended=time.time(), exit_status=status)
         start.update(self.judge(status, monitor, f"{name}.log"))
         self.directory.record_start(start)
-        return start, monitor.resize
+        return start, monitor.resize, monitor.silent_node
 
     def judge(self, status: int, monitor: "StartMonitor", log: str) -> Document:
         """Decide the outcome of a start, and whether the job starts again."""
@@ -161,6 +165,8 @@ class Batch:
         earlier = self.directory.starts()[:-1]
         if self.nodes.drop_lost():
             outcome, reason = "lost", "it lost the nodes of a companion job"
+        elif monitor.silent_node is not None:
+            outcome, reason = "lost", f"its processes on {monitor.silent_node} vanished"
         elif status == KILLED:
             outcome, reason = "lost", "one of its processes was killed"
         elif monitor.multi_node and not self.directory.has_node_failure(monitor.start, status):
@@ -179,14 +185,8 @@ class Batch:
             state = read_state(self.nodes.own, COMMENT + self.job["uuid"])
             if state:
                 return state in ACTIVE_STATES
-            self.sleep(CONTROLLER_POLL_SECONDS)
+            self.signals.sleep_until_stop(CONTROLLER_POLL_SECONDS)
         return False
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep, but not longer than Slurm lets this script run."""
-        end = time.time() + seconds
-        while time.time() < end and not self.signals.stop:
-            self.signals.sleep(end - time.time())
 
     def requeue(self) -> int:
         """Let Slurm stop this script and start it again later with the same number."""
@@ -216,12 +216,18 @@ class StartMonitor:
         limit = self.job["time_limit"]
         self.end = time.time() + limit - used_seconds if limit else None
         self.multi_node = len(self.nodes.all()) > 1
+        self.watch = NodeWatch(batch.directory, start, self.nodes.all())
+        self.silent_node: Optional[str] = None
         self.signaled = self.time_is_up = self.stop_forwarded = self.killed = False
         self.command_ran = False
         self.resize: Optional[Document] = None
         self.deadline = 0.0
 
     def poll(self) -> None:
+        if self.multi_node and self.silent_node is None:
+            self.silent_node = self.watch.find_silent()
+        if self.silent_node is not None:
+            self.processes.send(signal.SIGKILL)
         if self.end is not None and time.time() > self.end:
             self.time_is_up = self.signals.checkpoint = True
         if self.job["elastic"] and not self.signals.checkpoint and not self.signaled:
@@ -315,7 +321,9 @@ def find_root_cause(log: bytes) -> int:
 
 def main(job: Document, arguments: List[str], script: str) -> None:
     if arguments[:1] == ["node"]:
-        sys.exit(run_on_node(job, json.loads(arguments[1])))
+        status = run_on_node(job, json.loads(arguments[1]))
+        sys.stderr.flush()
+        os._exit(status)  # A signal during Python's cleanup would replace the status.
     if arguments[:1] == ["companion"]:
         sys.exit(hold_nodes(job, arguments[1]))
     sys.exit(Batch(job, script).run())

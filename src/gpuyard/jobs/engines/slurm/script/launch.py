@@ -7,18 +7,28 @@ import signal
 import socket
 import sys
 import time
-from typing import Dict, List, Set
+from typing import Dict, List, Optional, Set
 
 from gpuyard.jobs.engines.slurm.script.nodes import JobNodes, srun_environment
 from gpuyard.jobs.engines.slurm.script.processes import (
+    POLL_SECONDS,
     Launch,
     ProcessGroup,
     SignalState,
     run_slurm,
 )
-from gpuyard.jobs.engines.slurm.script.task_directory import Document, TaskDirectory, encode
+from gpuyard.jobs.engines.slurm.script.task_directory import (
+    FINISHED,
+    NOT_STARTED,
+    Document,
+    TaskDirectory,
+    encode,
+)
 
 FAILURE_DELAY_SECONDS = 10.0
+SIGN_OF_LIFE_SECONDS = 10.0
+MAX_SILENCE_SECONDS = 300.0  # A shared disk may show the nodes' signs of life with a delay.
+MAX_LAUNCH_SECONDS = 900.0
 TORCHRUN = re.compile(r"torchrun|torch\.distributed\.(?:run|launch)")
 FLAGS = frozenset({"--standalone", "-m", "--module", "--no-python", "--run-path"})
 RENDEZVOUS_OPTIONS = frozenset(
@@ -163,6 +173,33 @@ def signal_job(job: Document, processes: ProcessGroup) -> None:
     processes.send(checkpoint_signal(job), to_children=bool(count_torchrun_words(job["argv"])))
 
 
+class NodeWatch:
+    """Finds a node whose part of the job died unnoticed: srun waits forever if Slurm does not know its step any more.
+
+    It compares what it sees from poll to poll, so neither the nodes' clocks nor a suspended job matter.
+    """
+
+    def __init__(self, directory: TaskDirectory, start: str, nodes: List[str]) -> None:
+        self.directory, self.start, self.nodes = directory, start, nodes
+        self.last: Dict[int, Optional[float]] = {}
+        self.silence = [0.0] * len(nodes)
+        self.polled = time.monotonic()
+
+    def find_silent(self) -> Optional[str]:
+        """Return the name of a node that has been silent for too long."""
+        now = time.monotonic()
+        elapsed, self.polled = min(now - self.polled, 2 * POLL_SECONDS), now
+        for node, name in enumerate(self.nodes):
+            seen = self.directory.read_sign_of_life(self.start, node)
+            is_silent = seen == self.last.get(node) and seen not in (None, FINISHED)
+            self.last[node] = seen
+            self.silence[node] = self.silence[node] + elapsed if is_silent else 0.0
+            limit = MAX_LAUNCH_SECONDS if seen == NOT_STARTED else MAX_SILENCE_SECONDS
+            if self.silence[node] > limit:
+                return name
+        return None
+
+
 def run_on_node(job: Document, node_job: Document) -> int:
     """Run the job's part on one of several nodes."""
     signals, directory = SignalState(), TaskDirectory(job["directory"], node_job["token"])
@@ -170,18 +207,24 @@ def run_on_node(job: Document, node_job: Document) -> int:
     node = node_job["first"] + int(os.environ["SLURM_PROCID"])
     rendezvous = node_job["rendezvous"]
     processes = start_here(job, node_job["nodes"], node, rendezvous, 1, directory)
-    signaled = False
+    signaled, shown = False, time.monotonic()
+    directory.show_life(rendezvous["start"], node)
 
     def poll() -> None:
-        nonlocal signaled
+        nonlocal signaled, shown
+        if time.monotonic() - shown > SIGN_OF_LIFE_SECONDS:
+            shown = time.monotonic()
+            directory.show_life(rendezvous["start"], node)
         if not signaled and directory.checkpoint_requested(rendezvous["start"]):
             signaled = True
             signal_job(job, processes)
 
     status = processes.wait(signals, poll)
+    directory.show_life(rendezvous["start"], node, FINISHED)
+    if status:
+        signals.expect_stop(status)
     if status and not signals.stop:
         directory.record_node_failure(rendezvous["start"], node)
-    if status:
         # srun now stops the other nodes; one of them may still print the cause.
-        time.sleep(FAILURE_DELAY_SECONDS)
+        signals.sleep_until_stop(FAILURE_DELAY_SECONDS)
     return status

@@ -13,6 +13,8 @@ from gpuyard.jobs.engines.slurm.script.task_directory import TaskDirectory
 POLL_SECONDS = 2.0
 SLURM_SECONDS = 20.0
 GROUP_EXIT_SECONDS = 30.0
+TERMINATED = 128 + int(signal.SIGTERM)
+TERMINATED_SECONDS, FAILED_SECONDS = 5.0, 0.5
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LIBC = ctypes.CDLL(None)
 
@@ -91,6 +93,16 @@ class SignalState:
         """Sleep until a signal arrives."""
         if select.select([self._read], [], [], seconds)[0]:
             os.read(self._read, 4096)
+
+    def sleep_until_stop(self, seconds: float) -> None:
+        """Sleep, but not longer than Slurm lets this script run."""
+        end = time.time() + seconds
+        while time.time() < end and not self.stop:
+            self.sleep(max(0.0, end - time.time()))
+
+    def expect_stop(self, status: int) -> None:
+        """If Slurm stops the job, its signal may reach this script after the processes that it started."""
+        self.sleep_until_stop(TERMINATED_SECONDS if status == TERMINATED else FAILED_SECONDS)
 
 
 class ProcessGroup:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
 LOCK_SECONDS = 600.0
 DISK_FULL_SECONDS, DISK_FULL_POLL_SECONDS = 600.0, 1.0
 NO_DIRECTORY = 73  # EX_CANTCREAT of sysexits.h: there is no directory for a message.
+NOT_STARTED, FINISHED = 0.0, 1.0  # instead of the time of a node's last sign of life
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Document = Dict[str, Any]
@@ -185,6 +186,36 @@ class TaskDirectory:
     def has_node_failure(self, start: str, status: int) -> bool:
         prefix = encode(f"{start}.failed-")
         return status == NO_DIRECTORY or any(n.startswith(prefix) for n in os.listdir(self.path))
+
+    def create_signs_of_life(self, start: str, nodes: int) -> None:
+        """Create a file for each node, so that the nodes only change its time, even if the disk is full by then."""
+        for node in range(nodes):
+            try:
+                os.close(os.open(self._sign_of_life(start, node), NEW_FILE, 0o600))
+            except OSError:
+                return  # The disk is full; nobody watches the remaining nodes.
+            self.show_life(start, node, NOT_STARTED)
+
+    def show_life(self, start: str, node: int, at: Optional[float] = None) -> None:
+        """Show the first node that this node's part of the job still runs, or NOT_STARTED or FINISHED."""
+        try:
+            os.utime(self._sign_of_life(start, node), None if at is None else (at, at))
+        except OSError:
+            pass  # The first node waits for a while.
+
+    def read_sign_of_life(self, start: str, node: int) -> Optional[float]:
+        """Return the latest time that a node showed; None if nobody watches it."""
+        try:
+            return os.lstat(self._sign_of_life(start, node)).st_mtime
+        except OSError:
+            return None
+
+    def remove_signs_of_life(self, start: str, nodes: int) -> None:
+        for node in range(nodes):
+            self.remove(f"{start}.alive-{node}")
+
+    def _sign_of_life(self, start: str, node: int) -> bytes:
+        return self.file(f"{start}.alive-{node}")
 
     def request_checkpoint(self, start: str, seconds: float = DISK_FULL_SECONDS) -> None:
         """Ask the processes on all nodes to write a checkpoint and exit: srun would signal all their descendants."""
