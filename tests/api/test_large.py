@@ -67,6 +67,7 @@ def test_a_config_beside_a_workload_file_is_found(cli: Cli, tmp_path: Path) -> N
 def test_wrong_layouts_are_refused_in_a_sentence(cli: Cli) -> None:
     model = ("predict", "llama-3-8b", "--on", "8xh100", "--gpus", "8")
     assert "tp" in cli(*model, "--layout", "xy=2", status=2).stderr
-    assert "tp=2" in cli(*model, "--layout", "tp=two", status=2).stderr
+    assert "tp=1" in cli(*model, "--layout", "tp=two", status=2).stderr
+    assert "0 to 3" in cli(*model, "--layout", "zero=4", status=2).stderr
     assert "20B" in cli(*model, "--tokens", "many", status=2).stderr
     assert "fp8" in cli(*model, "--precision", "nvfp4", status=2).stderr

@@ -109,6 +109,31 @@ def test_drift_is_dated_in_a_log_of_hours(cli: Cli, tmp_path: Path) -> None:
     assert gy.watch(log=log).to_dict()["drift"] is None
 
 
+def test_the_newest_reports_of_hundreds_of_ranks_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank becomes slow after more reports than are kept, among lines of junk and with clocks that differ."""
+    monkeypatch.setattr("gpuyard.reporting.ranks.MAX_WINDOWS", 2_000)
+    lines = []
+    for i in range(24):
+        for rank in range(128):
+            compute = 0.17 if rank == 13 and i >= 14 else 0.1
+            report = {
+                "rank": rank, "host": f"node{rank // 8}", "at": 1000 + 30 * i + 400 * (rank % 5),
+                "steps": 50, "samples": 6400, "seconds": 10, "step_seconds": 0.2, "workers": 128,
+                "compute_seconds": compute, "exchange_seconds": 0.2 - compute,
+                "warmup": i == 0,
+            }  # fmt: skip
+            lines.append((MARKER if rank == 0 else RANK_MARKER) + json.dumps(report))
+        lines += [MARKER + "{", "\x1b[2J" + RANK_MARKER + "[" * 5000, "x" * 100_000]
+    log = tmp_path / "train.log"
+    log.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    document = gy.watch(log=log).to_dict()
+    assert [(cause["name"], cause["rank"]) for cause in document["causes"]] == [("slow rank", 13)]
+    assert len(document["ranks"]) == 128
+    assert document["silence"] is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "named", "status"),
     [

@@ -73,3 +73,19 @@ def test_viewers_get_every_reading_at_the_same_time(serve: Serve, share: Path) -
         for stream in streams:
             events = [_read_event(stream) for _ in range(2)]
             assert '<td class="n">83%</td>' not in events[-1]
+
+
+def test_a_gpu_that_is_used_without_a_lease_is_not_free(serve: Serve, empty_share: Path) -> None:
+    write_readings(empty_share, 4, busy=1, idle=0)
+    config = empty_share / "share.json"
+    document = json.loads(config.read_text())
+    for gpu in document["gpus"]:
+        gpu["memory_bytes"] = 80 * 10**9
+    config.write_text(json.dumps(document))
+    site = serve()
+    text = site.get("/").text
+    assert "are in use by a process that the driver does not name" in text
+    gpus = site.get("/now.json").json()["sources"][0]["share"]["gpus"]
+    assert [bool(gpu["busy"]) for gpu in gpus] == [True, True, False, False]
+    assert text.count('class="state free"') == 2
+    assert text.count('class="state problem"') == 2

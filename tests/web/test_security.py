@@ -212,6 +212,26 @@ def test_large_and_slow_requests_are_refused(serve: Serve, share: Path) -> None:
     assert site.get("/now.json?" + "a" * 20_000).status == 414
 
 
+def test_connections_without_a_whole_request_are_closed(serve: Serve, share: Path) -> None:
+    site = serve()
+    host, _, port = site.address.removeprefix("http://").rstrip("/").partition(":")
+    begin = b"GET /now.json HTTP/1.1\r\nHost: "
+    whole = begin + f"{host}:{port}\r\n\r\n".encode()
+    with contextlib.ExitStack() as stack:
+        silent, partial, second = (
+            stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(3)
+        )
+        partial.sendall(begin)
+        second.sendall(whole)
+        assert second.recv(12) == b"HTTP/1.1 200"
+        second.sendall(begin)
+        for connection in (silent, partial, second):
+            connection.settimeout(120)
+            while connection.recv(65_536):  # returns nothing when the server closes it
+                pass
+    assert site.get("/now.json").status == 200
+
+
 def test_names_are_only_text(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUYARD_SHARE_DIR", str(tmp_path / "share"))
     seed_share(tmp_path / "share", names=(EVIL, LONG, EVIL))
@@ -257,6 +277,19 @@ def test_a_defect_logs_no_token(cli: Cli, share: Path, capfd: pytest.CaptureFixt
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
+
+
+def test_a_killed_server_leaves_a_socket_that_the_next_one_takes(
+    serve: Serve, share: Path, tmp_path: Path, cli: Cli
+) -> None:
+    path = tmp_path / "web.socket"
+    first = serve("--socket", str(path))
+    assert "another server" in cli("serve", "--socket", str(path), status=1).stderr
+    assert first.get("/now.json").status == 200
+    first.process.kill()
+    first.process.wait()
+    assert path.exists()
+    assert serve("--socket", str(path)).get("/now.json").status == 200
 
 
 @needs_root

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +19,11 @@ from gpuyard.slurm.nodes import GpuNode
 from gpuyard.web.auth import Identity
 from gpuyard.web.sampling import Sampler
 from gpuyard.web.views.now import describe_samples, render_live, take_samples
+from tests.deploy.conftest import Up, up
 from tests.slurm_cluster import SlurmCluster, slurm_cluster
+from tests.web.conftest import Serve
 
+__all__ = ["up"]
 ME = Identity(0, "root", is_admin=True)
 RECORDED = """0, NVIDIA A100-SXM4-80GB, 81920, 61234, 97, 61, 388.12, GPU-aaaa
 1, NVIDIA A100-SXM4-80GB, 81920, 4, 0, 30, 61.02, GPU-bbbb
@@ -38,7 +42,44 @@ def test_nvidia_smi_over_ssh() -> None:
     assert [lease["user"] for lease in gpus[0]["leases"]] == ["alice", "bob"]
     assert gpus[1]["leases"] == []
     assert gpus[2]["power_watts"] is None
-    assert parse_nvidia_smi("nvidia-smi: not found\n")["gpus"] == []
+    missing = parse_nvidia_smi("sh: 1: nvidia-smi: not found\n--\n")
+    assert missing["gpus"] == []
+    assert "nvidia-smi: not found" in missing["conflict"]
+
+
+NVIDIA_SMI = """#!/bin/sh
+# the second machine has a broken driver
+case "$SSH_CONNECTION" in *" 127.0.0.2 "*) echo "Failed to initialize NVML: Driver/library version mismatch"; exit 18 ;; esac
+case "$*" in
+*--query-gpu*) echo "0, Tesla T4, 15360, 1234, 77, 55, 61.02, GPU-aaaa"; echo "1, Tesla T4, 15360, 0, 0, 30, 9.5, GPU-bbbb" ;;
+*) echo "GPU-aaaa, 1" ;;
+esac
+"""
+
+
+def test_a_deployment_is_read_through_a_real_sshd(serve: Serve, up: Up, tmp_path: Path) -> None:
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs" / "nvidia-smi").write_text(NVIDIA_SMI)
+    (tmp_path / "programs" / "nvidia-smi").chmod(0o755)
+    site = serve("--deployment", up.file)
+
+    def read() -> dict[str, Any]:
+        return {source["name"]: source for source in site.get("/now.json").json()["sources"]}
+
+    deadline = time.monotonic() + 90
+    while "localhost" not in read():
+        assert time.monotonic() < deadline, read()
+        time.sleep(0.5)
+    machines = read()
+    assert set(machines) == {"localhost", "two"}
+    first, second = machines["localhost"]["share"], machines["two"]["share"]
+    assert [gpu["utilization"] for gpu in first["gpus"]] == [0.77, 0.0]
+    assert [lease["user"] for lease in first["gpus"][0]["leases"]] == ["root"], "the owner of PID 1"
+    assert first["gpus"][1]["leases"] == []
+    assert "version mismatch" in second["conflict"]
+    page = site.get("/").text
+    assert "two: no GPU found" in page
+    assert machines["localhost"]["age_seconds"] < 90
 
 
 def test_slurm_nodes_have_the_gpus_of_their_jobs(monkeypatch: object) -> None:

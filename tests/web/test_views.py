@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -58,6 +59,12 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         ("machine", {"machine": "dgx-a100"}, ("topo", "--on", "dgx-a100")),
         ("machine", {"preset": "dual-root"}, ("topo", "--preset", "dual-root")),
         ("room", {"machine": "dgx-h100", "nodes": "4"}, ("facility", "4xdgx-h100")),
+        ("room", {"machine": "dgx-h100", "nodes": "65"}, ("facility", "65xdgx-h100")),
+        (
+            "scale",
+            {"cluster": "256x8xh100@400G"},
+            ("predict", "resnet50", "--on", "256x8xh100@400G"),
+        ),
         (
             "buy",
             {"budget": "20000", "researchers": "2"},
@@ -244,3 +251,19 @@ def test_a_result_reopens_and_downloads_as_one_file(
     file = site.get(f"/result/page.html?id={measurement.id}")
     assert "attachment" in file.headers["content-disposition"]
     assert "<html" in file.text
+
+
+def test_a_kept_report_reopens_and_downloads(
+    serve: Serve, cli: Cli, home: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "cost.html"
+    shown = cli("cost", "--rent", "$20/h", "--buy", "$250000", "--html", str(file), "--json")
+    site = serve()
+    found = re.search(r'href="(/report\?id=([0-9a-f]{12}))"', site.get("/results").text)
+    assert found is not None
+    page = site.get(found[1])
+    assert page.status == 200
+    assert "data-charts" in page.text
+    assert site.get(f"/report.json?id={found[2]}").json() == json.loads(shown.stdout)
+    assert site.get(f"/report/page.html?id={found[2]}").text == file.read_text()
+    assert site.get("/report?id=0123456789ab").status == 400

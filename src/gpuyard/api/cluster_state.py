@@ -13,7 +13,7 @@ _FIELDS = "index,name,memory.total,memory.used,utilization.gpu,temperature.gpu,p
 _SEPARATOR = "--"
 # nvidia-smi names the processes of a GPU by its UUID, and ps their users
 QUERY = (
-    f"nvidia-smi --query-gpu={_FIELDS},uuid --format=csv,noheader,nounits; echo {_SEPARATOR}; "
+    f"nvidia-smi --query-gpu={_FIELDS},uuid --format=csv,noheader,nounits 2>&1; echo {_SEPARATOR}; "
     "nvidia-smi --query-compute-apps=gpu_uuid,pid --format=csv,noheader | "
     'while IFS=\', \' read -r gpu pid; do echo "$gpu $(ps -o user= -p "$pid")"; done'
 )
@@ -125,6 +125,12 @@ def parse_nvidia_smi(output: str) -> dict[str, Any]:
                 leases=[_describe_user(user) for user in users.get(cells[7], ())],
             )
         )
+    if not gpus:
+        reason = next((line.strip() for line in reversed(listed.splitlines()) if line.strip()), "")
+        return {
+            **_describe_machine([], "audit"),
+            "conflict": f"no GPU found: {reason or 'none listed'}",
+        }
     return _describe_machine(gpus, "audit")
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuyard import units
-from gpuyard.api.result import Line, Plot, Result, Row
+from gpuyard.api.plotting import Line, Plot
+from gpuyard.api.result import Result, Row
 from gpuyard.errors import BadQuantity, UserMistake, describe_unknown
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from gpuyard.report.answer import (
     ALL_BATCHES,
     Answer,
     Chart,
+    ChartOptions,
     Charts,
     Part,
     RendererOnly,
@@ -19,7 +20,13 @@ from gpuyard.report.answer import (
 )
 from gpuyard.report.answers.jobs.queue import explain_answer
 from gpuyard.report.answers.jobs.status import status_answer
-from gpuyard.report.figures.job_curves import build_job_loss_chart, build_job_speed_chart
+from gpuyard.report.figures.job_curves import (
+    build_gpu_charts,
+    build_job_loss_chart,
+    build_job_speed_chart,
+)
+
+_MAX_SAMPLES = 2000  # in the document; the charts show all
 
 
 def describe_job(text: str) -> Answer:
@@ -39,11 +46,16 @@ def describe_job(text: str) -> Answer:
     windows = [window for window in engine.reports(handle) if not window.warmup]
     expected = engine.expected_speed(handle)
     document["expected_speed"] = None if expected is None else asdict(expected)
+    samples = engine.gpu_samples(handle)
+    document["gpu_samples"] = [asdict(sample) for sample in samples[-_MAX_SAMPLES:]]
+    options: dict[str, ChartOptions] = {}
     if windows:
-        charts = [
-            Chart("chart-speed", "", {ALL_BATCHES: build_job_speed_chart(windows, expected)}),
-        ]
+        options["speed"] = build_job_speed_chart(windows, expected)
         if any(window.loss is not None for window in windows):
-            charts.append(Chart("chart-loss", "", {ALL_BATCHES: build_job_loss_chart(windows)}))
+            options["loss"] = build_job_loss_chart(windows)
+    if samples:
+        options |= build_gpu_charts(samples)
+    charts = [Chart(f"chart-{name}", "", {ALL_BATCHES: chart}) for name, chart in options.items()]
+    if charts:
         parts.append(RendererOnly("page", [Charts(charts)]))
     return replace(answer, parts=parts, document=document, title=str(handle))

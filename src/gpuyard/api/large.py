@@ -6,7 +6,8 @@ from typing import Any, get_args
 
 from gpuyard import units
 from gpuyard.api.inputs import read_counts
-from gpuyard.api.result import Line, Plot, Result
+from gpuyard.api.plotting import Line, Plot
+from gpuyard.api.result import Result
 from gpuyard.choices import LargePrecision
 from gpuyard.economics.goodput import Goodput
 from gpuyard.errors import UnknownName, UserMistake
@@ -154,10 +155,10 @@ def parse_layout(text: str | None) -> dict[str, int]:
         name, _, value = (word.strip() for word in part.partition("="))
         if name not in _DEGREES:
             raise UnknownName("part of a layout", name, _DEGREES)
-        most = {"zero": 3, "zb": 1}.get(name, 100_000)
-        if not value.isdigit() or not (0 if name in ("zero", "zb") else 1) <= int(value) <= most:
+        least, most = {"zero": (0, 3), "zb": (0, 1)}.get(name, (1, 100_000))
+        if not value.isdecimal() or not least <= int(value) <= most:
             raise UserMistake(
-                f"--layout: {name} must be a whole number like {name}=2, got {value!r}"
+                f"--layout: {name} must be a whole number from {least:,} to {most:,}, as in {name}={max(1, least)}; got {value!r}"
             )
         degrees[name] = int(value)
     return degrees

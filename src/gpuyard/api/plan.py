@@ -4,23 +4,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from gpuyard import units
 from gpuyard.api.inputs import load_calibration, load_results, parse_precisions, read_workload
-from gpuyard.api.result import Line, Plot, Result
+from gpuyard.api.plotting import Line, Plot
+from gpuyard.api.result import Result
 from gpuyard.catalog.specfiles import read_plan, read_site
 from gpuyard.errors import UserMistake
 from gpuyard.planner import Choice, PlanResult, make_plan
 from gpuyard.report.answers.plan import plan_answer
 from gpuyard.specs.plan import People, Plan
+from gpuyard.specs.spec_errors import explain_value
 from gpuyard.specs.workload import Dataset
-from gpuyard.workloads.shapes import find_shape
+from gpuyard.workloads.profiles import find_shape
 
 if TYPE_CHECKING:
     from gpuyard.specs import Workload
     from gpuyard.specs.site import Site
 
 RUNS_PER_RESEARCHER = 4.0
-"""Runs that each researcher starts per month if nobody says how many: one per week."""
+"""Runs that each researcher starts per month if the plan gives no number: one per week."""
 _IMAGENET = Dataset(samples=1_281_167, bytes_per_sample=115_000)  # as in MLPerf Training
 _IMAGENET_EPOCHS = 90  # Goyal et al., 2017
 _IMAGE_MODELS = ("alexnet", "vgg", "resnet", "inception", "vit")
@@ -149,14 +153,19 @@ def create_plan(
         assumed.append(
             f"{runs_per_month:g} runs per month, one per researcher and week (--runs-per-month)"
         )
-    spec = Plan(
-        name=f"{workload.name} for {units.format_count(people, 'researcher')}",
-        workload=workload,
-        runs_per_month=runs_per_month,
-        budget=units.parse_usd(budget),
-        time_per_run=None if time_per_run is None else units.parse_seconds(time_per_run),
-        people=People(researchers=people),
-    )
+    try:
+        spec = Plan(
+            name=f"{workload.name} for {units.format_count(people, 'researcher')}",
+            workload=workload,
+            runs_per_month=runs_per_month,
+            budget=units.parse_usd(budget),
+            time_per_run=None if time_per_run is None else units.parse_seconds(time_per_run),
+            people=People(researchers=people),
+        )
+    except ValidationError as invalid:
+        mistake = invalid.errors()[0]
+        option = f"--{str(mistake['loc'][-1]).replace('_', '-')}"
+        raise UserMistake(f"{option}: {explain_value(mistake)}") from None
     return spec, assumed
 
 

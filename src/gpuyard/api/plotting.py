@@ -1,10 +1,33 @@
-"""Draw plots with matplotlib or plotly, whichever is installed; gpuyard requires neither."""
+"""The plots of results, drawn with matplotlib or plotly, whichever is installed; gpuyard requires neither."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from gpuyard.api.result import Line, Plot
 from gpuyard.errors import MissingRequirement
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a plot, with its interval if there is one."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Plot:
+    """The plot of a result: lines over numbers, or bars if each x is a name."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line] = ()
+    bars: Sequence[tuple[str, float]] = ()
 
 
 def draw_plot(plot: Plot) -> Any:

@@ -18,7 +18,8 @@ from gpuyard.api.inputs import (
     read_counts,
     read_workload,
 )
-from gpuyard.api.result import Line, Plot, Result, table_from_records
+from gpuyard.api.plotting import Line, Plot
+from gpuyard.api.result import Result, table_from_records
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import cluster_from_topology_file, resolve_machine
 from gpuyard.predictor import ClusterPrediction, Prediction, create_scenario
@@ -32,7 +33,7 @@ from gpuyard.report.answers.predict import predict_answer, sweep_svg, why_svg
 from gpuyard.report.answers.prediction_charts import add_prediction_charts
 from gpuyard.specs import Cluster
 from gpuyard.workloads import profile_model
-from gpuyard.workloads.shapes import needs_layout
+from gpuyard.workloads.profiles import needs_layout
 
 if TYPE_CHECKING:
     import pandas

@@ -14,7 +14,7 @@ _FOREVER = "forever"
 
 
 def queue(*, all_: bool = False, last: int | None = None, everyone: bool = False) -> Result[Row]:
-    """List the open jobs of all engines that can be used here, and the ended ones that were asked for.
+    """List the open jobs of all engines that can be used here, and the ended ones that you request.
 
     With `everyone`, list the open jobs of all users on this machine instead.
     """
@@ -91,6 +91,7 @@ def policy(
     """Show the policy by which jobs share GPUs, or set it."""
     from gpuyard.jobs.engines.local.engine import LocalEngine
     from gpuyard.report.answers.jobs.queue import policy_answer
+    from gpuyard.share.config import is_set_up, share_directory
     from gpuyard.units import parse_seconds
 
     local = LocalEngine()
@@ -102,7 +103,8 @@ def policy(
         raise UserMistake(
             f"{option} needs a policy, like: gpuyard queue policy explore-then-focus {option} 5min"
         )
-    return Result(policy_answer(local.policy()))
+    is_shared = is_set_up(share_directory())
+    return Result(policy_answer(local.policy(), local.own_policy(), is_shared=is_shared))
 
 
 def keep(period: str, *, dry_run: bool = False) -> Result[Row]:

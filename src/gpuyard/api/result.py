@@ -1,11 +1,12 @@
-"""What every function of the API returns: rows with attributes, which print, draw, and export themselves."""
+"""The results of the API: rows with attributes, which print, draw, and export themselves."""
 
 import io
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from gpuyard.api.plotting import Plot, draw_plot
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.report.answer import Answer, format_json, replace_nonfinite
 
@@ -50,28 +51,6 @@ def wrap(value: Any) -> Any:
     return [wrap(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line of a plot, with its interval if there is one."""
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-    low: Sequence[float] = ()
-    high: Sequence[float] = ()
-
-
-@dataclass(frozen=True)
-class Plot:
-    """The plot of a result: lines over numbers, or bars if each x is a name."""
-
-    title: str
-    x_label: str
-    y_label: str
-    lines: Sequence[Line] = ()
-    bars: Sequence[tuple[str, float]] = ()
-
-
 class Result(Generic[R]):
     """The answer to a question, as the command line also gives it.
 
@@ -102,14 +81,14 @@ class Result(Generic[R]):
 
     def to_pandas(self) -> "pandas.DataFrame":
         """Return the rows as a pandas table; nested keys are joined with a dot."""
-        return table_from_records([row_document(row) for row in self.rows] or [self.to_dict()])
+        document = self.to_dict()
+        one = [document] if isinstance(document, Mapping) else []
+        return table_from_records([row_document(row) for row in self.rows] or one)
 
     def plot(self) -> Any:
         """Plot the result with matplotlib (returns its axes) or, without it, with plotly (returns a figure)."""
         if self._plot is None:
             raise UserMistake("this answer has no plot; to_pandas() gives its rows")
-        from gpuyard.api.plotting import draw_plot
-
         return draw_plot(self._plot())
 
     def why(self) -> "Result[Any]":

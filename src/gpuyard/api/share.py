@@ -12,6 +12,7 @@ def read_share(client: "Client") -> dict[str, Any]:
     from gpuyard.share.cgroup import Cgroups
     from gpuyard.share.clock import Clock
     from gpuyard.share.config import share_directory
+    from gpuyard.share.misuse import find_busy_gpus
     from gpuyard.share.ownership import find_conflict
     from gpuyard.share.views import read_gpus, who_document
     from gpuyard.share.violations import find_violations
@@ -28,6 +29,9 @@ def read_share(client: "Client") -> dict[str, Any]:
     )
     isolated = Cgroups(share_directory()).lease_ids()
     document = who_document(client.config, state, clock, readings, violations, isolated=isolated)
+    busy = find_busy_gpus(client.config, state.held, readings)
+    for gpu in document["gpus"]:
+        gpu["busy"] = busy.get(gpu["index"])
     if conflict := find_conflict(client.config):
         from gpuyard.share.slurm.jobs import describe_jobs
 

@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuyard.api.result import Plot, Result, Row, wrap
+from gpuyard.api.plotting import Plot
+from gpuyard.api.result import Result, Row, wrap
 from gpuyard.errors import UserMistake
 from gpuyard.jobs.simulate.loop import simulate as run
 from gpuyard.jobs.simulate.what_if import AS_IT_IS, SimulationCase, parse_change

@@ -1,4 +1,4 @@
-"""How the GPUs of a machine are connected, and the resulting bandwidth."""
+"""Describe how the GPUs of a machine are connected, and the resulting bandwidth."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,13 +1,41 @@
-"""Compare predictions with every published table that ships with gpuyard."""
+"""Compare predictions with every published table that ships with gpuyard, or with a table of large-model runs."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from gpuyard.errors import UserMistake
 from gpuyard.report.answer import Answer
 
 
-def validate(table: str | None = None, points: Sequence[int] = ()) -> Answer:
-    """Return the errors of all tables or of one, and what `points` measured multi-GPU figures are worth."""
+def validate(
+    table: str | None = None,
+    points: str | Sequence[int] = (),
+    *,
+    rows: Path | None = None,
+    memory: Path | None = None,
+) -> Answer:
+    """Return the errors of all tables or of one, and what `points` measured multi-GPU figures are worth.
+
+    With `rows`, judge that CSV table of large-model runs instead; `memory` is a table of measured GPU memory.
+    """
+    counts = _parse_points(points) if isinstance(points, str) else list(points)
+    if rows is not None:
+        from gpuyard.predictor.large.validation import judge_table
+        from gpuyard.report.answers.large_validation import table_scores_answer
+
+        if counts not in ([], [0], [1]):
+            raise UserMistake("--points with --rows must be 0 or 1")
+        return table_scores_answer(judge_table(rows, memory, sum(counts)), rows.name)
+    if memory is not None:
+        raise UserMistake("--memory judges the memory of large models: add --rows FILE")
     from gpuyard.predictor.validation import report
     from gpuyard.report.answers.validation import validation_answer
 
-    return validation_answer(report(table, points))
+    return validation_answer(report(table, counts))
+
+
+def _parse_points(text: str) -> list[int]:
+    counts = text.split(",")
+    if not all(count.strip().isdecimal() and len(count.strip()) == 1 for count in counts):
+        raise UserMistake(f"--points must be whole numbers from 0 to 9, e.g. 0,1,2; got {text!r}")
+    return [int(count) for count in counts]

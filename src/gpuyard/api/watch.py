@@ -1,5 +1,6 @@
 """Judge a running training: is it as fast as it should be, and if not, why?"""
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -48,12 +49,13 @@ def watch(
         raise UserMistake("name a job or --log FILE, not both")
     windows: Sequence[RankWindow]
     if log is not None:
-        windows, name, speed = read_rank_log(Path(log)), str(log), None
+        windows, name, speed, now = read_rank_log(Path(log)), str(log), None, None
     else:
         handle = find_handle(job or "")
         engine = load_engine(handle.engine)
         windows, name = engine.rank_reports(handle), str(handle)
         speed = engine.expected_speed(handle)
+        now = time.time() if engine.status(handle).state == "running" else None
         workload = workload or engine.job(handle).spec.workload
     hourly = None
     if price is not None:
@@ -63,7 +65,9 @@ def watch(
             raise UserMistake(
                 "--on needs a workload to predict: add --workload, e.g. --workload resnet50"
             )
-        run = _judge_on(windows, workload, read_cluster(on), strategy, hourly)
+        run = _judge_on(
+            windows, workload, read_cluster(on), strategy=strategy, price=hourly, now=now
+        )
     else:
         ideal_seconds = None
         if workload is not None:
@@ -74,6 +78,7 @@ def watch(
             ideal_seconds=ideal_seconds,
             price=hourly,
             on_gpus=job is not None,
+            now=now,
         )
     if run is None:
         raise GpuyardError(
@@ -86,8 +91,10 @@ def _judge_on(
     windows: Sequence[RankWindow],
     workload: "str | Path | Workload",
     cluster: "Cluster",
+    *,
     strategy: str | None,
     price: TrainingPrice | None,
+    now: float | None,
 ) -> JudgedRun | None:
     """Judge a training on this cluster against its prediction."""
     from gpuyard.hardware.clusters import resolve_machine
@@ -101,6 +108,7 @@ def _judge_on(
         expected,
         ideal_seconds=find_ideal_seconds(windows, spec, profile_model(spec), gpu),
         price=price or find_price(gpu, count_gpus(windows), machine.gpus),
+        now=now,
     )
 
 

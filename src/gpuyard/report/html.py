@@ -71,7 +71,10 @@ def render_part_list(answer: Answer, level: int) -> str:
 
 _FRAGMENT_STYLE = (
     "<style>.gpuyard .caution{color:#b45309}.gpuyard .bad{color:#b91c1c}.gpuyard .good{color:#15803d}"
-    ".gpuyard .strong{font-weight:600}.gpuyard .quiet{opacity:.7}.gpuyard svg{max-width:100%}</style>"
+    ".gpuyard .strong{font-weight:600}.gpuyard .quiet{opacity:.7}.gpuyard svg{max-width:100%}"
+    # notebooks align all cells to the right, with a selector that only a doubled class overrides
+    ".gpuyard caption,.gpuyard.gpuyard table th,.gpuyard.gpuyard table td{text-align:left}"
+    ".gpuyard.gpuyard table .n{text-align:right}</style>"
 )
 
 
@@ -123,8 +126,8 @@ def _environment() -> Environment:
         "kind": lambda part: type(part).__name__,
     }
     environment.globals |= {
-        "column_names": _list_column_names,
-        "numeric_columns": _find_numeric_columns,
+        "column_names": list_column_names,
+        "numeric_columns": find_numeric_columns,
         "svg": Markup,
     }
     return environment
@@ -134,11 +137,11 @@ def _get_text(styled: StyledText) -> str:
     return styled.text if isinstance(styled, Text) else styled
 
 
-def _list_column_names(table: Any) -> list[str]:
+def list_column_names(table: Any) -> list[str]:
     return [c.name if isinstance(c, Column) else c for c in table.columns]
 
 
-def _find_numeric_columns(table: Any) -> list[bool]:
+def find_numeric_columns(table: Any) -> list[bool]:
     """Tell for each column whether it holds only numbers, which are aligned right."""
     columns = zip(*([_get_text(cell) for cell in row] for row in table.rows), strict=True)
     numeric = [any(column) and all(map(_NUMBER.match, column)) for column in columns]

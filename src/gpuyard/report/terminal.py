@@ -89,6 +89,7 @@ def _create_console(
         markup=False,
         highlight=False,
         emoji=False,
+        force_jupyter=False,  # in a notebook, rich would display each line in addition to the HTML
     )
 
 
@@ -167,14 +168,14 @@ def _wrap(
 
 
 def _build_grid(definitions: DefinitionList) -> "RenderableType":
+    from rich.console import Group
     from rich.table import Table as Grid
 
     grid = Grid.grid(padding=(0, 2, 0, 0))
-    if definitions.title:
-        grid.title, grid.title_justify = _to_rich(definitions.title, "strong"), "left"  # type: ignore[assignment]
     for name, value in definitions.facts:
         grid.add_row(_to_rich(name, "quiet"), _to_rich(value))
-    return grid
+    # above it, not in it: rich folds the title of a grid to the grid's own width
+    return Group(_to_rich(definitions.title, "strong"), grid) if definitions.title else grid
 
 
 def _print_card(card: Card, out: "Console", *, wide: bool) -> None:

@@ -32,6 +32,8 @@ class Action:
 
     argv: tuple[str, ...]
     background: bool = False
+    module: str = "gpuyard"
+    """The module that Python runs."""
 
     @property
     def line(self) -> str:
@@ -67,7 +69,7 @@ def perform(identity: Identity, action: Action, *, seconds: float = _SECONDS) ->
     if reason := why_not(identity):
         raise NotPermitted(reason)
     options = _process_options(identity)
-    argv = (*module_argv("gpuyard"), *action.argv)
+    argv = (*module_argv(action.module), *action.argv)
     if action.background:
         return _start(argv, options)
     try:

@@ -1,7 +1,7 @@
 """Render views: templates that escape all text, with the links and the explanation that every view has."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -46,6 +46,15 @@ class Computed:
     @property
     def line(self) -> str:
         return shlex.join(("gpuyard", *self.command))
+
+
+def format_options(options: Mapping[str, Any]) -> list[str]:
+    """Return the words of a command line for options by their Python name; True is a flag."""
+    words: list[str] = []
+    for name, value in options.items():
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+        words += [f"--{name.replace('_', '-')}", *([] if value is True else [text])]
+    return words
 
 
 def render(
@@ -129,6 +138,7 @@ def environment() -> Environment:
         "elapsed": formats.elapsed,
         "usd": formats.usd,
         "clock": format_clock,
+        "grouped": lambda text: f"{int(text):,}" if text.isdigit() and len(text) > 4 else text,
     }
     templates.globals |= {"answer_html": answer_html}
     return templates

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import stat
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -23,6 +25,7 @@ from gpuyard.web.settings import WebSettings
 _MAX_CONNECTIONS = 1000
 _BACKLOG = 512
 _STOP_SECONDS = 2
+_HEADER_SECONDS = 10.0
 
 
 class IdentifyingProtocol(H11Protocol):
@@ -35,6 +38,17 @@ class IdentifyingProtocol(H11Protocol):
         connection = transport.get_extra_info("socket")
         if self.asks_kernel and connection is not None:
             self.client = (KERNEL, _find_uid(connection))
+        self.loop.call_later(_HEADER_SECONDS, self._close_if_silent, None)
+
+    def _close_if_silent(self, request_before: object) -> None:
+        """Close a connection that has not sent a whole request since the last look, so that nobody can occupy them all."""
+        if self.transport.is_closing():
+            return
+        waits = self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None
+        if waits and request_before is self.cycle:
+            self.transport.close()
+            return
+        self.loop.call_later(_HEADER_SECONDS, self._close_if_silent, self.cycle if waits else self)
 
 
 class PlainProtocol(IdentifyingProtocol):
@@ -131,9 +145,10 @@ def _open_unix_socket(path: Path) -> socket.socket:
         listening.listen(_BACKLOG)
     except OSError as error:
         listening.close()
-        raise GpuyardError(
-            f"cannot listen on {path}: {error.strerror}; name a path in your own directory"
-        ) from error
+        advice = "name a path in your own directory"
+        if error.errno == errno.EADDRINUSE:
+            advice = "another server may be listening there; stop it or name another path"
+        raise GpuyardError(f"cannot listen on {path}: {error.strerror}; {advice}") from error
     return listening
 
 

@@ -99,12 +99,11 @@ def bench_answer(
         )
         for row in rows
     ]
-    parts: list[Part] = [
-        *_describe_origin(bench, rows),
-        Table(bench.matrix.name, columns, cells),
-        *_summarize(rows),
-    ]
+    parts: list[Part] = []
     if rows:
+        parts += _describe_origin(bench, rows)
+        parts.append(Table(bench.matrix.name, columns, cells))
+        parts += _summarize(rows)
         parts.append(_build_charts(rows))
     parts += [
         Sentence(
@@ -127,8 +126,6 @@ def bench_answer(
 
 def _describe_origin(bench: DeploymentBench, rows: Sequence[BenchComparison]) -> list[Sentence]:
     """Say when the runs were measured, on which GPUs, and whether these were synthetic."""
-    if not rows:
-        return []
     dates = sorted({row.measurement.created_at[:10] for row in rows})
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     first = rows[0].measurement
@@ -181,8 +178,6 @@ def _describe_saturation(rows: Sequence[BenchComparison]) -> list[Sentence]:
 
 
 def _summarize(rows: Sequence[BenchComparison]) -> list[Sentence]:
-    if not rows:
-        return []
     sentences = _describe_saturation(rows)
     others = [row for row in rows if not row.saturates_host]
     if others:
@@ -214,14 +209,17 @@ def _summarize(rows: Sequence[BenchComparison]) -> list[Sentence]:
         gpus, batch = spread.measurement.workers, spread.measurement.batch_per_worker
         link = spread.link_bytes_per_second
         over = "" if link is None else f" over {format_bit_rate(link)}"
-        share = spread.measurement.samples_per_second / together.measurement.samples_per_second
-        sentences.append(
-            Sentence(
-                f"{gpus} machines with one GPU each{over} reach {format_share(share)} of the speed of one machine with "
-                f"{gpus} GPUs (batch {batch}).",
-                "strong",
+        compared = f"the speed of one machine with {gpus} GPUs (batch {batch})"
+        if spread.saturates_host or together.saturates_host:
+            share = spread.predicted.samples_per_second / together.predicted.samples_per_second
+            text = (
+                f"{gpus} machines with one GPU each{over} are predicted to reach {format_share(share)} of {compared}. "
+                "These runs cannot show it, because this host's cores limited them."
             )
-        )
+        else:
+            share = spread.measurement.samples_per_second / together.measurement.samples_per_second
+            text = f"{gpus} machines with one GPU each{over} reach {format_share(share)} of {compared}."
+        sentences.append(Sentence(text, "strong"))
     sentences.append(Sentence(_describe_use(rows), "quiet"))
     return sentences
 

@@ -7,7 +7,7 @@ from typing import Any
 from gpuyard import units
 from gpuyard.economics.goodput import Goodput
 from gpuyard.planner import Choice
-from gpuyard.planner.result import format_dollars
+from gpuyard.planner.choice import format_dollars
 from gpuyard.predictor.large.launch import launch_lines
 from gpuyard.predictor.large.prediction import LargePrediction, LargeResult
 from gpuyard.predictor.power import PowerCap

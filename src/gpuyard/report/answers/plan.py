@@ -6,7 +6,7 @@ from gpuyard import units
 from gpuyard.catalog import Gpu, gpus
 from gpuyard.catalog.hardware import EndOfLife, find_ends_of_life
 from gpuyard.planner import Choice, PlanResult
-from gpuyard.planner.result import format_dollars
+from gpuyard.planner.choice import format_dollars
 from gpuyard.report.answer import (
     ALL_BATCHES,
     Answer,
@@ -61,12 +61,13 @@ def plan_answer(
     `assumed` lists what gpuyard assumed about a goal without a file.
     """
     goal = result.goal
+    verdict, *parts = plan_parts(result, with_chart=with_chart)
     now, at_end = (f"{runs:,.3g}" for runs in (goal.runs_per_month, goal.runs_per_month_at_end))
     return Answer(
         [
-            RendererOnly("terminal", [Sentence(result.name, "strong")]),
+            verdict,
             *([Sentence(f"Assumed: {'; '.join(assumed)}.")] if assumed else []),
-            *_fold(plan_parts(result, with_chart=with_chart), why=why),
+            *_fold(parts, why=why),
         ],
         result.as_json()
         | {"end_of_life": [end.model_dump(mode="json") for end in _find_ends_of_life(result)]},
@@ -97,7 +98,7 @@ def plan_parts(result: PlanResult, *, with_chart: bool = True) -> list[Part]:
     """Return the parts of an answer or a study about a plan."""
     parts: list[Part] = [Sentence(result.verdict, "strong")]
     if result.winner and result.winner.evidence_note:
-        parts.insert(0, Sentence(result.winner.evidence_note, "caution"))
+        parts.append(Sentence(result.winner.evidence_note, "caution"))
     if result.winner is not None:
         ends = find_ends_of_life(_list_gpus(result.winner))
         parts += [Sentence(end.sentence, "caution") for end in ends]

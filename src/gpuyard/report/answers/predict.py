@@ -106,7 +106,7 @@ def predict_answer(
     wiring = [f"Wiring: {note}." for note in notes]
     parts: list[Part] = [build_headline(result), table, *map(Sentence, [*sentences, *wiring])]
     if result.evidence_note:
-        parts.insert(0, Sentence(result.evidence_note, "caution"))
+        parts.insert(1, Sentence(result.evidence_note, "caution"))
     cautions = (result.base_note, result.points_note)
     parts += [Sentence(note, "caution") for note in cautions if note]
     parts += _build_moves(result)

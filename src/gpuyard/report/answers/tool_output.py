@@ -16,7 +16,7 @@ def tool_output_answer(
     output: ToolOutput, cluster: Cluster | None, judgments: Sequence[Judgment]
 ) -> Answer:
     """Show the verdict first, then every reading, then causes."""
-    parts: list[Part] = [_summarize(judgments)]
+    parts: list[Part] = [_summarize(judgments, named=cluster is not None)]
     measured = [judgment for judgment in judgments if judgment.measured is not None]
     if measured:
         on = f" on {cluster.name}" if cluster else ""
@@ -34,15 +34,19 @@ def tool_output_answer(
     return Answer(parts, _document(output, cluster, judgments), output.source, "bench collectives")
 
 
-def _summarize(judgments: Sequence[Judgment]) -> Sentence:
+def _summarize(judgments: Sequence[Judgment], *, named: bool) -> Sentence:
     bad = [judgment for judgment in judgments if judgment.verdict in ("slow", "wrong")]
     if not bad:
-        last = judgments[-1]
+        judged = [judgment for judgment in judgments if judgment.verdict != "not judged"]
+        if not judged:
+            last = judgments[-1]
+            rate = "" if last.measured is None else f" reaches {_describe(last)}"
+            hint = "" if named else " Name the machine with --on, e.g. --on 8xh100."
+            return Sentence(f"Not judged: {last.subject}{rate}.{hint}", "caution")
+        last = judged[-1]
         if last.measured is None:
             return Sentence("Normal: no sign of a fault.", "good")
-        verdict = {"normal": "Normal", "fast": "Faster than expected"}.get(
-            last.verdict, "Not judged"
-        )
+        verdict = "Normal" if last.verdict == "normal" else "Faster than expected"
         return Sentence(f"{verdict}: {last.subject} reaches {_describe(last)}.", "good")
     worst = max(bad, key=lambda j: (bool(j.causes), j.verdict == "wrong"))
     if worst.verdict == "wrong":

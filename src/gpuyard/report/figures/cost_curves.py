@@ -231,9 +231,7 @@ def build_hours_break_even_rows(case: RentOrOwn) -> list[list[str]]:
         months = [
             float(break_even_months(_vary(case, factor, float(hours)))) for factor, _, _ in _PRICES
         ]
-        rows.append(
-            [f"{hours:,}", *(f"{m:.1f} months" if np.isfinite(m) else "never" for m in months)]
-        )
+        rows.append([f"{hours:,}", *(f"{m:,.1f}" if np.isfinite(m) else "never" for m in months)])
     return rows
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpuyard.draw.palette import BACKGROUND, COLORS, NEUTRAL
 from gpuyard.planner import Choice, PlanResult
-from gpuyard.planner.result import format_dollars
+from gpuyard.planner.choice import format_dollars
 from gpuyard.report.figures.frame import (
     TEXT_SIZE,
     ChartOptions,

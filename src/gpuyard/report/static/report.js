@@ -84,14 +84,22 @@
       tooltip: { ...option.tooltip, valueFormatter: formatNumber },
     };
     if (option.yAxis.type === "category") {
-      const label = { ...option.yAxis.axisLabel, width: width < 420 ? 132 : 245 };
+      pen.font = `12px ${FONT}`;
+      const lines = option.yAxis.data.flatMap((name) => String(name).split("\n"));
+      const widest = Math.ceil(Math.max(...lines.map((line) => pen.measureText(line).width))) + 4;
+      const label = { ...option.yAxis.axisLabel, width: Math.min(widest, width < 420 ? 132 : 245) };
       fit.yAxis = { ...option.yAxis, axisLabel: label };
     }
     return { option: fit, height: height + legend };
   };
 
+  // the halo of a label has the color of the page behind it
+  const matchHalos = (option, page) =>
+    JSON.parse(JSON.stringify(option, (key, value) => (key === "textBorderColor" ? page : value)));
+
   const draw = (entry, width = entry.element.clientWidth) => {
-    const fit = fitToWidth(entry.options[entry.shown], entry.heights[entry.shown], width);
+    const option = matchHalos(entry.options[entry.shown], entry.theme.tooltip.backgroundColor);
+    const fit = fitToWidth(option, entry.heights[entry.shown], width);
     entry.element.style.height = `${fit.height}px`;
     entry.chart.resize({ width, height: fit.height, silent: true });
     entry.chart.setOption(fit.option, { notMerge: true });
@@ -101,8 +109,9 @@
   const start = (description) => {
     const element = document.getElementById(description.id);
     const width = element.clientWidth;
-    const chart = echarts.init(element, currentTheme(), { renderer: "svg", width, height: 300 });
-    const entry = { ...description, element, chart };
+    const theme = currentTheme();
+    const chart = echarts.init(element, theme, { renderer: "svg", width, height: 300 });
+    const entry = { ...description, element, chart, theme };
     chart.on("finished", () => {
       element.dataset.drawn = "true";
     });
@@ -138,6 +147,12 @@
     startAll(event.target);
   });
 
+  const changeTheme = (entry, theme, width) => {
+    entry.theme = theme;
+    entry.chart.setTheme(theme);
+    draw(entry, width);
+  };
+
   let printing = false;
   let pending = 0;
   window.addEventListener("resize", () => {
@@ -149,7 +164,7 @@
   });
   dark.addEventListener("change", () => {
     if (printing) return;
-    for (const entry of drawn) entry.chart.setTheme(currentTheme());
+    for (const entry of drawn) changeTheme(entry, currentTheme());
   });
 
   // paper is white and narrow, and folded sections cannot be opened on it
@@ -160,17 +175,11 @@
       details.open = true;
       folded.push(details);
     }
-    for (const entry of drawn) {
-      entry.chart.setTheme(LIGHT);
-      draw(entry, PRINT_WIDTH);
-    }
+    for (const entry of drawn) changeTheme(entry, LIGHT, PRINT_WIDTH);
   });
   window.addEventListener("afterprint", () => {
     printing = false;
     for (const details of folded.splice(0)) details.open = false;
-    for (const entry of drawn) {
-      entry.chart.setTheme(currentTheme());
-      draw(entry);
-    }
+    for (const entry of drawn) changeTheme(entry, currentTheme());
   });
 })();

@@ -36,7 +36,7 @@
     const shown = slider.id && document.querySelector(`output[for="${CSS.escape(slider.id)}"]`);
     if (!shown) return;
     const value = slider.dataset.values ? slider.dataset.values.split("|")[Number(slider.value)] : slider.value;
-    shown.textContent = value;
+    shown.textContent = /^\d{5,}$/.test(value) ? Number(value).toLocaleString("en") : value;
     slider.setAttribute("aria-valuetext", value);
     if (slider.dataset.name) slider.form.elements[slider.dataset.name].value = value;
   }, true);
@@ -56,7 +56,9 @@
     const follow = document.getElementById("log-follow");
     const state = document.getElementById("log-state");
     let text = "";
+    let pending = 0;
     const show = () => {
+      pending = 0;
       const wanted = search.value.toLowerCase();
       const lines = wanted ? text.split("\n").filter((line) => line.toLowerCase().includes(wanted)) : [text];
       log.textContent = lines.join("\n");
@@ -66,7 +68,7 @@
     stream.addEventListener("log", (event) => {
       text = (text + JSON.parse(event.data)).slice(-MAX_LOG);
       state.textContent = "live";
-      show();
+      if (!pending) pending = window.requestAnimationFrame(show);
     });
     stream.addEventListener("end", () => {
       stream.close();

@@ -13,7 +13,14 @@ from gpuyard.api.result import Result
 from gpuyard.catalog.models import models
 from gpuyard.web.auth import Identity
 from gpuyard.web.inputs import choose_workload, private_data
-from gpuyard.web.page import Computed, is_fragment, render, render_answer, render_json
+from gpuyard.web.page import (
+    Computed,
+    format_options,
+    is_fragment,
+    render,
+    render_answer,
+    render_json,
+)
 from gpuyard.web.work_limit import heavy
 
 router = APIRouter()
@@ -47,12 +54,7 @@ def compare_costs(query: CostQuery) -> tuple[Result[Any], Computed]:
         options.pop("tariff")
     rent, buy = f"${query.rent:g}/h", f"${query.buy:.0f}"
     result = cost(rent, buy, tornado=True, page=True, **options)
-    words = ["cost", "--rent", rent, "--buy", buy, "--tornado"]
-    for name, value in options.items():
-        words += [
-            f"--{name.replace('_', '-')}",
-            f"{value:g}" if isinstance(value, float) else value,
-        ]
+    words = ["cost", "--rent", rent, "--buy", buy, "--tornado", *format_options(options)]
     notes = ("The tornado varies each input by 20%. Staff costs $60 per hour.",)
     return result, Computed(words, notes, "docs/cost.md")
 
@@ -102,9 +104,7 @@ def mix_capacity(query: HybridQuery) -> tuple[Result[Any], Computed]:
     }
     if query.power and query.tariff:
         options |= {"power": f"{query.power:g} kW", "tariff": f"${query.tariff:g}/kWh"}
-    words = ["cost", "hybrid"]
-    for name, value in options.items():
-        words += [f"--{name.replace('_', '-')}", str(value)]
+    words = ["cost", "hybrid", *format_options(options)]
     notes = ("The cost of every number of owned GPUs is calculated hour by hour of the demand.",)
     return hybrid(chart=True, **options), Computed(words, notes, "docs/cost.md")
 
@@ -162,12 +162,7 @@ def make_plan(query: PlanQuery, identity: Identity) -> tuple[PlanAnswer, Compute
     answer = heavy.run(
         key, lambda: plan(chart=True, why=True, **goal, **private_data(identity.is_own))
     )
-    words = ["plan", "--why"]
-    for name, value in goal.items():
-        words += [
-            f"--{name.replace('_', '-')}",
-            f"{value:g}" if isinstance(value, float) else str(value),
-        ]
+    words = ["plan", "--why", *format_options(goal)]
     notes = (
         "Every offer, number of machines, network, batch, and remedy is predicted and priced; the front has those that "
         "no other beats in both time and cost. Mixes of owned and rented machines are candidates, too.",

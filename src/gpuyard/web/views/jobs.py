@@ -1,15 +1,12 @@
 """Jobs: the list with filters, and a job's page with its state, outlook, curves, and live log."""
 
 import asyncio
-import contextlib
+import itertools
 import json
-import os
 import pwd
-import re
-import signal
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -17,19 +14,19 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, Field
 
-from gpuyard.errors import UserMistake
+from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.jobs.job import Handle
-from gpuyard.printable import make_printable
 from gpuyard.report.answer import Answer, DefinitionList, Sentence
-from gpuyard.web.acting import Action, NotPermitted, perform, start_stream
-from gpuyard.web.auth import Identity, create_identity, may_continue
+from gpuyard.report.kept import decode_answer
+from gpuyard.web.acting import Action, NotPermitted, Outcome, perform, start_stream
+from gpuyard.web.auth import Identity, create_identity
+from gpuyard.web.job_log import clean_lines, follow_log, read_log
 from gpuyard.web.page import Computed, render, render_json
 
 router = APIRouter()
 _STATES = ("", "queued", "running", "succeeded", "failed", "cancelled", "lost", "unknown")
 _MAX_FOLLOWERS = 40
 _followers = threading.BoundedSemaphore(_MAX_FOLLOWERS)
-_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CONTROL_FACTS = ("handle", "uuid", "logs", "canceling", "elapsed_seconds")
 
 
@@ -64,10 +61,17 @@ def list_user_jobs(owner: Identity, ended: int) -> dict[str, Any]:
 
 
 def _run_json(owner: Identity, words: tuple[str, ...]) -> dict[str, Any]:
-    outcome = perform(owner, Action(words))
+    return _parse_output(perform(owner, Action(words)))
+
+
+def _parse_output(outcome: Outcome) -> dict[str, Any]:
+    """Return the JSON that a command printed; raise its error if it failed."""
     if not outcome.ok:
         raise UserMistake(outcome.errors.removeprefix("gpuyard: ").strip())
-    return dict(json.loads(outcome.output))
+    try:
+        return dict(json.loads(outcome.output))
+    except (ValueError, TypeError) as error:
+        raise GpuyardError("the command did not print the JSON that was expected") from error
 
 
 def _filter(document: dict[str, Any], query: JobsQuery) -> dict[str, Any]:
@@ -122,13 +126,16 @@ HandleQuery = Annotated[str, Query(max_length=300, description="handle like loca
 UserQuery = Annotated[str, Query(max_length=64, description="another user, for admins")]
 
 
-def read_job(owner: Identity, handle: str) -> Answer:
-    """Return everything about a job, read as its owner."""
+def read_job(owner: Identity, handle: str, identity: Identity) -> Answer:
+    """Return everything about a job, read as its owner. For others, only plain facts leave the owner's process."""
     Handle.parse(handle)
     if owner.is_own:
         from gpuyard.api.job_page import describe_job
 
         return describe_job(handle)
+    if owner.uid == identity.uid:
+        outcome = perform(owner, Action((handle,), module="gpuyard.web.job_of_owner"))
+        return decode_answer(_parse_output(outcome))
     document = _run_json(owner, ("status", handle, "--json"))
     facts = [
         (name.replace("_", " "), str(value))
@@ -142,7 +149,7 @@ def read_job(owner: Identity, handle: str) -> Answer:
 @router.get("/job", include_in_schema=False)
 def show_job(request: Request, handle: HandleQuery, user: UserQuery = "") -> Response:
     owner = choose_owner(request.state.identity, user)
-    answer = read_job(owner, handle)
+    answer = read_job(owner, handle, request.state.identity)
     return render(
         request,
         "job.html.jinja",
@@ -164,7 +171,8 @@ def show_job(request: Request, handle: HandleQuery, user: UserQuery = "") -> Res
 @router.get("/job.json", summary="Status, outlook, and expected speed of a job")
 def get_job(request: Request, handle: HandleQuery, user: UserQuery = "") -> Response:
     """Return what `gpuyard status --json` prints, with the expected speed."""
-    return render_json(read_job(choose_owner(request.state.identity, user), handle).document)
+    identity = request.state.identity
+    return render_json(read_job(choose_owner(identity, user), handle, identity).document)
 
 
 @router.get("/job/log.txt", summary="Log of a job", response_class=Response)
@@ -176,30 +184,11 @@ def get_log(
 ) -> Response:
     """Return the output of all starts of a job, or its lines that contain a text."""
     owner = choose_owner(request.state.identity, user)
-    text = "".join(_read_log(owner, handle))
-    if search:
-        wanted = search.lower()
-        text = "".join(line for line in text.splitlines(keepends=True) if wanted in line.lower())
-    return Response(clean_log(text), media_type="text/plain; charset=utf-8")
-
-
-def clean_log(text: str) -> str:
-    """Remove what only a terminal understands."""
-    plain = _TERMINAL_CODES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-    return make_printable(plain)
-
-
-def _read_log(owner: Identity, handle: str) -> Iterator[str]:
-    parsed = Handle.parse(handle)
-    if owner.is_own:
-        from gpuyard.jobs.engines.base import load_engine
-
-        yield from load_engine(parsed.engine).logs(parsed, False)
-        return
-    outcome = perform(owner, Action(("logs", str(parsed))))
-    if not outcome.ok:
-        raise UserMistake(outcome.errors.removeprefix("gpuyard: ").strip())
-    yield outcome.output
+    lines = clean_lines(read_log(owner, handle), search.lower())
+    first = next(lines, "")  # an error comes before the response begins
+    return StreamingResponse(
+        itertools.chain((first,), lines), media_type="text/plain; charset=utf-8"
+    )
 
 
 @router.get("/events/log", include_in_schema=False)
@@ -223,38 +212,8 @@ async def stream_log(request: Request, handle: HandleQuery, user: UserQuery = ""
 
 
 async def _follow(request: Request, process: "subprocess.Popen[bytes]") -> AsyncIterator[str]:
-    assert process.stdout is not None  # noqa: S101 - for the type checker
-    loop = asyncio.get_running_loop()
-    descriptor = process.stdout.fileno()
-    queue: asyncio.Queue[bytes] = asyncio.Queue()
-    os.set_blocking(descriptor, False)
-
-    def read() -> None:
-        with contextlib.suppress(BlockingIOError):
-            chunk = os.read(descriptor, 65_536)
-            queue.put_nowait(chunk)
-            if not chunk:
-                loop.remove_reader(descriptor)
-
-    loop.add_reader(descriptor, read)
     try:
-        while may_continue(request):
-            try:
-                chunk = await asyncio.wait_for(queue.get(), 5.0)
-            except TimeoutError:
-                if await request.is_disconnected():
-                    return
-                yield ": still there\n\n"
-                continue
-            if not chunk:
-                yield "event: end\ndata: end\n\n"
-                return
-            text = clean_log(chunk.decode(errors="replace"))
-            yield f"event: log\ndata: {json.dumps(text)}\n\n"
+        async for event in follow_log(request, process):
+            yield event
     finally:
-        loop.remove_reader(descriptor)
         _followers.release()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.stdout.close()
-        await asyncio.to_thread(process.wait)

@@ -117,8 +117,9 @@ def summarize(document: Mapping[str, Any], identity: Identity) -> dict[str, Any]
         jobs += share.get("jobs", [])
         reserved += share.get("reservations", [])
         withheld += share.get("withheld", [])
-        problems += [violation["sentence"] for violation in share["violations"]]
-        problems += _find_problems(share)
+        where = f"{source['name']}: " if len(document["sources"]) > 1 else ""
+        sentences = [violation["sentence"] for violation in share["violations"]]
+        problems += [f"{where}{sentence}" for sentence in (*sentences, *_find_problems(share))]
     states = [cell["state"] for machine in machines for cell in machine["cells"]]
     return {
         "machines": machines,
@@ -131,7 +132,7 @@ def summarize(document: Mapping[str, Any], identity: Identity) -> dict[str, Any]
         "max_rows": _MAX_ROWS,
         "total": len(states),
         "free": states.count("free"),
-        "used": sum(state in ("leased", "idle", "problem") for state in states),
+        "used": len(states) - states.count("free") - states.count("drained"),
         "idle": sum(len(row.gpus) for row in owners if row.idle_since),
         "waiting": len(queue) + len(jobs),
     }
@@ -142,6 +143,12 @@ def _find_problems(share: Mapping[str, Any]) -> list[str]:
         f"GPU {gpu['index']} has {gpu['memory_errors']} uncorrected memory errors; reset it or drain it"
         for gpu in share["gpus"]
         if gpu.get("memory_errors")
+    ]
+    named = {violation["gpu"] for violation in share["violations"]}
+    problems += [
+        gpu["busy"]
+        for gpu in share["gpus"]
+        if gpu.get("busy") and not gpu["leases"] and gpu["index"] not in named
     ]
     return [*problems, *([share["conflict"]] if share.get("conflict") else [])]
 
@@ -154,6 +161,8 @@ def _describe_cell(gpu: Mapping[str, Any], troubled: set[int | None]) -> dict[st
         state = "idle" if idle else "leased"
     elif gpu.get("drained"):
         state = "drained"
+    elif gpu.get("busy"):
+        state = "problem"
     if gpu["index"] in troubled:
         state = "problem"
     readable = gpu["utilization"] is not None or gpu["memory_used_bytes"] is not None

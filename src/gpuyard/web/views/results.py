@@ -1,7 +1,7 @@
 """Results: measured runs and sweeps, each as a page and as one file, and predictions against published measurements."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -10,7 +10,9 @@ from pydantic import BaseModel, Field
 from gpuyard.api import results
 from gpuyard.measure.registry import RESULT_KINDS, get_result_kind
 from gpuyard.report.answer import Answer
-from gpuyard.report.html import render_page
+from gpuyard.report.html import find_numeric_columns, list_column_names, render_page
+from gpuyard.report.kept import list_reports, read_report
+from gpuyard.table import Table
 from gpuyard.web.acting import NotPermitted
 from gpuyard.web.auth import Identity
 from gpuyard.web.page import Computed, render, render_json
@@ -36,7 +38,11 @@ def list_results(query: ResultsQuery, identity: Identity) -> tuple[Answer, Compu
     answer = results.list(query.kind, workload=query.workload or None).answer
     words = ["results", "list", "--kind", query.kind]
     words += ["--workload", query.workload] if query.workload else []
-    return answer, Computed(words, ("Oldest first, from the results store.",), "docs/measure.md")
+    return answer, Computed(
+        words,
+        ("The page shows the newest first; the command, the oldest first.",),
+        "docs/measure.md",
+    )
 
 
 def _check_owner(identity: Identity) -> None:
@@ -50,17 +56,23 @@ def _check_owner(identity: Identity) -> None:
 @router.get("/results", include_in_schema=False)
 def show_results(request: Request, query: Annotated[ResultsQuery, Query()]) -> Response:
     answer, computed = list_results(query, request.state.identity)
-    rows: list[dict[str, Any]] = list(answer.document)[-_MAX_ROWS:]
+    table = next((part for part in answer.parts if isinstance(part, Table)), None)
+    ids = [row.get("id", "") for row in answer.document]
+    rows = list(zip(ids, table.rows if table else (), strict=False))[-_MAX_ROWS:]
     return render(
         request,
         "results.html.jinja",
         view="results",
         title="Results",
-        answer=answer,
-        ids=[row["id"] for row in reversed(rows) if "id" in row],
+        title_of_kind=table.title if table else "",
+        columns=list_column_names(table) if table else (),
+        numeric=find_numeric_columns(table) if table else (),
+        rows=rows[::-1],
+        total=len(ids),
         computed=computed,
         query=query,
         kinds=list(RESULT_KINDS),
+        reports=list_reports(),
         command=get_result_kind(query.kind).command,
     )
 
@@ -95,6 +107,33 @@ def get_result(request: Request, id: IdQuery) -> Response:
 @router.get("/result/page.html", include_in_schema=False)
 def download_result(request: Request, id: IdQuery) -> Response:
     return _download(_read_result(id, request.state.identity)[0], f"result-{id}.html")
+
+
+def _read_report(id_: str, identity: Identity) -> Answer:
+    _check_owner(identity)
+    return read_report(id_)
+
+
+@router.get("/report", include_in_schema=False)
+def show_report(request: Request, id: IdQuery) -> Response:
+    answer = _read_report(id, request.state.identity)
+    computed = Computed(
+        (answer.verb, "--help"),
+        ("This report is shown as it was written; the command may give other numbers today.",),
+        "docs/study.md" if answer.verb == "study" else "",
+    )
+    return _render_report(request, answer, computed, answer.title, f"/report/page.html?id={id}")
+
+
+@router.get("/report.json", summary="One kept report")
+def get_report(request: Request, id: IdQuery) -> Response:
+    """Return the document that the command printed with `--json` when it wrote the report."""
+    return render_json(_read_report(id, request.state.identity).document)
+
+
+@router.get("/report/page.html", include_in_schema=False)
+def download_report(request: Request, id: IdQuery) -> Response:
+    return _download(_read_report(id, request.state.identity), f"report-{id}.html")
 
 
 def _validate() -> Answer:

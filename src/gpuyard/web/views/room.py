@@ -11,9 +11,12 @@ from gpuyard.api.facility import Room, facility
 from gpuyard.catalog.hardware import machines
 from gpuyard.web.inputs import MAX_PASTED, check_cluster, parse_pasted_site
 from gpuyard.web.page import Computed, is_fragment, render, render_json
+from gpuyard.web.work_limit import heavy
 
 router = APIRouter()
 _DEFAULT = "default"
+_MAX_SLIDER_NODES = 64
+"""Larger rooms take seconds; a few are designed at a time."""
 
 
 class RoomQuery(BaseModel):
@@ -35,24 +38,26 @@ def design_room(query: RoomQuery) -> tuple[Room, Computed]:
     words += ["--site", "pasted.site.yaml"] if site else []
     words += ["--country", country] if country else []
     notes = ("Every value has its source in the catalog. A licensed electrician decides.",)
-    return facility(cluster, site=site, country=country), Computed(words, notes, "docs/facility.md")
+
+    def design() -> Room:
+        return facility(cluster, site=site, country=country)
+
+    is_large = query.nodes > _MAX_SLIDER_NODES
+    room = heavy.run(("room", *query.model_dump().values()), design) if is_large else design()
+    return room, Computed(words, notes, "docs/facility.md")
 
 
-def _list_racks(document: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the racks with their cords, and the columns of the cords."""
-    cords = document["cords"]
-    columns = list(cords[0]) if cords else []
-    racks = [
-        {**rack, "cords": [cord for cord in cords if cord.get("rack") == rack["number"]]}
+def _list_racks(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the racks with their cords."""
+    return [
+        {**rack, "cords": [cord for cord in document["cords"] if cord["rack"] == rack["number"]]}
         for rack in document["racks"]
     ]
-    return racks, [column for column in columns if column != "rack"]
 
 
 @router.get("/room", include_in_schema=False)
 def show_room(request: Request, query: Annotated[RoomQuery, Query()]) -> Response:
     room, computed = design_room(query)
-    racks, columns = _list_racks(room.to_dict())
     answer = room.page_answer()
     return render(
         request,
@@ -62,8 +67,7 @@ def show_room(request: Request, query: Annotated[RoomQuery, Query()]) -> Respons
         answer=answer,
         computed=computed,
         query=query,
-        racks=racks,
-        cord_columns=columns,
+        racks=_list_racks(room.to_dict()),
         address="/room",
         machines=list(machines().ids()),
         bill_url=f"/room/bill.csv?{urlencode(query.model_dump())}",

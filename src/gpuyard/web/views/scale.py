@@ -1,5 +1,7 @@
 """Scale: move GPUs, batch, network, precision, remedy, and layout; throughput, memory, step, and choke follow at once."""
 
+import math
+import re
 from functools import cache
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -17,7 +19,8 @@ from gpuyard.catalog.transformers import transformers
 from gpuyard.predictor.large.layout import RECOMPUTE
 from gpuyard.web.auth import Identity
 from gpuyard.web.inputs import MAX_PASTED, check_cluster, choose_workload, private_data
-from gpuyard.web.page import Computed, render_answer, render_json
+from gpuyard.web.page import Computed, format_options, render_answer, render_json
+from gpuyard.web.work_limit import heavy
 
 router = APIRouter()
 _DEFAULT = "default"
@@ -90,17 +93,28 @@ def predict_view(query: ScaleQuery, identity: Identity) -> tuple[Result[Any], Co
     """Return the prediction as `gpuyard predict` gives it."""
     workload = choose_workload(query.workload, query.spec)
     clusters, options = query.clusters, query.options
-    result = predict(workload, on=clusters, chart=True, **options, **private_data(identity.is_own))
+
+    def compute() -> Result[Any]:
+        private = private_data(identity.is_own)
+        return predict(workload, on=clusters, chart=True, **options, **private)
+
+    if any(map(_is_large, clusters)):
+        result = heavy.run(("scale", identity.is_own, query.model_dump_json()), compute)
+    else:
+        result = compute()
     words = ["predict", query.workload if isinstance(workload, str) else "pasted.workload.yaml"]
     for cluster in clusters:
         words += ["--on", cluster]
-    for name, value in options.items():
-        option = f"--{name.replace('_', '-')}"
-        words += [option] if value is True else [option, str(value)]
+    words += format_options(options)
     notes = (
         "Add --why for the reasons and remedies of one configuration. The intervals hold 90% of published measurements.",
     )
     return result, Computed(words, notes, "docs/predict.md")
+
+
+def _is_large(cluster: str) -> bool:
+    """Return whether a cluster has more GPUs than the sliders allow; a few of these are predicted at a time."""
+    return math.prod(map(int, re.findall(r"(\d{1,9})x", cluster))) > _MACHINES[-1] * 8
 
 
 @cache

@@ -119,11 +119,12 @@ def rent_or_own_answer(question: RentOrOwnQuestion, *, page: bool = True) -> Ans
     horizon, saving = _create_horizon_table(question), Sentence(_describe_saving(question))
     uncertainty = [Sentence(_describe_spread(spread))] if spread is not None else []
     basis = [Sentence(question.price_basis, "caution")] if question.price_basis else []
-    terminal: list[Part] = [*basis, _create_break_even_table(question, simple)]
+    first = saving if question.detailed else Sentence(_describe_break_even(question, simple))
+    terminal: list[Part] = [*basis, first, _create_break_even_table(question, simple)]
     if simple.speed_lead > 0:
         terminal.append(Sentence(_describe_speed_lead(simple)))
     if question.detailed:
-        terminal += [horizon, saving]
+        terminal.append(horizon)
     if question.tornado:
         terminal.append(_create_tornado_table(bars))
     page_parts: list[Part] = []
@@ -164,7 +165,10 @@ def _describe_losses(losses: InstanceLosses) -> str:
     if losses.spot is None or losses.spot_usd_per_useful_hour is None:
         return sentence
     hourly = units.format_usd(losses.spot_usd_per_useful_hour)
-    return f"{sentence} On spot, it is {losses.spot.share:.1%}, and an hour of progress costs {hourly}."
+    return (
+        f"{sentence} On spot, it is {losses.spot.share:.1%}, and an hour of progress costs {hourly} "
+        f"({losses.spot.mean_time.basis})."
+    )
 
 
 def create_rent_or_own_charts(
@@ -240,6 +244,16 @@ def _create_break_even_table(question: RentOrOwnQuestion, simple: BreakEven) -> 
             ]
             for name, price, usd in prices
         ],
+    )
+
+
+def _describe_break_even(question: RentOrOwnQuestion, simple: BreakEven) -> str:
+    paid = units.format_usd(simple.buy_usd)
+    if yearly := question.rent.usd_per_year:
+        return f"Buying for {paid} pays off after {12 * simple.comparable_buy_usd / yearly:.1f} months."
+    return (
+        f"Buying for {paid} pays off after {simple.break_even_hours:,.0f} h of use: "
+        f"{simple.break_even_years:.2f} years at {simple.hours_per_year:,.0f} h per year."
     )
 
 
@@ -326,7 +340,7 @@ def _create_payments_table(case: RentOrOwn) -> Table:
         [str(month), units.format_usd(float(rented)), units.format_usd(float(owned))]
         for month, (rented, owned) in enumerate(cash)
     ]
-    return Table("Payments by month", ["month", "rent", "own"], rows)
+    return Table("Payments by month", ["month", "rent", "own"], rows, folded=True)
 
 
 def _describe_spread(spread: SavingSpread) -> str:

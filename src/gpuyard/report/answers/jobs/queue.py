@@ -147,19 +147,28 @@ def _explanation_document(explanation: "Explanation") -> dict[str, Any]:
     }
 
 
-def policy_answer(policy: "Policy") -> Answer:
-    """Show the current policy and all others."""
+def policy_answer(policy: "Policy", own: "Policy | None", *, is_shared: bool) -> Answer:
+    """Show the current policy, the user's own if the machine's replaces it, and all policies."""
     from gpuyard.policies import POLICIES
 
+    whose = "The GPUs of this machine use" if is_shared else "Your jobs on Slurm use"
+    parts: list[Part] = [Sentence(f"{whose} {policy.name}: {policy.summary}.")]
+    replaced = own.name if is_shared and own is not None and own.name != policy.name else None
+    if replaced is not None:
+        parts.append(
+            Sentence(
+                f"It replaces your own policy, {replaced}, also for your jobs on Slurm: this machine has shared its GPUs "
+                "since you set that."
+            )
+        )
     rows = [[each.name, each.summary] for each in POLICIES.values()]
-    return Answer(
-        [
-            Sentence(f"The local queue uses {policy.name}: {policy.summary}."),
-            Table("Policies", ("policy", "effect"), rows),
-        ],
-        {"policy": policy.name, "policies": list(POLICIES)},
-        verb="queue",
-    )
+    document = {
+        "policy": policy.name,
+        "applies_to": "machine" if is_shared else "own Slurm jobs",
+        "replaced_own_policy": replaced,
+        "policies": list(POLICIES),
+    }
+    return Answer([*parts, Table("Policies", ("policy", "effect"), rows)], document, verb="queue")
 
 
 def rebalance_answer(result: "Rebalance", *, dry_run: bool) -> Answer:

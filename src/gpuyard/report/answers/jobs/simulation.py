@@ -26,7 +26,7 @@ _SAME = 0.005  # smaller relative differences do not count
 _MAX_GANTT_ROWS = 200  # a chart with more rows is not legible
 
 
-def simulation_answer(outcomes: Sequence[SimulationOutcome], about: str = "") -> Answer:
+def simulation_answer(outcomes: Sequence[SimulationOutcome]) -> Answer:
     """Show one row per policy, the lowest mean completion time first."""
     best_first = sorted(outcomes, key=lambda outcome: outcome.completion_seconds.mean())
     sentences = [Sentence(_describe_best(best_first)), *_compare_deadlines(best_first)]
@@ -41,7 +41,7 @@ def simulation_answer(outcomes: Sequence[SimulationOutcome], about: str = "") ->
     trace, pool = outcomes[0].trace, outcomes[0].pool
     heading = (
         f"{format_count(len(trace.jobs), 'job')} of {trace.name} on {format_count(pool.gpus, 'GPU')} in "
-        f"{format_count(len(pool.gpus_by_machine), 'machine')}{about}"
+        f"{format_count(len(pool.gpus_by_machine), 'machine')}"
     )
     parts: list[Part] = [
         Table(heading, _list_columns(outcomes), _format_rows(best_first)),

@@ -1,16 +1,13 @@
 """The answer of `gpuyard watch`: the verdict on a running training, its ranks, and its drift."""
 
 from dataclasses import asdict
-from datetime import datetime
 
-from gpuyard.jobs.drift import Drift
 from gpuyard.jobs.judged_run import JudgedRun
 from gpuyard.jobs.verdict import Verdict
 from gpuyard.report import formats
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table
 from gpuyard.units import (
     format_per_second,
-    format_rough_seconds,
     format_seconds,
     format_share,
 )
@@ -25,21 +22,11 @@ def verdict_answer(run: JudgedRun, name: str) -> Answer:
     """Show the verdict first, then its cost, the drift, the speed, and the ranks."""
     verdict = run.verdict
     parts: list[Part] = [Sentence(verdict.sentence, "good" if verdict.normal else "bad")]
-    if run.gap is not None:
-        parts.append(Sentence(run.gap.sentence, "caution"))
-    if verdict.drift is not None:
-        parts.append(Sentence(describe_drift(verdict.drift), "caution"))
+    parts += [Sentence(remark, "caution") for remark in run.remarks]
     parts.append(Sentence(_describe_speed(run)))
     parts.append(_create_table(verdict))
     document = {**run.document(), "ranks": [asdict(rank) for rank in verdict.ranks]}
     return Answer(parts, document, title=name, verb="watch")
-
-
-def describe_drift(drift: Drift) -> str:
-    """Return e.g. "It was steady for 3 h, and is 12% slower since 14:05."."""
-    since = f"{datetime.fromtimestamp(drift.since):%H:%M}"
-    before = format_rough_seconds(drift.before_seconds)
-    return f"It was steady for {before}, and is {drift.slowdown:.0%} slower since {since}."
 
 
 def _describe_speed(run: JudgedRun) -> str:

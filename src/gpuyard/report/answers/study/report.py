@@ -42,7 +42,7 @@ from gpuyard.study.result import (
     WorkloadResult,
 )
 
-_PAGE, _DOCUMENT = "report.html", "study.json"
+PAGE, _DOCUMENT = "report.html", "study.json"
 _VERSION = '"gpuyard_version": '
 _HEAD_BYTES = 4096  # the part of a file that names the program that wrote it
 
@@ -84,7 +84,7 @@ def study_answer(result: StudyResult) -> Answer:
 
 def write_report(result: StudyResult, directory: Path) -> Path:
     """Write report.html and study.json into the directory, and return the path of the page."""
-    answer, page = study_answer(result), directory / _PAGE
+    answer, page = study_answer(result), directory / PAGE
     refuse_foreign_files(directory)
     create_directory(directory)
     write_text(directory / _DOCUMENT, format_json(answer.document))
@@ -94,7 +94,7 @@ def write_report(result: StudyResult, directory: Path) -> Path:
 
 def refuse_foreign_files(directory: Path) -> None:
     """Raise if a report file in the directory was not written by a study, so it is never overwritten."""
-    for name, mark in ((_PAGE, '<meta name="generator" content="gpuyard '), (_DOCUMENT, _VERSION)):
+    for name, mark in ((PAGE, '<meta name="generator" content="gpuyard '), (_DOCUMENT, _VERSION)):
         path = directory / name
         try:
             with path.open("rb") as file:

@@ -1,0 +1,41 @@
+"""Measure, predict, and price the workloads of a study, and write its report."""
+
+from pathlib import Path
+
+from gpuyard.api.inputs import load_calibration, load_results
+from gpuyard.api.result import Result, Row, wrap
+from gpuyard.catalog.specfiles import read_study
+from gpuyard.files import results_file
+from gpuyard.measure import ResultsStore
+from gpuyard.measure.progress import ProgressCallback
+from gpuyard.report.answers.study.report import refuse_foreign_files, study_answer, write_report
+from gpuyard.study import run_study
+
+
+def study(
+    file: Path,
+    *,
+    output_dir: Path | None = None,
+    fresh: bool = False,
+    calibration: str | None = None,
+    results: str | None = None,
+    on_progress: ProgressCallback | None = None,
+) -> Result[Row]:
+    """Find out for each workload whether more GPUs would help; with `output_dir`, write report.html and study.json."""
+    spec = read_study(file)
+    if output_dir is not None:
+        refuse_foreign_files(output_dir)  # before anything is measured
+    constants, stored = load_calibration(calibration), load_results(results)
+    outcome = run_study(
+        spec,
+        file.parent,
+        ResultsStore(results_file()),
+        on_progress=on_progress or (lambda _progress: None),
+        fresh=fresh,
+        calibration=constants,
+        stored=stored,
+    )
+    if output_dir is not None:
+        write_report(outcome, output_dir)
+    answer = study_answer(outcome)
+    return Result(answer, wrap(answer.document["workloads"]))
