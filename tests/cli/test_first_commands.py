@@ -29,7 +29,7 @@ from tests.conftest import Cli
         ("predict resnet50 --on 2x8xa100@hdr", "16 GPUs: "),
         ("predict resnet50 --on 8xh100 --gpus 1-8", "8 GPUs: "),
         ("predict resnet50 --on 8xh100 --gpus 1..8", "8 GPUs: "),
-        ("plan --budget '$60000' --researchers 6 --model resnet50", "resnet50"),
+        ("plan --budget '$60000' --researchers 6 --model resnet50", "per finished run"),
         ("playbook --budget '$60000'", "GPU"),
         ("topo --preset dual-root --gpu rtx-4090", "dual-root"),
         ("cost --rent '$1.50/h' --buy '$8000'", "5,333"),
@@ -45,6 +45,24 @@ def test_it_answers(cli: Cli, home: Path, tmp_path: Path, line: str, shown: str)
     assert home
     output = cli(*shlex.split(line), cwd=tmp_path).stdout
     assert shown in " ".join(output.split()), output[:500]
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("plan --budget '$0' --model resnet50", "--budget"),
+        ("plan --budget '$60000' --model resnet50 --runs-per-month -1", "--runs-per-month"),
+        ("plan --budget '$60000' --model resnet50 --time-per-run 0h", "--time-per-run"),
+        ("playbook --budget '$0'", "--budget"),
+        ("predict examples --on 8xh100", "examples is a directory"),
+    ],
+)
+def test_a_wrong_value_is_a_mistake_that_names_its_option(
+    cli: Cli, tmp_path: Path, line: str, option: str
+) -> None:
+    (tmp_path / "examples").mkdir()
+    done = cli(*shlex.split(line), cwd=tmp_path, status=2)
+    assert option in done.stderr
 
 
 def test_the_common_variant_of_a_gpu_is_named(cli: Cli) -> None:

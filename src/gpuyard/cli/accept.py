@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from gpuyard.cli.measure.bench.running import run_bench
 from gpuyard.cli.measure.places import HostsOption, LabOption, SlurmOption
 from gpuyard.cli.options import DryRunOption
-from gpuyard.cli.output import JsonOption, PageOption, progress_bar, show, show_if_not_stored
+from gpuyard.cli.output import JsonOption, PageOption
 from gpuyard.errors import GpuyardError
 
 
@@ -81,14 +82,10 @@ def accept(
         phases=phases,
         storage=None if storage == "none" else storage,
         price=price,
+        fresh=fresh,
     )
-    if dry_run:
-        show(run(dry_run=True).answer, json_output=json_output)
-        return
-    with show_if_not_stored(json_output=json_output), progress_bar() as on_progress:
-        result = run(fresh=fresh, on_progress=on_progress)
-    show(result.answer, json_output=json_output, html=html)
-    if not result.accepted:
+    result = run_bench(run, dry_run=dry_run, json_output=json_output, html=html)
+    if result and not result.accepted:
         raise GpuyardError(
             f"{result.cluster} is not accepted; repair what failed, and run the same command again"
         )

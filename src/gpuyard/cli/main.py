@@ -8,6 +8,13 @@ import sys
 
 from gpuyard.interpreter import forget_current_directory
 
+# the commands whose plain lines run without typer, and their functions
+PLAIN_COMMANDS = {
+    "who": "gpuyard.cli.share.who_view:show_who",
+    "queue": "gpuyard.cli.jobs.queue_view:show_queue",
+    "status": "gpuyard.cli.jobs.status_view:show_status",
+}
+
 
 def main() -> None:
     """Run the command line and exit with its status."""
@@ -20,19 +27,20 @@ def main() -> None:
     try:
         _run(words)
     except BaseException as error:
-        from gpuyard.cli.share.shell_refusal import refuse_shell
+        if not isinstance(error, SystemExit) or error.code:
+            from gpuyard.cli.share.shell_refusal import refuse_shell
 
-        refuse_shell(words, error)
+            refuse_shell(words, error)
         raise
 
 
 def _run(words: list[str]) -> None:
     if words[:1] == ["lease"]:
         _run_plain_lease(words[1:])
-    else:
+    elif words[:1] and words[0] in PLAIN_COMMANDS:
         from gpuyard.cli.plain import parse_plain
 
-        if (command := parse_plain(words)) is not None:
+        if (command := parse_plain(PLAIN_COMMANDS[words[0]], words[1:])) is not None:
             from gpuyard.cli.exits import run_and_exit
 
             run_and_exit(command)

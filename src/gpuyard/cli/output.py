@@ -193,7 +193,9 @@ def progress_bar(first: str = "starting") -> "Iterator[ProgressCallback]":
         rich.TimeElapsedColumn(),
         rich.TextColumn("{task.fields[remaining]}", markup=False),
     )
-    with rich.Progress(*columns, console=create_console(stderr=True), transient=True) as display:
+    console = create_console(stderr=True)
+    hidden = not console.is_interactive  # rich would print an empty line at the end
+    with rich.Progress(*columns, console=console, transient=True, disable=hidden) as display:
         bar = display.add_task(first, total=None, share="", remaining="")
 
         def on_progress(progress: "ProgressUpdate") -> None:

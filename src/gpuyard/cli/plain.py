@@ -13,25 +13,21 @@ from typing import Any, get_args
 
 from gpuyard.cli.show import choose_width
 
-_FUNCTIONS = {
-    "who": "gpuyard.cli.share.who_view:show_who",
-    "queue": "gpuyard.cli.jobs.queue_view:show_queue",
-    "status": "gpuyard.cli.jobs.status_view:show_status",
-}
 _MAX_DIGITS = 9
 
 
-def parse_plain(words: Sequence[str]) -> Callable[[], None] | None:
-    """Return the call that a plain command line stands for, or None if typer has to parse it."""
-    if not words or words[0] not in _FUNCTIONS:
-        return None
-    module, _, name = _FUNCTIONS[words[0]].partition(":")
+def parse_plain(function_path: str, words: Sequence[str]) -> Callable[[], None] | None:
+    """Return the call of `module:function` that the words after a command stand for.
+
+    Return None if typer has to parse them.
+    """
+    module, _, name = function_path.partition(":")
     function = getattr(import_module(module), name)
     parameters = signature(function).parameters.values()
     options = {_format_option(p.name): p for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
     arguments: list[str] = []
     values: dict[str, Any] = {}
-    remaining = iter(words[1:])
+    remaining = iter(words)
     for word in remaining:
         if word == "--wide":
             choose_width(True)

@@ -16,8 +16,10 @@ def show(answer: "Answer", *, json_output: bool = False, html: Path | None = Non
     """Print the answer as tables or JSON, and write its HTML page if requested."""
     if html is not None:
         from gpuyard.report.html import write_page
+        from gpuyard.report.kept import keep_report
 
         write_page(answer, html)
+        keep_report(answer)
     if json_output:
         write_document(answer.document)
     else:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.api.inputs import load_calibration, load_results
 from gpuyard.cli.options import CalibrationOption, FreshOption, ResultsOption
 from gpuyard.cli.output import (
     JsonOption,
@@ -38,18 +37,11 @@ def study(
 
     Example: gpuyard study examples/spoken-digits.study.yaml --output-dir study
     """
-    from gpuyard import files
-    from gpuyard.catalog.specfiles import read_study
-    from gpuyard.measure import ResultsStore
-    from gpuyard.report.answers.study.report import refuse_foreign_files, study_answer, write_report
+    from gpuyard.api.study import study as run_study
+    from gpuyard.report.answers.study.report import PAGE
+    from gpuyard.report.kept import keep_report
     from gpuyard.report.terminal import print_line
-    from gpuyard.study import run_study
 
-    spec = read_study(file)
-    refuse_foreign_files(output_dir)
-    constants = load_calibration(calibration)
-    store = ResultsStore(files.results_file())
-    stored = load_results(results)
     with (
         show_if_not_stored(
             json_output=json_output, document=lambda record: {"measurements": [record]}
@@ -57,14 +49,13 @@ def study(
         progress_bar() as on_progress,
     ):
         result = run_study(
-            spec,
-            file.parent,
-            store,
-            on_progress=on_progress,
+            file,
+            output_dir=output_dir,
             fresh=fresh,
-            calibration=constants,
-            stored=stored,
+            calibration=calibration,
+            results=results,
+            on_progress=on_progress,
         )
-    report = write_report(result, output_dir)
-    show(study_answer(result), json_output=json_output)
-    print_line(f"report: {report}", stderr=json_output)
+    keep_report(result.answer)
+    show(result.answer, json_output=json_output)
+    print_line(f"report: {output_dir / PAGE}", stderr=json_output)

@@ -23,7 +23,7 @@ from gpuyard.errors import UserMistake
 
 
 class UnusedTerm(StrEnum):
-    """What happens to the rest of a term after the horizon."""
+    """Treatment of the rest of a term after the horizon."""
 
     PAY = "pay"
     RESELL = "resell"

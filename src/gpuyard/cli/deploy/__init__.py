@@ -25,7 +25,6 @@ from gpuyard.cli.deploy.options import (
     report_progress,
 )
 from gpuyard.cli.deploy.run import run
-from gpuyard.cli.measure.bench.running import results_store
 from gpuyard.cli.output import JsonOption, show
 from gpuyard.errors import UnknownName
 
@@ -117,7 +116,7 @@ def up(
         sudo_password=password,
         replace=replace or (),
         restart=restart or (),
-        approve=partial(check_loss, loaded, file=file, yes=yes, force=force, always_ask=False),
+        approve=partial(check_loss, loaded, file=file, yes=yes, force=force, removes_storage=False),
         accept_key=lambda _key: accept_new_host_keys,
     )
     try:
@@ -151,11 +150,13 @@ def verify(
     Example: gpuyard deploy verify examples/pair.deployment.yaml
     """
     from gpuyard.deploy.verify import verify as check
+    from gpuyard.files import results_file
+    from gpuyard.measure.store import ResultsStore
     from gpuyard.report.answers.deploy import verify_answer
 
     loaded, password = load_with_password(context, file, ask=ask_sudo_password)
     with report_progress("Connecting to every machine") as report:
-        verdict = check(loaded, results_store(), report, password)
+        verdict = check(loaded, ResultsStore(results_file()), report, password)
     show(verify_answer(verdict), json_output=json_output)
     if not verdict.ok:
         raise typer.Exit(1)
@@ -234,7 +235,7 @@ def down(
     if hosts and loaded.target.module() is not None:
         try:
             with report_progress("Looking for jobs and files on its machines"):
-                check_loss(loaded, hosts, file, yes=yes, force=force, always_ask=True)
+                check_loss(loaded, hosts, file, yes=yes, force=force, removes_storage=True)
         except DeletionNotConfirmed as refusal:
             ask(loaded, refusal)
     with report_progress("Removing machines") as report:

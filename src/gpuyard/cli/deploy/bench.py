@@ -1,15 +1,15 @@
 """`gpuyard deploy bench`: runs the founding paper's training sweep on a deployment."""
 
+from functools import partial
 from typing import Annotated, Literal
 
 import typer
 
-from gpuyard.api.inputs import load_calibration, parse_counts
 from gpuyard.cli.completion import complete_gpus, complete_list
 from gpuyard.cli.deploy.options import FileArgument
-from gpuyard.cli.measure.bench.running import results_store
+from gpuyard.cli.measure.bench.running import run_bench
 from gpuyard.cli.options import CalibrationOption, DryRunOption, FreshOption, TimePerPointOption
-from gpuyard.cli.output import JsonOption, PageOption, progress_bar, show, show_if_not_stored
+from gpuyard.cli.output import JsonOption, PageOption
 
 
 def bench(
@@ -81,53 +81,34 @@ def bench(
 
     Example: gpuyard deploy bench examples/pair.deployment.yaml --shapes 1x2,2x1 --dry-run
     """
+    from gpuyard.api.deploy_bench import bench_deployment
+    from gpuyard.errors import GpuyardError
 
-    from gpuyard.api.bench import measure_matrix
-    from gpuyard.deploy.access.remote import require_hosts
-    from gpuyard.deploy.bench.comparison import compare
-    from gpuyard.deploy.bench.data import create_images
-    from gpuyard.deploy.bench.plan import BenchOptions, Layout, plan_bench
-    from gpuyard.deploy.deployment import load_deployment
-    from gpuyard.errors import GpuyardError, UserMistake
-    from gpuyard.report.answers.deploy_bench import bench_answer, bench_plan_answer
-    from gpuyard.units import parse_rate
-
-    options = BenchOptions(
+    run = partial(
+        bench_deployment,
+        file,
         workload=workload,
-        batches=None if batch is None else parse_counts(batch, "batch size"),
-        nodes=None if nodes is None else parse_counts(nodes, "number of machines"),
-        rates=None if link is None else [parse_rate(rate.strip()) for rate in link.split(",")],
-        data=dataset,
+        batch=batch,
+        nodes=nodes,
+        shapes=shapes,
+        strategy=strategy,
+        link=link,
+        dataset=dataset,
+        images=images,
         gpu=gpu,
-        seconds_per_point=time_per_point,
-        strategies=list(dict.fromkeys(name.strip() for name in strategy.split(","))),
-        layouts=None if shapes is None else [Layout.parse(text) for text in shapes.split(",")],
+        time_per_point=time_per_point,
+        fresh=fresh,
+        calibration=calibration,
     )
-    if shapes is not None and nodes is not None:
-        raise UserMistake("give --shapes or --nodes, not both")
-    constants = load_calibration(calibration)
-    loaded = load_deployment(file)
-    planned = plan_bench(loaded, require_hosts(loaded, file), options, query_gpus=not dry_run)
-    store = results_store()
-    if dry_run:
-        stored = set() if fresh else planned.matrix.find_stored_keys(store)
-        show(bench_plan_answer(planned, stored), json_output=json_output)
-        return
-    with (
-        loaded.state.hold(),
-        show_if_not_stored(
-            json_output=json_output, document=lambda measurement: {"measurements": [measurement]}
-        ),
-    ):
-        if planned.images_folder is not None:
-            with progress_bar(f"creating {images:,} images in {planned.images_folder}"):
-                create_images(planned, images)
-        with progress_bar() as on_progress:
-            outcome = measure_matrix(planned.matrix, store, fresh=fresh, on_progress=on_progress)
-    rows = compare(loaded, planned, outcome.measurements, constants)
-    show(bench_answer(planned, rows, outcome), json_output=json_output, html=html)
-    if outcome.rejected:
+    result = run_bench(
+        run,
+        dry_run=dry_run,
+        json_output=json_output,
+        html=html,
+        document=lambda measurement: {"measurements": [measurement]},
+    )
+    if result is not None and result.rejected:
         raise GpuyardError(
-            f"{len(outcome.rejected)} of {planned.matrix.points} runs are not valid; see "
+            f"{result.rejected} of {result.rejected + len(result.rows)} runs are not valid; see "
             "`gpuyard results list --kind rejected`, and run it again when the machines are quiet"
         )

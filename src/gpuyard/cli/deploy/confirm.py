@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,11 +46,12 @@ def check_loss(
     *,
     yes: bool,
     force: bool,
-    always_ask: bool,
+    removes_storage: bool,
 ) -> None:
     """Raise if jobs run on machines that would be removed, or if their files would be lost and the user has not agreed.
 
-    Without `always_ask`, only the loss of the shared storage needs an agreement.
+    Storage that is not on the head outlives its machines, unless `removes_storage` says that it is removed too.
+    Otherwise, only the loss of the shared storage needs an agreement.
     """
     from gpuyard.deploy.loss import inspect_loss
 
@@ -62,13 +64,15 @@ def check_loss(
         people=[user.name for user in deployment.users],
         shared_is_on_head=loaded.target.shared_is_on_head,
     )
+    if not (removes_storage or loaded.target.shared_is_on_head):
+        loss = replace(loss, shared=None, files=0, bytes=0)
     if loss.jobs and not force:
         shown = "; ".join(loss.jobs[:_MAX_JOBS])
         more = f"; and {len(loss.jobs) - _MAX_JOBS} more" if len(loss.jobs) > _MAX_JOBS else ""
         raise GpuyardError(
             f"jobs would be stopped: {shown}{more}. Wait until they end, or add --force"
         )
-    if not yes and (always_ask or loss.shared):
+    if not yes and (removes_storage or loss.shared):
         raise DeletionNotConfirmed(loss, file)
 
 

@@ -10,7 +10,7 @@ def show_queue(
     everyone: bool = False,
     json_output: bool = False,
 ) -> None:
-    """Show the open jobs, and the ended ones that were asked for."""
+    """Show the open jobs, and the requested number of ended ones."""
     from gpuyard.api.queue import queue
 
     show(queue(all_=all_, last=last, everyone=everyone).answer, json_output=json_output)

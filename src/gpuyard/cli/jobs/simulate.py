@@ -22,7 +22,7 @@ class TraceFormat(StrEnum):
 
 
 class BatchChoice(StrEnum):
-    """Who chooses the batch of a Pollux job."""
+    """The one who chooses the batch of a Pollux job."""
 
     USER = "user"
     ADAPTIVE = "adaptive"

@@ -1,11 +1,11 @@
 """`gpuyard train`: train a workload until it has learned its training data."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gpuyard.api.inputs import override_precision
 from gpuyard.cli.measure.bench.running import run_bench
 from gpuyard.cli.options import DryRunOption, PrecisionOption
 from gpuyard.cli.output import JsonOption, check_output_file
@@ -50,27 +50,26 @@ def train(
 
     Example: gpuyard train spoken-digits-linear --workers 2
     """
-    from gpuyard.catalog.specfiles import read_workload
+    from gpuyard.api.train import train as train_workload
     from gpuyard.errors import GpuyardError
-    from gpuyard.measure.convergence.plan import plan_convergence
-    from gpuyard.measure.convergence.run import run_convergence
-    from gpuyard.units import format_share, parse_share
+    from gpuyard.units import format_share
 
-    plan = plan_convergence(
-        override_precision(read_workload(workload), precision),
+    run = partial(
+        train_workload,
+        workload,
         workers=workers,
-        batch_per_worker=batch,
+        batch=batch,
+        precision=precision,
         epochs=epochs,
-        target_accuracy=parse_share(accuracy),
+        accuracy=accuracy,
         seed=seed,
         checkpoint=checkpoint,
         fresh=fresh,
     )
-    # An accuracy does not depend on other load, so training neither waits for measurements nor prevents them.
-    run = run_bench(plan, run_convergence, dry_run=dry_run, json_output=json_output, timed=False)
-    if run is not None and not run.reached:
+    result = run_bench(run, dry_run=dry_run, json_output=json_output)
+    if result is not None and not result.reached:
+        done = len(result.epochs)
         raise GpuyardError(
-            f"the accuracy is {format_share(run.last.training_accuracy)} after {len(run.epochs)} epochs, "
-            f"below the target of {format_share(plan.target_accuracy)}; "
-            f"continue with: --epochs {2 * len(run.epochs)}"
+            f"the accuracy is {format_share(result.epochs[-1].training_accuracy)} after {done} epochs, "
+            f"below the target of {format_share(result.target_accuracy)}; continue with: --epochs {2 * done}"
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
-    from gpuyard.share.models import LeaseRequest, QueueStatus
+    from gpuyard.share.models import LeaseRequest
 
 _MAX_DIGITS = 100
 
@@ -49,23 +49,22 @@ class LeaseOptions:
 
     def request(self, count: int | None, command: str) -> "LeaseRequest":
         """Build the request; raise UserMistake for options that contradict each other."""
-        from gpuyard.share.models import WHOLE, LeaseRequest
-        from gpuyard.units import parse_memory, parse_seconds, parse_share
+        from gpuyard.api.lease import create_request
+        from gpuyard.units import parse_seconds
 
         if self.now and self.wait:
             raise UserMistake("use either --now or --wait")
         if self.share and self.gpu_memory:
             raise UserMistake("use either --share or --gpu-memory")
-        indices = parse_indices(self.gpu_ids)
-        return LeaseRequest(
-            count=count if count is not None else len(indices) or 1,
-            gpus=indices,
-            parts=round(parse_share(self.share) * WHOLE) if self.share else WHOLE,
-            memory_bytes=round(parse_memory(self.gpu_memory)) if self.gpu_memory else None,
+        return create_request(
+            count,
+            command,
             seconds=parse_seconds(self.for_) if self.for_ else None,
-            command=command,
-            project=self.project,
+            gpu_ids=self.gpu_ids or (),
+            share=self.share or None,
+            memory=self.gpu_memory or None,
             waits=not self.now,
+            project=self.project,
             even_if_busy=self.even_if_busy,
         )
 
@@ -105,66 +104,30 @@ def parse_plain(words: list[str]) -> tuple[list[str], LeaseOptions] | None:
 
 def run_lease(count_and_command: list[str], options: LeaseOptions) -> int:
     """Run the command, and return its exit status."""
-    return (_export if options.export else _run)(count_and_command, options)
-
-
-def _run(count_and_command: list[str], options: LeaseOptions) -> int:
-    from gpuyard.share.client import open_client
-    from gpuyard.share.launcher import describe_reserved_end, run_leased, wait_for_lease
-
     count, command = _split_count(count_and_command)
-    if options.shell and command:
-        raise _several_modes()
+    if sum((options.shell, options.export, bool(command))) > 1:
+        raise UserMistake("use only one of --shell, --export, and a command")
     if options.shell:
         command = [os.environ.get("SHELL") or "/bin/sh"]
+    if options.export:
+        return _export(options.request(count, f"shell {os.getppid()}"), options.wait_seconds)
     if not command:
         raise UserMistake("no command given; write it like: gpuyard lease 2 -- python train.py")
     if not command[0]:
         raise UserMistake("the name of the program must not be empty")
-    request, wait_seconds = options.request(count, shlex.join(command)), options.wait_seconds
-    client = open_client()
-    if client.config.scheduler == "slurm":
-        from gpuyard.share.slurm.jobs import run_as_job
+    from gpuyard.api.lease import run_on_lease
 
-        run_as_job(request, command, client.config, wait_seconds)
-    if not _exists(command[0]):  # before it waits for hours
-        _print(f"{command[0]} cannot be run: program not found")
-        return 127
-    try:
-        lease, lock = wait_for_lease(client, request, wait_seconds, print_status)
-    except KeyboardInterrupt:
-        _print("stopped waiting and left the queue")
-        return 130
-    if reserved := describe_reserved_end(lease):
-        _print(reserved)
-    if request.seconds is None and lease.seconds is not None:
-        from gpuyard.units import format_seconds
-
-        _print(f"the lease ends in {format_seconds(lease.seconds)}, the maximum on this machine")
-    return run_leased(client, lease, lock, command)
+    return run_on_lease(command, options.request(count, shlex.join(command)), options.wait_seconds)
 
 
-def _exists(program: str) -> bool:
-    directories = [""] if "/" in program else [f"{path}/" for path in os.get_exec_path()]
-    return any(os.path.exists(f"{path}{program}") for path in directories)  # noqa: PTH110 - pathlib is slower
+def _export(request: "LeaseRequest", wait_seconds: float | None) -> int:
+    from gpuyard.api.lease import export_to_shell
 
-
-def _export(count_and_command: list[str], options: LeaseOptions) -> int:
-    from gpuyard.share.shell_lease import export_lease, format_exports
-
-    count, command = _split_count(count_and_command)
-    if options.shell or command:
-        raise _several_modes()
-    request = options.request(count, f"shell {os.getppid()}")
-    result = export_lease(request, options.wait_seconds, print_status)
+    result = export_to_shell(request, wait_seconds)
     if isinstance(result, int):
         return result
-    sys.stdout.write(format_exports(result))
+    sys.stdout.write(result)
     return 0
-
-
-def _several_modes() -> UserMistake:
-    return UserMistake("use only one of --shell, --export, and a command")
 
 
 def _split_count(count_and_command: list[str]) -> tuple[int | None, list[str]]:
@@ -172,32 +135,3 @@ def _split_count(count_and_command: list[str]) -> tuple[int | None, list[str]]:
     if first.isdecimal() and len(first) < _MAX_DIGITS:
         return int(first), count_and_command[1:]
     return None, count_and_command
-
-
-def parse_indices(gpus: str | None) -> tuple[int, ...]:
-    """Parse a list of GPUs: "3,4" → (3, 4)."""
-    if not gpus:
-        return ()
-    try:
-        return tuple(int(index) for index in gpus.split(","))
-    except ValueError:
-        raise UserMistake(f"expected GPUs by index like 3,4, got {gpus!r}") from None
-
-
-def print_status(status: "QueueStatus") -> None:
-    """Report the place of a request in the queue."""
-    from gpuyard.units import format_seconds
-
-    if status.lease.held:
-        _print(f"you share it: {status.reason}")
-        return
-    expected = ""
-    if status.expected_seconds is not None:
-        expected = f", expected to start in {format_seconds(max(1.0, status.expected_seconds))}"
-    reason = f": {status.reason}" if status.reason else ""
-    _print(f"waiting, number {status.position} in the queue{expected}{reason}")
-
-
-def _print(sentence: str) -> None:
-    sys.stderr.write(f"gpuyard: {sentence}\n")
-    sys.stderr.flush()

@@ -61,7 +61,8 @@ def notebook(
     """
     if context.invoked_subcommand is not None:
         return
-    from gpuyard.cli.share.lease_command import LeaseOptions, print_status
+    from gpuyard.api.lease import print_place
+    from gpuyard.cli.share.lease_command import LeaseOptions
     from gpuyard.share.client import open_client
     from gpuyard.share.notebook.run import NotebookCallbacks, run_notebook
     from gpuyard.units import parse_seconds
@@ -88,13 +89,13 @@ def notebook(
         if background:
             from gpuyard.share.notebook.background import run_in_background
 
-            started, log = run_in_background(run, print_status)
+            started, log = run_in_background(run, print_place)
             _print_address(started, json_output=json_output)
             _print_message(f"it keeps running in the background; its output is in {log}")
             return
         status = run(
             NotebookCallbacks(
-                print_status,
+                print_place,
                 lambda started: _print_address(started, json_output=json_output),
                 _print_message,
             )

@@ -33,27 +33,10 @@ def new(
 
     Example: gpuyard reserve 4 --start "Mon 18:00" --for 12h
     """
-    import time
+    from gpuyard.api.reservations import reserve
 
-    from gpuyard.cli.share.lease_command import parse_indices
-    from gpuyard.report.answer import Answer, Sentence
-    from gpuyard.share.client import open_client
-    from gpuyard.share.models import ReservationRequest
-    from gpuyard.share.timeparse import format_time, parse_time
-    from gpuyard.share.views import reservation_document
-    from gpuyard.units import parse_seconds
-
-    indices = parse_indices(gpu_ids)
-    begin = parse_time(start, time.time())
-    end = begin + parse_seconds(for_)
-    number = count if count is not None else len(indices) or 1
-    reservation = open_client().reserve(ReservationRequest(number, begin, end, indices))
-    sentence = (
-        f"Reserved: GPU {', '.join(map(str, reservation.gpus))} from "
-        f"{format_time(reservation.start)} to {format_time(end)} ({reservation.id})."
-    )
-    document = reservation_document(reservation)
-    show(Answer([Sentence(sentence)], document, verb="reserve"), json_output=json_output)
+    result = reserve(count, start=start, time=for_, gpu_ids=gpu_ids or ())
+    show(result.answer, json_output=json_output)
 
 
 @app.command("list")
@@ -62,17 +45,9 @@ def list_(*, json_output: JsonOption = False) -> None:
 
     Example: gpuyard reserve list
     """
-    from gpuyard.report.answers.share.leases import calendar_answer
-    from gpuyard.share.client import open_reader
-    from gpuyard.share.models import RESERVATION
-    from gpuyard.share.views import reservation_document
+    from gpuyard.api.reservations import reservations
 
-    documents = [
-        reservation_document(reservation)
-        for reservation in open_reader().state().reservations
-        if reservation.kind == RESERVATION
-    ]
-    show(calendar_answer(documents), json_output=json_output)
+    show(reservations().answer, json_output=json_output)
 
 
 @app.command()
@@ -85,11 +60,6 @@ def cancel(
 
     Example: gpuyard reserve cancel r3
     """
-    from gpuyard.report.answer import Answer, Sentence
-    from gpuyard.share.client import open_client
-    from gpuyard.share.views import reservation_document
+    from gpuyard.api.reservations import cancel_reservation
 
-    canceled = open_client().cancel(id_)
-    sentence = f"Canceled reservation {canceled.id} of {canceled.user}."
-    document = reservation_document(canceled)
-    show(Answer([Sentence(sentence)], document, verb="reserve"), json_output=json_output)
+    show(cancel_reservation(id_).answer, json_output=json_output)

@@ -226,14 +226,14 @@ def drain(
     """
     import time
 
-    from gpuyard.cli.share.lease_command import parse_indices
+    from gpuyard.api.lease import parse_indices
     from gpuyard.report.terminal import print_line
     from gpuyard.share.client import open_client
     from gpuyard.share.timeparse import format_time, parse_time
 
     end = parse_time(until, time.time()) if until else None
     client = open_client()
-    drained = client.drain(parse_indices(gpu_ids), end)
+    drained = client.drain(parse_indices(gpu_ids or ()), end)
     when = "`gpuyard share resume`" if drained.end is None else format_time(drained.end)
     print_line(f"GPU {', '.join(map(str, drained.gpus))}: no new leases until {when}.")
     running = {
@@ -327,7 +327,8 @@ def policy(
     from gpuyard.share.config import Rules
     from gpuyard.units import parse_seconds
 
-    current = asdict(open_reader().config.rules)
+    before = open_reader().config.rules
+    current = asdict(before)
     changed = dict(current)
     if half_life:
         changed["half_life_seconds"] = None if half_life == "none" else parse_seconds(half_life)
@@ -349,7 +350,7 @@ def policy(
     changed["priorities"] = _change_groups(current["priorities"], group_priority or [], int)
     rules = Rules.from_document(changed)
     if changed != current and not dry_run:
-        open_client().set_rules(rules)
+        open_client().set_rules(rules, before)
     rows = [[name.replace("_", " "), _format_rule(value)] for name, value in asdict(rules).items()]
     title = "Would be" if dry_run else ""
     show(

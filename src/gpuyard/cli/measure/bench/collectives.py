@@ -1,5 +1,6 @@
 """`gpuyard bench collectives`: time all-reduce and other collectives over real links, by size."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -81,8 +82,6 @@ def collectives(
     Example: gpuyard bench collectives --lab 4x1Gbit --op all_reduce,broadcast --bytes 1KB..64MB
     Example: gpuyard bench collectives --from nccl.log --on 8xh200
     """
-    from gpuyard.api.bench import open_place
-
     if from_file is not None:
         from gpuyard.api.tool_output import judge_tool_output
 
@@ -93,27 +92,24 @@ def collectives(
         return
     if on is not None or gpus is not None:
         raise UserMistake("--on and --gpus need --from FILE; to measure, use --workers and --hosts")
-    from gpuyard import units
-    from gpuyard.measure.collectives.plan import OPERATIONS, parse_sizes, plan_collectives
-    from gpuyard.measure.collectives.run import run_collectives
+    from gpuyard.api.hardware_bench import collectives as measure_collectives
 
-    sizes = parse_sizes(size, factor)
-    named = OPERATIONS if operations == "all" else operations.split(",")
-    rate = units.parse_rate(link) if link is not None else None
-    with open_place(
-        lab, hosts, slurm=slurm, ranks_per_node=ranks_per_node, planning=dry_run
-    ) as place:
-        plan = plan_collectives(
-            place,
-            sum(place.ranks_by_node) if workers is None else workers,
-            [operation.strip() for operation in named],
-            sizes,
-            backend=backend,
-            link_bytes_per_second=rate,
-            repeats=repeats,
-        )
-        bench = run_bench(plan, run_collectives, dry_run=dry_run, json_output=json_output)
-    wrong = [result for result in bench.results if not result.correct] if bench else []
+    run = partial(
+        measure_collectives,
+        operations,
+        size=size,
+        factor=factor,
+        workers=workers,
+        lab=lab,
+        hosts=hosts,
+        slurm=slurm,
+        ranks_per_node=ranks_per_node,
+        link=link,
+        backend=backend,
+        repeats=repeats,
+    )
+    bench = run_bench(run, dry_run=dry_run, json_output=json_output)
+    wrong = [row for row in bench.rows if not row.correct] if bench else []
     if wrong:
         raise GpuyardError(
             f"{wrong[0].operation} of {wrong[0].bytes} bytes and {len(wrong) - 1} others gave a wrong "

@@ -1,5 +1,6 @@
 """`gpuyard bench links`: measure this machine's links, and find those that are too slow."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -29,9 +30,7 @@ def links(
 
     Example: gpuyard bench links --bytes 256MB --repeats 5
     """
-    from gpuyard import units
-    from gpuyard.measure.links.plan import plan_links
-    from gpuyard.measure.links.run import run_links
+    from gpuyard.api.hardware_bench import links as measure_links
 
-    plan = plan_links(int(units.parse_bytes(size)), repeats)
-    run_bench(plan, run_links, dry_run=dry_run, json_output=json_output)
+    run = partial(measure_links, size, repeats=repeats)
+    run_bench(run, dry_run=dry_run, json_output=json_output)

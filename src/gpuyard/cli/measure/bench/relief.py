@@ -1,12 +1,11 @@
 """`gpuyard bench relief`: measure which remedies speed up a slow gradient exchange."""
 
-import math
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import Annotated
 
 import typer
 
-from gpuyard.api.inputs import override_precision
-from gpuyard.cli.measure.bench.running import results_store, run_bench
+from gpuyard.cli.measure.bench.running import run_bench
 from gpuyard.cli.measure.places import (
     HostsOption,
     LabOption,
@@ -15,14 +14,7 @@ from gpuyard.cli.measure.places import (
     SlurmOption,
 )
 from gpuyard.cli.options import DryRunOption, PrecisionOption
-from gpuyard.cli.output import JsonOption, progress_bar, show_if_not_stored
-
-if TYPE_CHECKING:
-    from gpuyard.measure.relief.plan import ReliefPlan
-    from gpuyard.run.places import Place
-    from gpuyard.specs import ExchangeOptions, Workload
-
-_ALONE_SECONDS = 2.0
+from gpuyard.cli.output import JsonOption
 
 
 def relief(
@@ -63,80 +55,21 @@ def relief(
 
     Example: gpuyard bench relief spoken-digits-linear --link 1Gbit --workers 2 --batch 50
     """
-    from gpuyard.api.bench import open_place
-    from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.errors import UserMistake
-    from gpuyard.measure.relief.plan import CANDIDATES, plan_relief
-    from gpuyard.measure.relief.run import run_relief
-    from gpuyard.report.terminal import print_line
-    from gpuyard.units import parse_share
+    from gpuyard.api.relief import relief as measure_relief
 
-    if link is not None:
-        if lab is not None or hosts is not None or slurm:
-            raise UserMistake(
-                "--link creates a temporary lab; leave out --lab, --hosts, and --slurm"
-            )
-        lab = f"{math.ceil(workers / (ranks_per_node or 1))}x{link}"
-    spec = override_precision(read_workload(workload), precision)
-    with open_place(
-        lab, hosts, slurm=slurm, ranks_per_node=ranks_per_node, planning=dry_run
-    ) as place:
-
-        def plan(gains: "dict[ExchangeOptions, float] | None") -> "ReliefPlan":
-            return plan_relief(
-                spec,
-                workers,
-                batch or spec.batch_per_gpu,
-                place,
-                samples=min_samples,
-                tolerance=parse_share(tolerance),
-                remedies=CANDIDATES if gains is None else tuple(gains),
-                predicted_gains=gains,
-                launcher=launcher,
-            )
-
-        plan(None)  # raises for wrong options before anything is measured
-        with show_if_not_stored(json_output=json_output):
-            gains = _predict_gains(
-                spec, workers, batch or spec.batch_per_gpu, place, dry_run=dry_run
-            )
-        if not dry_run and gains is not None and not gains:
-            print_line("No remedy is predicted to gain 3% here.")
-        run_bench(plan(gains), run_relief, dry_run=dry_run, json_output=json_output)
-
-
-def _predict_gains(
-    workload: "Workload", workers: int, batch: int, place: "Place", *, dry_run: bool
-) -> "dict[ExchangeOptions, float] | None":
-    """Predict the gain of each remedy from a run of one worker; None if that is not possible.
-
-    A dry run measures nothing and executes no model code.
-    """
-    from gpuyard.measure import Measurement, plan_sweep, run_sweep
-    from gpuyard.measure.relief.plan import predict_gains
-    from gpuyard.report.terminal import print_line
-    from gpuyard.workloads.profiles import catalog_profile, profile_model
-
-    store = results_store()
-    alone = plan_sweep(workload, [1], [batch], seconds_per_point=_ALONE_SECONDS, place=place)
-    if dry_run and store.latest(Measurement, alone.points[0].key) is None:
-        return None
-    with progress_bar() as on_progress:
-        for fresh in (False, True):  # a stored run may be doubtful
-            (measured,) = run_sweep(
-                alone, store, on_event=lambda event: on_progress(event.progress), fresh=fresh
-            )
-            if measured.doubt is None or dry_run:
-                break
-    if measured.doubt is not None:
-        print_line(
-            f"The run of one worker is doubtful ({measured.doubt}), so all remedies are tried.",
-            "caution",
-        )
-        return None
-    profile = catalog_profile(workload) or measured.profile
-    if profile is None and dry_run:  # an older gpuyard did not store it
-        return None
-    return predict_gains(
-        workload, profile or profile_model(workload), measured, workers, place.record(workers)
+    run = partial(
+        measure_relief,
+        workload,
+        lab=lab,
+        link=link,
+        workers=workers,
+        hosts=hosts,
+        slurm=slurm,
+        ranks_per_node=ranks_per_node,
+        launcher=launcher,
+        batch=batch,
+        precision=precision,
+        min_samples=min_samples,
+        tolerance=tolerance,
     )
+    run_bench(run, dry_run=dry_run, json_output=json_output)

@@ -1,41 +1,31 @@
-"""Runs the plan of any bench: prints it, or measures, stores, and prints the record."""
+"""Shows what a bench of the API measures: its plan for a dry run, otherwise its progress and its result."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from gpuyard.cli.output import progress_bar, show, show_if_not_stored
 
 if TYPE_CHECKING:
-    from gpuyard.measure.bench import AnyPlan
-    from gpuyard.measure.kind import AnyRecord
-    from gpuyard.measure.progress import ProgressCallback
-    from gpuyard.measure.store import ResultsStore
-
-
-def results_store() -> "ResultsStore":
-    """Return this user's results store."""
-    from gpuyard import files
-    from gpuyard.measure.store import ResultsStore
-
-    return ResultsStore(files.results_file())
+    from gpuyard.api.result import Result
 
 
 def run_bench(
-    plan: "AnyPlan",
-    run: "Callable[[AnyPlan, ProgressCallback], AnyRecord]",
+    run: "Callable[..., Result[Any]]",
     *,
     dry_run: bool,
     json_output: bool,
-    timed: bool = True,
-) -> "AnyRecord | None":
-    """Run a plan, store and print its record, and return it; a dry run prints the plan and returns None."""
-    from gpuyard.measure.bench import measure
-    from gpuyard.report.answers.results import plan_answer, record_answer
+    html: Path | None = None,
+    document: Callable[[Any], Any] = lambda record: record,
+) -> "Result[Any] | None":
+    """Run and show a bench, and return its result; a dry run shows the plan and returns None.
 
-    if dry_run:
-        show(plan_answer(plan), json_output=json_output)
-        return None
-    with show_if_not_stored(json_output=json_output), progress_bar() as on_progress:
-        record = measure(plan, run, results_store(), on_progress, timed=timed)
-    show(record_answer(record), json_output=json_output)
-    return record
+    `document` wraps a record that could not be stored like the bench's own JSON does.
+    """
+    with (
+        show_if_not_stored(json_output=json_output, document=document),
+        progress_bar() as on_progress,
+    ):
+        result = run(dry_run=dry_run, on_progress=on_progress)
+    show(result.answer, json_output=json_output, html=None if dry_run else html)
+    return None if dry_run else result

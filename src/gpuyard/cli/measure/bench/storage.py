@@ -1,5 +1,6 @@
 """`gpuyard bench storage`: find how many GPUs the storage keeps busy."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -49,19 +50,18 @@ def storage(
 
     Example: gpuyard bench storage . --model resnet50 --gpu h100-sxm5-80gb --gpus 8
     """
-    from gpuyard.measure.storage.plan import plan_storage
-    from gpuyard.measure.storage.run import run_storage
-    from gpuyard.units import parse_bytes
+    from gpuyard.api.hardware_bench import storage as measure_storage
 
-    plan = plan_storage(
+    run = partial(
+        measure_storage,
         path,
         model=model,
         gpu=gpu,
-        count=gpus,
+        gpus=gpus,
         batch=batch,
-        data=dataset,
-        seconds=time_per_point,
+        dataset=dataset,
+        size=size,
+        time_per_point=time_per_point,
         readers=readers,
-        own_bytes=int(parse_bytes(size)),
     )
-    run_bench(plan, run_storage, dry_run=dry_run, json_output=json_output)
+    run_bench(run, dry_run=dry_run, json_output=json_output)

@@ -1,12 +1,14 @@
 """`gpuyard bench sweep`: measure every combination of a sweep file."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gpuyard.cli.measure.bench.running import run_bench
 from gpuyard.cli.options import DryRunOption, FreshOption
-from gpuyard.cli.output import JsonOption, check_output_file, progress_bar, show, show_if_not_stored
+from gpuyard.cli.output import JsonOption, check_output_file
 
 
 def sweep(
@@ -40,24 +42,17 @@ def sweep(
     from gpuyard.catalog.specfiles import read_sweep
     from gpuyard.errors import GpuyardError
 
-    if dry_run:
-        planned = measure_sweep(file, svg=svg, fresh=fresh, dry_run=True)
-        show(planned.answer, json_output=json_output)
-        return
-    with (
-        show_if_not_stored(
-            json_output=json_output,
-            document=lambda record: {
-                "name": read_sweep(file).name,
-                "measurements": [record],
-                "rejected": [],
-            },
-        ),
-        progress_bar() as on_progress,
-    ):
-        result = measure_sweep(file, output=output, svg=svg, fresh=fresh, on_progress=on_progress)
-    show(result.answer, json_output=json_output)
-    if result.rejected:
+    result = run_bench(
+        partial(measure_sweep, file, output=output, svg=svg, fresh=fresh),
+        dry_run=dry_run,
+        json_output=json_output,
+        document=lambda record: {
+            "name": read_sweep(file).name,
+            "measurements": [record],
+            "rejected": [],
+        },
+    )
+    if result and result.rejected:
         raise GpuyardError(
             f"{len(result.rejected)} of {len(result.rejected) + len(result.rows)} points have no valid run; see "
             "`gpuyard results list --kind rejected`, and run it again when the machine is quiet"
