@@ -26,9 +26,14 @@ class PublicInstall:
 
 
 @functools.cache
-def public_gpuyard() -> PublicInstall:
-    """Return an installation that exists until this process exits."""
-    packages = _find_dependencies("gpuyard")
+def public_gpuyard(*extras: str) -> PublicInstall:
+    """Return an installation with some packages of extras, which exists until this process exits."""
+    dependencies: dict[str, Distribution] = {}
+    for name in ("gpuyard", *extras):
+        dependencies[name] = distribution(name)
+        _find_dependencies(name, dependencies)
+    del dependencies["gpuyard"]  # its own files are in src
+    packages = list(dependencies.values())
     paths = [
         ROOT / "src",
         *dict.fromkeys(Path(str(package.locate_file(""))) for package in packages),

@@ -29,7 +29,7 @@ PermitRootLogin yes
 StrictModes no
 UsePAM no
 MaxStartups 100
-SetEnv TMPDIR={directory}/remote
+SetEnv TMPDIR={directory}/remote PATH={directory}/programs:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 """
 _CLIENT = """\
 Port {port}

@@ -21,10 +21,10 @@ FILES = {
 }
 """The page of each panel."""
 TASK_PAGES = {
-    "audit": "share-admin.md#violations",
+    "audit": "share-rules.md#violations",
     "bench": "measure.md",
     "bench collectives": "collectives.md",
-    "bench links": "measure.md#measure-links",
+    "bench links": "measure-links.md",
     "bench relief": "relief.md",
     "bench storage": "storage-design.md#test-storage",
     "bench sweep": "sweep.md",

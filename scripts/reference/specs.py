@@ -14,7 +14,7 @@ FILES = {
     "cluster": "[Describe a cluster](../clusters.md)",
     "study": "[Run and read a study](../study.md)",
     "plan": "[Plan](../plan.md)",
-    "offers": "[Offers side by side](../cost.md#offers-side-by-side)",
+    "offers": "[Offers side by side](../cost-offers.md#offers-side-by-side)",
     "site": "[Design the room](../facility.md)",
     "sweep": "[Run a sweep](../sweep.md)",
     "job": "[Run jobs](../jobs.md)",

@@ -44,7 +44,9 @@ def expand_home(path: str | Path) -> Path:
 
 def data_directories() -> tuple[Path, ...]:
     """Return every directory in which gpuyard keeps files."""
-    return tuple(home() / name for name in ("", "checkpoints", "datasets", "kubernetes", "labs"))
+    return tuple(
+        home() / name for name in ("", "checkpoints", "datasets", "kubernetes", "labs", "reports")
+    )
 
 
 def results_file() -> Path:

@@ -165,8 +165,26 @@ def test_runs_that_this_host_limits_are_marked_and_the_origin_is_named(
     assert "synthetic Tesla T4" in text and "measured 2026-01-02" in text
     assert "at least 97% busy in 1 of 2 runs" in text
     assert "Half of the other runs" in text
-    assert "2 machines with one GPU each over 1 Gbit/s reach 100% of the speed" in text
+    ratio = rows[1].predicted.samples_per_second / rows[0].predicted.samples_per_second
+    assert f"predicted to reach {ratio:.0%} of the speed of one machine with 2 GPUs" in text
     assert [run["saturates_host"] for run in answer.document["runs"]] == [False, True]
+
+    idle = [run.model_copy(update={"host_busy_share": 0.4}) for run in runs]
+    answer = bench_answer(bench, compare(loaded, bench, idle), MatrixResult(tuple(idle), ()))
+    text = " ".join(part.text for part in answer.parts if isinstance(part, Sentence))
+    assert "2 machines with one GPU each over 1 Gbit/s reach 100% of the speed" in text
+
+
+def test_a_bench_without_a_valid_run_says_so_and_shows_no_empty_table(up: Up) -> None:
+    loaded = load_deployment(Path(up.file))
+    options = BenchOptions("resnet18", (32,), data="none", gpu="t4", layouts=[Layout(2, 1)])
+    bench = plan_bench(loaded, loaded.state.hosts(), options, query_gpus=False)
+    (sweep,) = bench.matrix.sweeps
+    rejected = ((sweep, sweep.points[0], "other programs used 80% of the cores"),)
+    answer = bench_answer(bench, [], MatrixResult((), rejected))
+    (part,) = answer.parts
+    assert isinstance(part, Sentence) and "other programs used 80%" in part.text
+    assert (answer.document["runs"], answer.document["rejected"]) == ([], 1)
 
 
 def test_horovod_needs_a_lab() -> None:

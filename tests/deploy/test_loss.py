@@ -1,5 +1,6 @@
 """What a removal would destroy, as machines report it over a real ssh, and what the default expiry saves first."""
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -62,6 +63,26 @@ def test_shared_files_and_processes_that_work_there_are_found(up: Up) -> None:
     assert loss.unreachable == ("gone",)
     assert "gone" in loss.describe()
     assert loss.jobs == ()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root creates mount namespaces")
+def test_a_process_that_sees_the_shared_directory_at_another_path_is_found(
+    up: Up, tmp_path: Path
+) -> None:
+    loaded = load_deployment(Path(up.file))
+    hosts = loaded.state.hosts()
+    (tmp_path / "data").mkdir()
+    container = f'mount --bind "{up.shared}" data && cd data && echo ready && exec sleep 7654.33'
+    command = ("unshare", "--mount", "sh", "-c", container)
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            loss = inspect_loss(loaded, hosts, hosts, shared=str(up.shared), people=[])
+        finally:
+            process.kill()
+    assert len(loss.jobs) == len(hosts)
+    assert all("sleep 7654.33" in job for job in loss.jobs)
 
 
 def test_the_default_expiry_saves_shared_files_and_waits_for_jobs(up: Up, home: Path) -> None:

@@ -161,7 +161,7 @@ with lab.temporary(lab.plan_lab(2, "1Gbit", name="owned")):
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_temporary_lab_whose_owner_died_is_removed_by_the_next_command(
     how: signal.Signals, cli: Cli, foreign: Path
 ) -> None:

@@ -44,6 +44,7 @@ from gpuyard.jobs.engines.kubernetes.draft import (
 from gpuyard.jobs.engines.kubernetes.kinds import KINDS
 from gpuyard.jobs.engines.kubernetes.objects import check_object, check_objects
 from gpuyard.jobs.engines.kubernetes.status import ObjectReference, read_job, read_status
+from gpuyard.jobs.gpu_samples import read_samples
 from gpuyard.jobs.simulate.traces import read_trace
 from gpuyard.jobs.simulate.traces.pollux import read_epochs, read_placements, read_pollux
 from gpuyard.lab import plan_from_text, state
@@ -103,6 +104,9 @@ _STEPS = (
     '"samples": 640.0, "seconds": 1.0, "step_seconds": 0.1, "warmup": true, "steps_done": 11, "samples_done": 704, '
     '"number": 11, "total": 90, "loss": 2.5, "testbed": {"host": "h", "cores": 2, "memory_bytes": 1, "gpus": ["g"]}}\n'
 )
+_GPU_SAMPLE = (
+    '{"at": 1795032000.5, "gpus": {"0": [0.97, 61000000000, 612.5], "3": [null, null, null]}}\n'
+)
 _USAGE = (
     '{"leases": [{"id": "a1", "user": "ann", "project": "nmt", "gpus": [0, 1], "share": 1.0, "ended": "finished", '
     '"start": "2026-01-01T09:00:00+00:00", "end": "2026-01-01T11:30:00+00:00"}]}'
@@ -159,7 +163,7 @@ _REQUESTS = tuple(
         }},
         {"do": "reserve", "request": {"count": 1, "start": 4e9, "end": 4e9 + 60, "gpus": [0]}},
         {"do": "drain", "gpus": [0], "until": 4e9},
-        {"do": "set_rules", "rules": {"half_life_seconds": 86400.0, "fair_share": "group", "quotas": {"a": 2}}},
+        {"do": "set_rules", "rules": {"half_life_seconds": 86400.0, "fair_share": "group", "quotas": {"a": 2}}, "before": {}},
         {"do": "release", "lease_id": "0a1b2c3d"},
         {"do": "enclose", "lease_id": "0a1b2c3d", "pid": 1},
         {"do": "finish", "lease_id": "0a1b2c3d", "childless": True},
@@ -504,6 +508,7 @@ READERS = (
     Reader("result.json", lambda path: read_results([Path(path)]), _results()),
     Reader("steps", lambda path: read_log(Path(path)), (_STEPS,)),
     Reader("steps of ranks", lambda path: read_rank_log(Path(path)), (_STEPS,)),
+    Reader("samples of GPUs", lambda path: read_samples(Path(path)), (_GPU_SAMPLE,)),
     Reader("request.json", _request, _REQUESTS, reads_file=False),
     Reader("share.json", _share, (_SHARED,)),
     Reader("hosts.json", _hosts, (_HOSTS,)),
@@ -573,6 +578,7 @@ READ_BY: dict[str, str] = {
     "jobs/engines/kubernetes/": "kubernetes.json",
     "jobs/engines/local/": KEPT,
     "jobs/engines/slurm/": "slurm",
+    "jobs/gpu_samples.py": "samples of GPUs",
     "jobs/simulate/traces/__init__.py": "trace.csv",
     "jobs/simulate/traces/history.py": "sacct of jobs",
     "jobs/simulate/traces/csv_rows.py": "trace.csv",
@@ -596,6 +602,7 @@ READ_BY: dict[str, str] = {
     "predictor/large/constants.py": OWN,
     "predictor/large/rows.py": "runs.csv",
     "report/html.py": OWN,
+    "report/kept.py": KEPT,
     "run/probe.py": RANKS,
     "run/rank_process.py": RANKS,
     "run/ranks.py": RANKS,

@@ -16,7 +16,7 @@ from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share.broker import Broker
 from gpuyard.share.calendar import Calendar
 from gpuyard.share.caller import Caller, groups_of, this_process
-from gpuyard.share.config import Rules, config_file
+from gpuyard.share.config import Rules, config_file, read_config
 from gpuyard.share.fair_share import PastUse, recent_use
 from gpuyard.share.models import (
     WHOLE,
@@ -153,6 +153,18 @@ def test_the_policy_is_set_shown_and_kept(share: Path, cli: Cli, broker: Broker)
         cli("share", "policy", *wrong, status=2)
     with pytest.raises(GpuyardError, match="can set the policy"):
         acting_as(broker, OTHER).set_rules(Rules())
+
+
+def test_of_two_admins_at_once_none_loses_a_change_silently(broker: Broker) -> None:
+    before = broker.store.config.rules
+    broker.set_rules(replace(before, quotas={"students": 2}), before)
+    with pytest.raises(GpuyardError, match="share policy"):
+        broker.set_rules(replace(before, job_policy="min-time"), before)
+    after = read_config(broker.store.directory).rules
+    assert (after.quotas, after.job_policy) == ({"students": 2}, before.job_policy)
+    broker.set_rules(
+        after, before
+    )  # The same change again, as a client repeats it without an answer.
 
 
 def test_audit_enforces_only_the_policy(share: Path, cli: Cli) -> None:

@@ -1,6 +1,6 @@
-"""What the removal of machines would destroy: files in the shared storage, and jobs that run or wait.
+"""List the losses if machines are removed: files in the shared storage, and jobs that run or wait.
 
-The machines themselves are asked over ssh. One that does not answer is named, because it may hold either.
+The machines themselves answer over ssh. One that does not answer is named, because it may hold either.
 """
 
 import json
@@ -19,16 +19,35 @@ _MAX_THREADS = 16
 # Runs with the machine's own Python, which Ansible needs too.
 _SCRIPT = """
 import json, os, pwd, subprocess, sys
-shared, slurm_nodes = sys.argv[1:3]
+shared, counted, slurm_nodes = sys.argv[1:4]
 processes, files, size = [], 0, 0
+
+def identify(path):
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+try:
+    target = identify(shared) if shared else None
+except OSError:
+    target = None
+
+def works_in_shared(pid):
+    # by identity, because a container or another mount namespace has other paths
+    path, child = "/proc/" + pid + "/cwd", None
+    while (folder := identify(path)) != child:
+        if folder == target:
+            return True
+        path, child = path + "/..", folder
+    return False
+
 for pid in filter(str.isdigit, os.listdir("/proc")):
     try:
         user = pwd.getpwuid(os.stat("/proc/" + pid).st_uid).pw_name
         argv = open("/proc/" + pid + "/cmdline", errors="replace").read().split("\\0")
-        processes.append([user, int(pid), os.readlink("/proc/" + pid + "/cwd"), argv])
+        processes.append([user, int(pid), works_in_shared(pid), argv])
     except (OSError, KeyError):
         pass
-for folder, _, names in os.walk(shared) if shared else ():
+for folder, _, names in os.walk(shared) if counted else ():
     for name in names:
         try:
             size += os.lstat(os.path.join(folder, name)).st_size
@@ -43,7 +62,6 @@ except (OSError, subprocess.TimeoutExpired):
     jobs = []
 json.dump({
     "processes": processes, "files": files, "bytes": size, "jobs": jobs,
-    "real": os.path.realpath(shared) if shared else "",
 }, sys.stdout)
 """
 # Programs that wait for people or serve them; a job that such a program started counts itself.
@@ -99,13 +117,12 @@ def inspect_loss(
     jobs: list[str] = []
     unreachable = []
     files = size = 0
-    real = ""
     asked = list(dict.fromkeys((head, *lost)))  # the head answers for Slurm
 
     def ask(host: Host) -> dict[str, Any] | None:
-        path = f"{shared_path}/." if shared_path and host == head else ""
+        counted = shared_path is not None and host == head
         with suppress(GpuyardError):
-            return _ask(reachable, host, path, ",".join(names))
+            return _ask(reachable, host, shared, ",".join(names), counted=counted)
         return None
 
     with ThreadPoolExecutor(min(_MAX_THREADS, len(asked))) as pool:
@@ -115,18 +132,20 @@ def inspect_loss(
             unreachable.append(host.name)
             continue
         if host == head:
-            files, size, real = report["files"], report["bytes"], report["real"]
+            files, size = report["files"], report["bytes"]
             jobs += [f"Slurm job {line.strip()}" for line in report["jobs"]]
         if host in lost:
-            folders = [folder for folder in (shared, real) if folder]
-            jobs += _find_jobs(report["processes"], host, folders, people)
+            jobs += _find_jobs(report["processes"], host, people)
     return Loss(
         tuple(host.name for host in lost), shared_path, files, size, tuple(jobs), tuple(unreachable)
     )
 
 
-def _ask(reachable: HasState, host: Host, shared: str, slurm_nodes: str) -> dict[str, Any]:
-    command = f"python3 -I - '{shared}' '{slurm_nodes}'"
+def _ask(
+    reachable: HasState, host: Host, shared: str | None, slurm_nodes: str, *, counted: bool
+) -> dict[str, Any]:
+    path = f"{shared}/." if shared else ""  # the dot follows a link
+    command = f"python3 -I - '{path}' '{'counted' if counted else ''}' '{slurm_nodes}'"
     once = ("-o", "ConnectionAttempts=1")
     output = run_remote(reachable, host, as_root_if_possible(command), _SCRIPT, once)
     try:
@@ -137,16 +156,12 @@ def _ask(reachable: HasState, host: Host, shared: str, slurm_nodes: str) -> dict
 
 
 def _find_jobs(
-    processes: Sequence[tuple[str, int, str, list[str]]],
-    host: Host,
-    folders: Sequence[str],
-    people: Sequence[str],
+    processes: Sequence[tuple[str, int, bool, list[str]]], host: Host, people: Sequence[str]
 ) -> list[str]:
     jobs = []
-    for user, pid, directory, argv in processes:
+    for user, pid, inside, argv in processes:
         program = argv[0].rpartition("/")[2].lstrip("-").split(":")[0]
         is_notebook_server = any("jupyter" in part for part in argv[:3])
-        inside = any(f"{directory}/".startswith(f"{folder}/") for folder in folders)
         works = program and program not in _NOT_JOBS and not is_notebook_server
         if works and (user in people or inside):
             jobs.append(f"{' '.join(argv).strip()[:60]} ({user} on {host.name}, process {pid})")

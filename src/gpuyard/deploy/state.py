@@ -70,7 +70,7 @@ class Host:
 
     @property
     def is_created(self) -> bool:
-        """Whether gpuyard created it; otherwise, the user already had it."""
+        """True if gpuyard created it; otherwise, the user already had it."""
         return bool(self.host_key) or self.trust_on_first_use
 
     @property

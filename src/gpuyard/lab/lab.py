@@ -3,9 +3,6 @@
 import contextlib
 import os
 import secrets
-import signal
-import sys
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +13,7 @@ from gpuyard.lab import network, state
 from gpuyard.lab.network import check_can_make_labs
 from gpuyard.lab.plan import INTERFACE, LabPlan, NodePlan
 from gpuyard.lab.state import Health, LabState
+from gpuyard.termination import exit_on_signals
 
 
 @dataclass(frozen=True)
@@ -113,11 +111,11 @@ def up(plan: LabPlan) -> Lab:
 
 @contextlib.contextmanager
 def temporary(plan: LabPlan) -> Iterator[Lab]:
-    """Create a lab for this process and remove it at the end, also when SIGTERM ends the process.
+    """Create a lab for this process and remove it at the end, also when SIGTERM or SIGHUP ends the process.
 
     After a kill, the next lab command removes it.
     """
-    with _exit_on_sigterm():
+    with exit_on_signals():
         lab, descriptor = _create(plan, owned=True)
         try:
             yield lab
@@ -127,31 +125,6 @@ def temporary(plan: LabPlan) -> Iterator[Lab]:
                     _remove(plan.name)
             finally:
                 os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _exit_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM leave the block like an exit, unless the program handles the signal itself."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-
-    owner, leaving = os.getpid(), threading.Event()
-
-    def leave(number: int, frame: object) -> None:
-        del frame
-        if os.getpid() != owner:  # pyroute2 ends its children like this; the cleanup is not theirs
-            os._exit(128 + number)
-        if not leaving.is_set():  # a second signal must not interrupt the cleanup
-            leaving.set()
-            sys.exit(128 + number)
-
-    signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def find(name: str) -> Lab:

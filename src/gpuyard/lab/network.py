@@ -14,6 +14,7 @@ from typing import Any
 
 from gpuyard.errors import GpuyardError, MissingRequirement
 from gpuyard.lab.plan import INTERFACE, PREFIX_LENGTH, LabPlan, LinkShape
+from gpuyard.termination import ENDING_SIGNALS
 
 NAMESPACES = Path("/var/run/netns")
 _LAB_NAMESPACE = re.compile(r"gpuyard-([a-z0-9-]+)-([0-9a-f]{6})-(fabric|node\d+)")
@@ -136,8 +137,8 @@ def _explained_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _delayed_interrupts() -> Iterator[None]:
-    """Delay SIGINT and SIGTERM until the end of the block."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    """Delay signals that end the process until the end of the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *ENDING_SIGNALS})
     try:
         yield
     finally:

@@ -111,7 +111,7 @@ def _find_special_setup(m: Measurement | JobRun) -> str | None:
         return "compute was emulated with a synthetic GPU"
     if not m.remedy.is_default:
         return "a remedy changed the exchange"
-    if m.strategy == "fsdp":
+    if m.strategy in ("fsdp", "tensor", "pipeline"):
         return "the model was divided among the workers"
     # another machine is fine if it is one whose GPUs are recorded
     one_remote_machine = m.device == "cuda" and len(m.place.nodes) == 1 and bool(m.place.gpus)

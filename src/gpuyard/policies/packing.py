@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 TOLERANCE_S = 1e-6  # ends are sums of floats
 _WEIGHT_TOLERANCE = 1e-9
-_MANY = 200  # tasks
+_MAX_TASKS_IN_ALL_ORDERS = 200
 _Shares = npt.NDArray[np.float64]
 
 
@@ -22,7 +22,7 @@ class Mode:
     gpus: int
     seconds: float
     now_only: bool = False
-    """Whether this continues the running job: it starts now or not at all."""
+    """True if it continues the running job: it starts now or not at all."""
 
     @property
     def gpu_seconds(self) -> float:
@@ -38,7 +38,7 @@ class DeadlineTask:
     modes: tuple[Mode, ...]
     weight: float = 1.0
     complete: bool = True
-    """Whether every useful mode is listed; otherwise only that with the fewest GPU-seconds is certain to be."""
+    """True if every useful mode is listed; otherwise only that with the fewest GPU-seconds is certain to be."""
 
     def restrict_to(self, gpus: int) -> "DeadlineTask":
         """Keep the modes that fit and are in time: first the running one, then by GPU-seconds."""
@@ -243,7 +243,7 @@ def _list_orders(
         lambda i: (tasks[i].deadline_s - min(mode.seconds for mode in tasks[i].modes),),
     )
     # with many tasks, placing them early or by least slack is never the best
-    few = len(tasks) <= _MANY
+    few = len(tasks) <= _MAX_TASKS_IN_ALL_ORDERS
     for key in keys if few else keys[:-1]:
         order = [tasks[i] for i in sorted(range(len(tasks)), key=key)]
         if few:

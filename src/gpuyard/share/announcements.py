@@ -38,7 +38,7 @@ class Announcements:
         jobs: Sequence[JobAnnouncement],
         granted: Mapping[str, int] | None = None,
     ) -> None:
-        """Replace the announcement of a runner; `granted` has the GPUs of jobs that it is told to start."""
+        """Replace the announcement of a runner; `granted` has the GPUs of jobs that it must start."""
         self.directory.mkdir(mode=0o700, exist_ok=True)
         path = self.directory / f"{caller.uid}-{runner}.json"
         if not jobs:

@@ -194,7 +194,7 @@ class Broker:
         return lease
 
     def end_overdue(self) -> None:
-        """Stop leases that are over their time, even if nobody asks for their GPUs."""
+        """Stop leases that are over their time, even if no request needs their GPUs."""
         head_start_seconds = self.store.config.grace_seconds + _HEAD_START_SECONDS
         latest = self.store.clock.boot() - head_start_seconds
         if self.store.select_leases("end_reason IS NULL AND until_boot <= ?", latest):
@@ -229,6 +229,7 @@ class Broker:
             tuple(self._policy.scheduler.announced()),
             self._policy.withheld(active),
             tuple(self._predict_starts(waiting[:_MAX_PREDICTED_STARTS])),
+            self._policy.scheduler.reasons(),
         )
 
     def _predict_starts(self, waiting: Sequence[Lease]) -> Iterator[ExpectedStart]:
@@ -294,8 +295,8 @@ class Broker:
         """End all drains. For admins."""
         return Reservations(self.store).resume(self.caller)
 
-    def set_rules(self, rules: Rules) -> None:
-        """Change the policy. For admins."""
+    def set_rules(self, rules: Rules, before: Rules | None = None) -> None:
+        """Change the policy from the one that the caller has read `before`. For admins."""
         group = self.store.config.admin_group
         if not self.caller.is_admin(group):
             raise GpuyardError(f"only root and members of the group {group} can set the policy")
@@ -304,7 +305,13 @@ class Broker:
 
             get_policy(rules.job_policy, explore_gpu_s=rules.explore_gpu_seconds)
         with lock_config(self.store.directory):  # its owner may have changed since it was read
-            self.store.config = replace(read_config(self.store.directory), rules=rules)
+            config = read_config(self.store.directory)
+            if before is not None and config.rules not in (before, rules):
+                raise GpuyardError(
+                    "somebody else changed the policy in the meantime; look at it with `gpuyard share policy`, and "
+                    "repeat your change"
+                )
+            self.store.config = replace(config, rules=rules)
             self.store.config.write(self.store.directory)
 
     def record_utilization(self, utilization: Mapping[int, float]) -> None:

@@ -50,7 +50,7 @@ class Calendar:
 
     @classmethod
     def from_busy(cls, gpus: Collection[int]) -> "Calendar":
-        """Return a calendar of GPUs that are in use without a lease, nobody knows how long."""
+        """Return a calendar of GPUs that are in use without a lease, its end is unknown."""
         if not gpus:
             return cls()
         return cls((Booking(None, tuple(gpus), -math.inf, math.inf, is_busy=True),))

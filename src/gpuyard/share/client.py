@@ -159,7 +159,9 @@ class Client(ABC):
         Broker.resume, result=_decode_list(Reservation.from_document), is_repeatable=False
     )
     set_rules = Operation(
-        Broker.set_rules, arguments={"rules": Rules.from_document}, result=_decode_none
+        Broker.set_rules,
+        arguments={"rules": Rules.from_document, "before": Rules.from_document},
+        result=_decode_none,
     )
 
     @abstractmethod

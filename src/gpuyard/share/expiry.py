@@ -58,7 +58,7 @@ class LeaseReaper:
         """Stop the processes of several leases within one grace period.
 
         Return the processes that are stuck in the kernel, by lease ID. All other leases are over, whoever holds their
-        locks: a process can keep a lock where nobody finds it. `audit` finds such a process if it uses a GPU.
+        locks: a process can keep a lock that no scan finds. `audit` finds such a process if it uses a GPU.
 
         The reason is recorded first, because the launcher may report the end itself.
         """

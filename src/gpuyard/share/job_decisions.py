@@ -24,7 +24,7 @@ from gpuyard.units import format_duration
 _RESIZE_SECONDS = 15.0  # within which a runner learns of a resize
 _MAX_WAIT_SECONDS = 86400.0  # after which a job comes first under every policy
 _PRIORITY_STEP = 10_000  # between priorities of groups: a user's own priorities never count as much
-_MAX_POSITIONS = 20  # places in the queue that jobs are told; others change too often
+_MAX_POSITIONS = 20  # places in the queue that jobs learn about; others change too often
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def make_decision(state: ScheduleState, last: StoredDecision) -> StoredDecision:
 
 
 def _view_running(state: ScheduleState) -> list[JobView]:
-    """Return the jobs and leases that hold GPUs, or were told to start and will ask for them."""
+    """Return the jobs and leases that hold GPUs, or have an instruction to start and will request them."""
     total = len(state.config.gpus)
     leases = {(lease.uid, lease.job): lease for lease in state.active if lease.job}
     views, known = [], set()

@@ -4,7 +4,7 @@ import contextlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar, get_args, get_type_hints
 
@@ -245,6 +245,8 @@ class ShareState:
     withheld: tuple[Withheld, ...] = ()
     starts: tuple[ExpectedStart, ...] = ()
     """Those of the first requests in the queue."""
+    job_reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why jobs wait, by their key."""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "ShareState":
@@ -255,6 +257,7 @@ class ShareState:
             tuple(map(AnnouncedJob.from_document, document["jobs"])),
             tuple(Withheld(**withheld) for withheld in document["withheld"]),
             tuple(ExpectedStart(**start) for start in document["starts"]),
+            document["job_reasons"],
         )
 
 
@@ -330,7 +333,7 @@ def decode_indices(value: Any) -> tuple[int, ...]:
 def decode_time(value: Any) -> float:
     """Decode a time that another user sent."""
     if type(value) not in (int, float) or not 0 <= value < _LATEST_TIME:
-        raise WrongValue("a number of seconds before the year 3000")
+        raise WrongValue("a number of seconds from 0 to the year 3000")
     return float(value)
 
 

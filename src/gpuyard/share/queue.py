@@ -121,7 +121,7 @@ def choose_gpus_in_turn(
                 calendar = calendar.add_promise(earlier, tuple(kept), start)
         else:
             start = calendar.first_possible_start(earlier, tuple(remaining), now)
-            if start < math.inf:  # otherwise nobody knows whether it can ever start
+            if start < math.inf:  # otherwise it is unknown whether it can ever start
                 calendar = calendar.add_promise(earlier, tuple(remaining), start)
     return None
 

@@ -1,9 +1,9 @@
-"""The values of the one decision for all jobs: what runners announce, what they are told, and what is withheld for whom."""
+"""The values of the one decision for all jobs: what runners announce, the instructions that they get, and what is withheld for whom."""
 
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
 from gpuyard.errors import UserMistake
@@ -22,13 +22,13 @@ _RUNNER = re.compile(r"[0-9a-f]{1,16}")
 
 @dataclass(frozen=True)
 class JobAnnouncement:
-    """A job of the caller that has not ended. Its command is nobody else's business."""
+    """A job of the caller that has not ended. Other users do not see its command."""
 
     id: str
     name: str
     """The name that other users see, such as `local://17`."""
     phase: str
-    """`waiting`, `starting` (it was told to start and has no lease yet), `running`, or `stopping`."""
+    """`waiting`, `starting` (its runner has instructions to start it, but no lease yet), `running`, or `stopping`."""
     min_gpus: int
     max_gpus: int
     requested_gpus: int
@@ -84,7 +84,7 @@ class JobAnnouncement:
             raise UserMistake("an announced job lacks a required field") from None
 
 
-_TYPES = {part.name: get_type_hints(JobAnnouncement)[part.name] for part in fields(JobAnnouncement)}
+_TYPES = get_type_hints(JobAnnouncement)
 
 
 def _decode(hint: Any, value: Any) -> Any:
@@ -126,7 +126,7 @@ class AnnouncedJob:
     runner: str
     job: JobAnnouncement
     granted: int = 0
-    """GPUs with which its runner was told to start it; it has not announced the start yet."""
+    """GPUs with which its runner got the instruction to start it; it has not announced the start yet."""
 
     @property
     def key(self) -> str:
@@ -155,7 +155,7 @@ class Withheld:
 
 @dataclass(frozen=True)
 class ScheduleAnswer:
-    """What a runner should do: GPUs by job."""
+    """The instructions to a runner: GPUs by job."""
 
     starts: Mapping[str, int] = field(default_factory=dict)
     resizes: Mapping[str, int] = field(default_factory=dict)
@@ -174,7 +174,7 @@ class ScheduleAnswer:
 
 @dataclass(frozen=True)
 class StoredDecision:
-    """What the policy decided, by job key, and about which state."""
+    """The decisions of the policy by job key, and the state that they are about."""
 
     signature: str = ""
     at_boot: float = 0.0

@@ -1,6 +1,6 @@
 """The one decision for all users of a share: which announced jobs start, and for whom GPUs are withheld.
 
-Runners announce their jobs and are told which of them to start. The server's policy sees the jobs and leases of all users.
+Runners announce their jobs and learn which of them to start. The server's policy sees the jobs and leases of all users.
 A decision is kept in a file, so that all processes of the owner follow the same one until something has changed.
 """
 
@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from gpuyard.share import processes
@@ -38,10 +38,10 @@ _MAX_TIME_SHARE = 0.1  # of the time that decisions may take
 
 @dataclass(frozen=True)
 class Pending:
-    """What requests for leases have to leave free."""
+    """The GPUs that requests for leases must leave free."""
 
     granted: frozenset[str] = frozenset()
-    """IDs of requests of jobs that were told to start."""
+    """IDs of requests of jobs with an instruction to start."""
     first: tuple[Lease, ...] = ()
     """Jobs that start now and have not requested their lease yet, as requests before all others."""
     withheld: Lease | None = None
@@ -144,12 +144,16 @@ class JobScheduler:
             decision.withheld if withheld is not None else None,
         )
 
+    def reasons(self) -> Mapping[str, str]:
+        """Return why jobs wait, by their key, as the last decision says; decide nothing."""
+        return self._read().reasons
+
     def withheld(self, active: Sequence[Lease]) -> tuple[Withheld, ...]:
         """Return for whom the last decision withholds GPUs, if that still holds; decide nothing."""
         decision = self._read()
         if decision.withheld is None:
             return ()
-        announced = self.announced()  # without any, nobody decides any more
+        announced = self.announced()  # without any, no policy decides any more
         waiting = {job.key for job in announced if job.job.phase == WAITING}
         waiting |= {lease.id for lease in active if announced and not lease.held}
         return (decision.withheld,) if decision.withheld_for in waiting else ()

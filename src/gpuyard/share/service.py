@@ -133,7 +133,9 @@ def parse_request(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise UserMistake("a request must be one JSON object on one line")
+        raise UserMistake(
+            f"a request must be one JSON object on one line of up to {wire.MAX_REQUEST_BYTES:,} bytes"
+        )
     return document
 
 

@@ -58,6 +58,7 @@ def who_document(
     `isolated` has the IDs of leases whose processes can open only their own GPUs.
     """
     starts = {start.id: start for start in state.starts}
+    expected = {(withheld.user, withheld.name): withheld.expected for withheld in state.withheld}
     return {
         "gpus": [
             {
@@ -97,6 +98,8 @@ def who_document(
                 "min_gpus": announced.job.min_gpus,
                 "max_gpus": announced.job.max_gpus,
                 "since": iso_timestamp(announced.job.submitted),
+                "expected": iso_timestamp(expected.get((announced.user, announced.job.name))),
+                "reason": state.job_reasons.get(announced.key),
             }
             for announced in state.jobs
             if announced.job.phase == WAITING

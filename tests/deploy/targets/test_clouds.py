@@ -423,12 +423,19 @@ def test_google_gets_large_packets_a_driver_and_a_time_limit(
     later = load("gcp", ("kind: gcp", "kind: gcp, spot: true, ttl: 9 h"))
     assert plan(later).changes == Changes()  # the role sets another time, not Terraform
     assert down(loaded, quiet) == []
-    fast = load(
+
+
+@pytest.mark.parametrize(("machine_type", "cards"), [("a3-highgpu-8g", 4), ("a3-megagpu-8g", 8)])
+def test_google_machines_whose_fast_network_is_not_set_up_are_named(
+    load: Callable[..., LoadedDeployment], machine_type: str, cards: int
+) -> None:
+    loaded = load(
         "gcp",
-        ("n1-standard-16, accelerator: nvidia-tesla-t4", "a3-highgpu-8g"),
+        ("n1-standard-16, accelerator: nvidia-tesla-t4", machine_type),
         ("gpu: t4, gpus: 2", "gpu: h100-sxm5-80gb, gpus: 8"),
     )
-    assert any("GPUDirect" in note for note in fast.target.availability(fast.deployment))
+    (note,) = loaded.target.availability(loaded.deployment)
+    assert "GPUDirect" in note and f"other {cards} cards" in note
 
 
 @pytest.mark.timeout(300)

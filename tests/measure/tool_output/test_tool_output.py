@@ -108,6 +108,56 @@ def test_a_slow_pair_is_named() -> None:
     assert [cause.name for cause in slow[0].causes] == ["outlier", "slow-link"]
 
 
+def make_matrix(rates: dict[int, float], gpus: int, peer: str, usual: float) -> str:
+    """Return a matrix of p2pBandwidthLatencyTest in which all links of some GPUs have other rates."""
+    rows = [
+        f"   {a} "
+        + " ".join(
+            "911.08" if a == b else f"{rates.get(a, rates.get(b, usual)):.2f}" for b in range(gpus)
+        )
+        for a in range(gpus)
+    ]
+    title = f"Unidirectional P2P={peer} Bandwidth Matrix (GB/s)"
+    return "\n".join([title, "   D\\D     0      1 ", *rows, ""])
+
+
+def test_many_slow_links_of_one_gpu_are_one_line_that_names_it() -> None:
+    text = make_matrix({2: 20.0}, 8, "Enabled", 376.0)
+    (slow, normal) = judge_output(parse_tool_output(text, "log"), None)
+    assert slow.subject.endswith("14 slow links of GPU2")
+    assert [cause.name for cause in slow.causes] == ["outlier"]
+    assert "42 links" in normal.subject
+
+
+def test_peer_access_that_is_slower_than_the_detour_is_a_cause_without_a_machine() -> None:
+    """An NVIDIA/nccl thread (814): all 30 links at 10 GB/s with peer access, and at 22 GB/s without."""
+    text = make_matrix({}, 6, "Disabled", 22.2) + make_matrix({}, 6, "Enabled", 9.96)
+    judgments = judge_output(parse_tool_output(text, "log"), None)
+    assert [judgment.verdict for judgment in judgments] == ["not judged", "slow"]
+    assert [cause.name for cause in judgments[1].causes] == ["slow-peer"]
+    assert "30 slow links" in judgments[1].subject
+
+
+def test_devices_without_an_address_name_the_machine() -> None:
+    text = (
+        "nvbandwidth Version: v0.2\nDevice 0: NVIDIA GeForce RTX 4090\nDevice 1: NVIDIA GeForce RTX 4090\n\n"
+        "Running host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n"
+        "          0         1\n0     25.50     24.26\n"
+    )
+    (table,) = parse_tool_output(text, "log").tables
+    assert table.gpu_names == ("NVIDIA GeForce RTX 4090",) * 2
+
+
+def test_a_quoted_comment_is_read_and_a_table_without_rates_is_not_normal(tmp_path: Path) -> None:
+    text = (FILES / "ib_write_bw.txt").read_text()
+    quoted = "\n".join(f"> {line}" for line in text.splitlines())
+    assert parse_tool_output(quoted, "log").tables == parse_tool_output(text, "log").tables
+    empty = tmp_path / "log"
+    empty.write_text(re.sub(r"^ *65536 .*$", "", text, flags=re.MULTILINE))
+    result = judge_tool_output(empty)
+    assert result.answer.parts[0].text.startswith("Not judged")  # type: ignore[union-attr]
+
+
 def test_a_port_at_the_rate_of_a_slower_one_is_explained() -> None:
     document = judge("ib_write_bw.txt", link="200 Gbit/s")
     (reading,) = document["readings"]

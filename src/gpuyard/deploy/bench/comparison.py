@@ -30,7 +30,7 @@ class BenchComparison:
 
     @property
     def saturates_host(self) -> bool:
-        """Whether the cores of this host, which a lab's machines share, limited the run instead of the links."""
+        """True if the cores of this host, which a lab's machines share, limited the run instead of the links."""
         busy = self.measurement.host_busy_share
         return self.measurement.synthetic is not None and (busy or 0.0) >= SATURATED_SHARE
 

@@ -11,6 +11,7 @@ from gpuyard.deploy.state import StateDirectory
 from gpuyard.lab.machines import LabMachine
 from gpuyard.run.places.hosts import Hosts
 from gpuyard.run.places.place import ListenAddress, RunPlace
+from gpuyard.termination import exit_on_signals
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,12 @@ class DeployedHosts(Hosts):
         if self.set_link is None or self.link_bytes_per_second is None:
             yield self
             return
-        self.set_link(self.link_bytes_per_second)
-        try:
-            yield self
-        finally:
-            self.set_link(self.usual_link_bytes_per_second or self.link_bytes_per_second)
+        with exit_on_signals():
+            self.set_link(self.link_bytes_per_second)
+            try:
+                yield self
+            finally:
+                self.set_link(self.usual_link_bytes_per_second or self.link_bytes_per_second)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a cluster's spec promises: its GPUs, the rate of its network, its price, and the speed of a training step."""
+"""The figures that a cluster's spec promises: its GPUs, the rate of its network, its price, and the speed of a training step."""
 
 from dataclasses import dataclass
 

@@ -121,7 +121,7 @@ _COMMON: tuple[tuple[str, _Read, Grade], ...] = (
 
 
 def _compare_nodes(inventories: Mapping[str, Inventory]) -> Iterator[Check]:
-    """Compare each node with the majority; without one, nobody is accused."""
+    """Compare each node with the majority; without one, no node is blamed."""
     for subject, read, grade in _COMMON:
         values = {name: read(inventory) for name, inventory in inventories.items()}
         if subject == "memory":

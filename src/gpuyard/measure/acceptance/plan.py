@@ -30,7 +30,7 @@ _STORAGE_BYTES = 256_000_000
 
 @dataclass(frozen=True)
 class AcceptancePlan:
-    """What is measured where. All figures follow from the spec, the place, and the time."""
+    """The measurements and the nodes that make them. All figures follow from the spec, the place, and the time."""
 
     place: Place
     promise: ClusterPromise

@@ -92,7 +92,7 @@ class _Run:
 
     @property
     def shared_machine(self) -> bool:
-        """Whether nodes share a machine: they would disturb each other, so they run in turn."""
+        """True if nodes share a machine: they would disturb each other, so they run in turn."""
         boots = [inventory.boot_id for inventory in self.state.inventories.values()]
         return self.plan.place.on_this_machine or len(set(boots)) < len(boots)
 

@@ -84,14 +84,14 @@ def _measure(
 
 
 def _predict_seconds(
-    plan: AcceptancePlan, ranks: int, size: int, latency_seconds: float, share: float = 1.0
+    plan: AcceptancePlan, ranks: int, size: int, latency_seconds: float
 ) -> float | None:
-    """Predict a ring all-reduce at the promised rate of the network, or at a share of it."""
+    """Predict a ring all-reduce at the promised rate of the network."""
     rate = plan.promise.link_bytes_per_second
     if rate is None:
         return None
     hops = 2 * (ranks - 1) * latency_seconds
-    return hops + float(ring_all_reduce_seconds(ranks, size, rate * share))
+    return hops + float(ring_all_reduce_seconds(ranks, size, rate))
 
 
 def _is_explained(

@@ -11,7 +11,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from threading import Thread
 from time import monotonic, perf_counter
 
@@ -30,24 +30,21 @@ _EXIT_SECONDS = 5.0
 class Loopback:
     """A connection to the other process that times exchanges."""
 
-    def __init__(self, connection: socket.socket, clock: Callable[[], float]) -> None:
+    def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._clock = clock
 
     def time_exchange(self, size_bytes: int, *, both_ways: bool) -> float:
         """Send this many bytes, and receive as many at once if `both_ways`, until both sides have all."""
-        start = self._clock()
+        start = perf_counter()
         self._connection.sendall(_REQUEST.pack(both_ways, size_bytes))
         _exchange(self._connection, size_bytes, sends=True, receives=both_ways)
         if self._connection.recv(len(_DONE)) != _DONE:
             raise _describe_closed()
-        return self._clock() - start
+        return perf_counter() - start
 
 
 @contextlib.contextmanager
-def open_loopback(
-    *, budget_seconds: float = 120.0, clock: Callable[[], float] = perf_counter
-) -> Iterator[Loopback]:
+def open_loopback(*, budget_seconds: float = 120.0) -> Iterator[Loopback]:
     """Start the other process, and stop it at the end. No single wait is longer than the budget."""
     secret = secrets.token_bytes(_SECRET_BYTES)
     with socket.create_server((_HOST, 0), backlog=1) as listener:
@@ -55,7 +52,7 @@ def open_loopback(
         try:
             with _accept(listener, secret, process, budget_seconds) as connection:
                 _configure(connection, budget_seconds)
-                yield Loopback(connection, clock)
+                yield Loopback(connection)
         except OSError as error:
             raise GpuyardError(
                 f"the loopback bench failed: {error}; check that this user's processes can connect "

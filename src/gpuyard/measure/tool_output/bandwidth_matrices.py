@@ -9,7 +9,7 @@ from gpuyard.measure.tool_output.readings import LinkReading, LinkTable
 SIGNATURE = re.compile(
     r"P2P=(?:Enabled|Disabled).*Matrix|^memcpy (?:CE|SM) .*bandwidth", re.MULTILINE
 )
-_DEVICE = re.compile(r"^Device:? (\d+)(?:,|:) (?P<name>[^,(]+)", re.MULTILINE)
+_DEVICE = re.compile(r"^Device:? (\d+)(?:,|:) (?P<name>[^,(\n]+)", re.MULTILINE)
 _P2P_TITLE = re.compile(
     r"^(?P<way>Uni|Bi)directional P2P=(?P<peer>Enabled|Disabled) Bandwidth.*GB/s\)"
 )
@@ -22,7 +22,7 @@ _MAX_GPUS = 72
 
 def read_bandwidth_matrices(text: str) -> list[LinkTable]:
     """Read every matrix whose rates have a model; the diagonals are copies inside one GPU."""
-    names = tuple(found["name"].strip() for found in _DEVICE.finditer(text))
+    names = tuple(match["name"].strip() for match in _DEVICE.finditer(text))
     tool = "p2pBandwidthLatencyTest" if "P2P=" in text else "nvbandwidth"
     denied = {(int(a), int(b)) for a, b in _CANNOT.findall(text)}
     lines = text.splitlines()

@@ -1,5 +1,6 @@
 """Recognizes the tools whose output a file holds, and reads all of their tables."""
 
+import re
 from pathlib import Path
 
 from gpuyard.errors import UserMistake
@@ -11,6 +12,7 @@ TOOLS = (
     "nccl-tests, rccl-tests, OSU micro-benchmarks, ib_write_bw, p2pBandwidthLatencyTest, nvbandwidth, "
     "lspci -vv, or nvidia-smi -q"
 )
+_QUOTE = re.compile(r"^(?:> ?)+")  # of a copied comment or mail
 _MAX_BYTES = 20_000_000
 _MAX_LINE_CHARACTERS = 1_000  # no tool prints a longer line
 
@@ -22,7 +24,8 @@ def read_tool_output(path: Path) -> ToolOutput:
 
 def parse_tool_output(text: str, source: str) -> ToolOutput:
     """Parse the output of tools; `source` is its name in messages."""
-    text = "\n".join(line for line in text.splitlines() if len(line) <= _MAX_LINE_CHARACTERS)
+    lines = (_QUOTE.sub("", line) for line in text.splitlines())
+    text = "\n".join(line for line in lines if len(line) <= _MAX_LINE_CHARACTERS)
     collectives = nccl_tests.read_nccl_tests(text) if nccl_tests.SIGNATURE.search(text) else []
     tables: list[LinkTable] = []
     if osu.SIGNATURE.search(text):

@@ -1,6 +1,6 @@
 """Judges readings: normal or not, against what, and the likely causes with the commands that find out more."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 from statistics import median
@@ -14,7 +14,7 @@ from gpuyard.hardware.presets import build_preset
 from gpuyard.measure.collectives.expected import bus_factor
 from gpuyard.measure.links.compare import SLOW_BELOW, STAGED_SLOW_BELOW, find_slot_causes
 from gpuyard.measure.links.expected import expected_bytes_per_second
-from gpuyard.measure.links.records import PlannedLink
+from gpuyard.measure.links.records import Direction, PlannedLink
 from gpuyard.measure.record import Cause
 from gpuyard.measure.tool_output.expected_collectives import Fault, list_faults, predict_rates
 from gpuyard.measure.tool_output.readings import (
@@ -39,6 +39,8 @@ ReadingVerdict = Literal["normal", "slow", "fast", "wrong", "not judged"]
 MIN_JUDGED_BYTES = 8 << 20  # smaller messages show latency
 _EXPLAINED_RATIO = 1.4  # a fault explains a rate that is within this factor of its own
 _OUTLIER = 0.75
+_MAX_LISTED = 4
+StagedRates = Mapping[tuple[str, str, Direction], float]
 _RDMA_SHARE = 0.9  # of the wire rate that a healthy port reaches with large messages
 
 
@@ -71,8 +73,14 @@ def judge_output(
     judgments: list[Judgment] = []
     for reading in output.collectives:
         judgments += _judge_collective(reading, cluster, gpus)
+    staged = {
+        (link.source, link.target, link.direction): link.bytes_per_second
+        for table in output.tables
+        for link in table.links
+        if link.peer is False
+    }
     for table in output.tables:
-        judgments += _judge_table(table, cluster, link_bytes_per_second)
+        judgments += _judge_table(table, cluster, link_bytes_per_second, staged)
     for health in output.gpus:
         judgments.append(_judge_gpu(health))
     if output.acs_bridges:
@@ -164,7 +172,10 @@ def _explain(rate: float, expected: float, faults: Iterable[Fault]) -> Iterator[
 
 
 def _judge_table(
-    table: LinkTable, cluster: Cluster | None, link_bytes_per_second: float | None
+    table: LinkTable,
+    cluster: Cluster | None,
+    link_bytes_per_second: float | None,
+    staged: StagedRates,
 ) -> Iterator[Judgment]:
     links = table.links
     if table.tool == "OSU" and cluster is not None and cluster.nodes == 1:
@@ -181,10 +192,15 @@ def _judge_table(
         return
     graph = _build_graph(cluster)
     typical = median(link.bytes_per_second for link in links)
-    judgments = [_judge_link(table, link, graph, typical) for link in links]
-    # a matrix of healthy links is one line; slow ones are listed
-    yield from (judgment for judgment in judgments if judgment.verdict == "slow")
-    healthy = [judgment for judgment in judgments if judgment.verdict != "slow"]
+    judged = [(link, _judge_link(table, link, graph, typical, staged)) for link in links]
+    # a matrix of healthy links is one line; slow ones are listed, unless many have the same causes
+    groups: dict[tuple[Cause, ...], list[tuple[LinkReading, Judgment]]] = {}
+    for link, judgment in judged:
+        if judgment.verdict == "slow":
+            groups.setdefault(judgment.causes, []).append((link, judgment))
+    for group in groups.values():
+        yield from _merge_alike(table, group)
+    healthy = [judgment for _, judgment in judged if judgment.verdict != "slow"]
     if healthy:
         rates = [judgment.measured or 0.0 for judgment in healthy]
         yield Judgment(
@@ -196,6 +212,18 @@ def _judge_table(
         )
 
 
+def _merge_alike(table: LinkTable, group: Sequence[tuple[LinkReading, Judgment]]) -> list[Judgment]:
+    """Return one judgment for many links with the same causes; it names the GPU that all of them share."""
+    judgments = [judgment for _, judgment in group]
+    if len(group) <= _MAX_LISTED:
+        return judgments
+    shared = set.intersection(*({link.source, link.target} for link, _ in group)) - {"host"}
+    whose = f" of {shared.pop()}" if shared else ""
+    subject = f"{table.title}, median of {len(group)} slow links{whose}"
+    rate = median(judgment.measured or 0.0 for judgment in judgments)
+    return [replace(judgments[0], subject=subject, measured=rate)]
+
+
 def _build_graph(cluster: Cluster | None) -> MachineGraph | None:
     if cluster is None:
         return None
@@ -204,7 +232,11 @@ def _build_graph(cluster: Cluster | None) -> MachineGraph | None:
 
 
 def _judge_link(
-    table: LinkTable, link: LinkReading, graph: MachineGraph | None, typical: float
+    table: LinkTable,
+    link: LinkReading,
+    graph: MachineGraph | None,
+    typical: float,
+    staged: StagedRates,
 ) -> Judgment:
     planned = PlannedLink(
         kind="host-gpu" if link.kind == "host-gpu" else "gpu-gpu",
@@ -222,8 +254,17 @@ def _judge_link(
             Cause(
                 name="outlier",
                 why=f"the other links of this table reach {format_byte_rate(typical)}",
-                next_step=f"compare {link.source} and {link.target} in nvidia-smi topo -m, and check "
-                "their slots with lspci -vv",
+                next_step="compare both GPUs in nvidia-smi topo -m, and check their slots with lspci -vv",
+            )
+        )
+    detour = staged.get((link.source, link.target, link.direction))
+    if link.peer and detour and rate < _OUTLIER * detour:
+        causes.append(
+            Cause(
+                name="slow-peer",
+                why="peer access is slower than copies through host memory",
+                next_step="look for an IOMMU in /proc/cmdline and for ACSCtl in lspci -vv, and turn both off "
+                "if this host has no virtual machines; until then, set NCCL_P2P_DISABLE=1",
             )
         )
     if expected and rate < below * expected:

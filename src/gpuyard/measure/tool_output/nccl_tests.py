@@ -51,12 +51,12 @@ def _read_tables(text: str) -> Iterator[_Table]:
         line = _PREFIX.sub("", raw).strip()
         if named := _PROGRAM.search(line):
             program = named[1]
-        if found := _RANK.search(line):
+        if match := _RANK.search(line):
             if table is not None and table.rows:  # the devices of the next run
                 yield table
                 table, ranks = None, {}
-            key = found["host"], found["pid"], found["device"]
-            ranks[key] = int(found["rank"]), found["gpu"].strip()
+            key = match["host"], match["pid"], match["device"]
+            ranks[key] = int(match["rank"]), match["gpu"].strip()
             continue
         words = line.lstrip("#").split()
         if SIGNATURE.search(line) and words[:1] == ["size"]:

@@ -62,8 +62,8 @@ def _read_gpu(gpu: str, block: str) -> GpuHealth:
 
     def number(*keys: str) -> float | None:
         for key in keys:
-            if found := re.match(r"[\d.]+", values.get(key, "")):
-                return float(found[0])
+            if match := re.match(r"[\d.]+", values.get(key, "")):
+                return float(match[0])
         return None
 
     pcie = "PCI/GPU Link Info/PCIe Generation"

@@ -36,7 +36,7 @@ class Notebook:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether this user listens on the port. After a kill of gpuyard, another user may: never show them the token."""
+        """True if this user listens on the port. After a kill of gpuyard, another user may: never show them the token."""
         return find_listener_uid(self.port) == os.getuid()
 
     @property

@@ -20,7 +20,7 @@ from gpuyard.specs.deployment import Deployment
 from gpuyard.specs.targets.clouds import GcpTarget
 
 _CLOUD = "gcp"
-_TCPX, _ROCE = "tcpx-", "roce-"
+_TCPX, _ROCE = ("tcpx-", "tcpxo-"), ("roce-",)
 # Canonical's images for Compute Engine, with and without NVIDIA's driver
 _GPU_IMAGE = "ubuntu-os-accelerator-images/ubuntu-accelerator-2404-amd64-with-nvidia-580"
 _PLAIN_IMAGE = "ubuntu-os-cloud/ubuntu-2404-lts-amd64"
@@ -82,11 +82,11 @@ class GcpProvisioner(PrivateNetworkProvisioner):
         )
 
 
-def _find_rails(machine_type: str, link_prefix: str) -> int:
-    """Return the number of GPU network cards of a machine type if their kind is this one, otherwise 0."""
+def _find_rails(machine_type: str, link_prefixes: tuple[str, ...]) -> int:
+    """Return the number of GPU network cards of a machine type if their kind is one of these, otherwise 0."""
     for row in prices():
         if row.cloud == _CLOUD and row.instance == machine_type:
             network = instance_networks().get(row.id)
-            if network is not None and (network.link or "").startswith(link_prefix):
+            if network is not None and (network.link or "").startswith(link_prefixes):
                 return network.rails
     return 0
