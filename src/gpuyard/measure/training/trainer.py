@@ -63,7 +63,8 @@ class Trainer:
             trainable = [p for p in self.module.parameters() if p.requires_grad]
         self._model: nn.Module = self.module
         # tensor groups divide some parameters only, which one fused update cannot mix
-        self._optimizer: Optimizer = SGD(trainable, lr=_LEARNING_RATE, foreach=False)
+        foreach = False if self._strategy == "tensor" else None
+        self._optimizer: Optimizer = SGD(trainable, lr=_LEARNING_RATE, foreach=foreach)
         if job.optimizer == "adam":
             self._optimizer = build_optimizer(self.module)
         match self._strategy:
