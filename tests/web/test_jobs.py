@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -91,3 +92,35 @@ def test_a_long_log_is_sent_in_parts(serve: Serve, empty_share: Path, cli: Cli) 
     assert reply.text.replace("\n", "") == "x" * 3_000_000 + "älast"
     assert site.get(f"/job/log.txt?handle={handle}&search=LAS").text == "last\n"
     assert site.get("/job/log.txt?handle=local://99").status == 400
+
+
+def test_followers_that_leave_at_once_leave_no_process(
+    serve: Serve, empty_share: Path, cli: Cli
+) -> None:
+    handle = cli("submit", "--", "sleep", "100").stdout.strip()
+    site = serve()
+    try:
+        for attempt in range(24):  # some leave before the log's first event, and some after it
+            with contextlib.closing(site.connect()) as connection:
+                connection.request("GET", f"/events/log?handle={handle}")
+                if attempt % 3:
+                    time.sleep(0.05 * (attempt % 3))
+                else:
+                    connection.getresponse()
+        deadline = time.monotonic() + 30
+        while _list_followers(handle):
+            assert time.monotonic() < deadline, "logs are followed for pages that are closed"
+            time.sleep(0.2)
+    finally:
+        cli("cancel", handle)
+
+
+def _list_followers(handle: str) -> list[int]:
+    command = f"logs\0--follow\0{handle}".encode()
+    processes = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_ours = os.environ["GPUYARD_HOME"].encode() in (directory / "environ").read_bytes()
+            if is_ours and command in (directory / "cmdline").read_bytes():
+                processes.append(int(directory.name))
+    return processes

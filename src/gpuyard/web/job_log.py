@@ -68,10 +68,11 @@ def read_log(owner: Identity, handle: str) -> Iterator[str]:
         while chunk := process.stdout.read(_CHUNK_BYTES):
             yield decoder.decode(chunk)
     finally:
-        _stop(process)
+        stop_process(process)
 
 
-def _stop(process: "subprocess.Popen[bytes]") -> None:
+def stop_process(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a stream's process group, and wait for its end."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     if process.stdout is not None:
@@ -80,7 +81,10 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 async def follow_log(request: Any, process: "subprocess.Popen[bytes]") -> AsyncIterator[str]:
-    """Yield what arrives as events, at most ten per second. If more arrives than a page keeps, only its end is sent."""
+    """Yield what arrives as events, at most ten per second. If more arrives than a page keeps, only its end is sent.
+
+    The caller then removes the loop's reader of the output, because a generator may be dropped before it ends.
+    """
     assert process.stdout is not None  # noqa: S101 - for the type checker
     loop = asyncio.get_running_loop()
     descriptor = process.stdout.fileno()
@@ -96,25 +100,21 @@ async def follow_log(request: Any, process: "subprocess.Popen[bytes]") -> AsyncI
         arrived.set()
 
     loop.add_reader(descriptor, read)
-    try:
-        while may_continue(request):
-            try:
-                await asyncio.wait_for(arrived.wait(), 5.0)
-            except TimeoutError:
-                if await request.is_disconnected():
-                    return
-                yield ": still there\n\n"
-                continue
-            await asyncio.sleep(_GATHER_SECONDS)
-            arrived.clear()
-            if text := clean_log(tail.take()):
-                yield f"event: log\ndata: {json.dumps(text)}\n\n"
-            if tail.is_complete:
-                yield "event: end\ndata: end\n\n"
+    while may_continue(request):
+        try:
+            await asyncio.wait_for(arrived.wait(), 5.0)
+        except TimeoutError:
+            if await request.is_disconnected():
                 return
-    finally:
-        loop.remove_reader(descriptor)
-        await asyncio.to_thread(_stop, process)
+            yield ": still there\n\n"
+            continue
+        await asyncio.sleep(_GATHER_SECONDS)
+        arrived.clear()
+        if text := clean_log(tail.take()):
+            yield f"event: log\ndata: {json.dumps(text)}\n\n"
+        if tail.is_complete:
+            yield "event: end\ndata: end\n\n"
+            return
 
 
 class LogTail:

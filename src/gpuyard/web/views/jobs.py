@@ -6,13 +6,13 @@ import json
 import pwd
 import subprocess
 import threading
-from collections.abc import AsyncIterator
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, Field
+from starlette.types import Receive, Scope, Send
 
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.jobs.job import Handle
@@ -20,7 +20,7 @@ from gpuyard.report.answer import Answer, DefinitionList, Sentence
 from gpuyard.report.kept import decode_answer
 from gpuyard.web.acting import Action, NotPermitted, Outcome, perform, start_stream
 from gpuyard.web.auth import Identity, create_identity
-from gpuyard.web.job_log import clean_lines, follow_log, read_log
+from gpuyard.web.job_log import clean_lines, follow_log, read_log, stop_process
 from gpuyard.web.page import Computed, render, render_json
 
 router = APIRouter()
@@ -204,16 +204,24 @@ async def stream_log(request: Request, handle: HandleQuery, user: UserQuery = ""
     except BaseException:
         _followers.release()
         raise
-    return StreamingResponse(
-        _follow(request, process),
-        media_type="text/event-stream",
-        headers={"X-Accel-Buffering": "no"},
-    )
+    return _LogStream(request, process)
 
 
-async def _follow(request: Request, process: "subprocess.Popen[bytes]") -> AsyncIterator[str]:
-    try:
-        async for event in follow_log(request, process):
-            yield event
-    finally:
-        _followers.release()
+class _LogStream(StreamingResponse):
+    """The events of a log. Its process ends with the response, also if the page was closed before the first event."""
+
+    def __init__(self, request: Request, process: "subprocess.Popen[bytes]") -> None:
+        super().__init__(
+            follow_log(request, process),
+            media_type="text/event-stream",
+            headers={"X-Accel-Buffering": "no"},
+        )
+        self._process = process
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            _followers.release()
+            asyncio.get_running_loop().remove_reader(self._process.stdout)  # type: ignore[arg-type]
+            stop_process(self._process)  # not awaited, because this task may be cancelled
