@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from gpuyard.catalog import Gpu
+from gpuyard.choices import LargePrecision
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predictor.platform import Platform, create_platform
@@ -15,10 +15,6 @@ from gpuyard.predictor.transport import Pipe
 from gpuyard.specs import Cluster
 
 Column = Floats | float
-LargePrecision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
-LARGE_PRECISIONS: tuple[LargePrecision, ...] = (
-    "fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4",
-)  # fmt: skip
 NARROW: frozenset[str] = frozenset({"fp8", "mxfp8", "nvfp4"})
 _SIZES = 11  # groups of 1, 2, 4, … 1,024 GPUs
 
