@@ -40,15 +40,32 @@ def test_text_and_html_say_the_same() -> None:
     assert "<script" not in result._repr_html_()
 
 
-def test_the_first_line_answers() -> None:
-    (fast, slow, slower) = (
-        gy.predict("vgg16", on=name).answer.parts[0].text  # type: ignore[union-attr]
-        for name in ("8xh100", "2x8xh100@10G", "4x1xrtx-3090@1G")
-    )
-    assert fast.startswith("8 GPUs: ")
-    assert fast.endswith("limited by compute. Adding GPUs helps.")
-    assert "limited by the network" in slow
-    assert slower.endswith("A single GPU is faster.")
+def _read_first_line(model: str, on: str, gpus: int | None = None) -> str:
+    (sentence, *_) = gy.predict(model, on=on, gpus=gpus).answer.parts
+    return sentence.text  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("on", "gpus", "begins", "verdict"),
+    [
+        ("8xh100", None, "8 GPUs: ", "Adding GPUs helps up to 8, the whole cluster."),
+        ("2x8xh100@10G", 8, "8 GPUs: ", "More are slower: 16 reach "),
+        ("2x8xh100@10G", 16, "16 GPUs: ", "limited by the network. 8 GPUs are "),
+        ("2x8xh100@10G", None, "16 GPUs: ", "limited by the network. 8 GPUs are "),
+        ("8xh100", 2, "2 GPUs: ", "8 GPUs are "),
+        ("4x1xrtx-3090@1G", None, "4 GPUs: ", "1 GPU is "),
+    ],
+)
+def test_the_first_line_compares_with_the_whole_cluster(
+    on: str, gpus: int | None, begins: str, verdict: str
+) -> None:
+    line = _read_first_line("vgg16", on, gpus)
+    assert line.startswith(begins)
+    assert verdict in line
+
+
+def test_the_first_line_judges_no_larger_cluster_than_was_predicted() -> None:
+    assert _read_first_line("resnet50", "h100").endswith("limited by compute.")
 
 
 def test_why_explains_the_same_prediction() -> None:

@@ -25,7 +25,7 @@ from gpuyard.hardware.clusters import cluster_from_topology_file, resolve_machin
 from gpuyard.predictor import ClusterPrediction, Prediction, create_scenario
 from gpuyard.predictor import predict as predict_placements
 from gpuyard.predictor.explain.timeline import build_timeline
-from gpuyard.predictor.power import cap_power, cap_prediction
+from gpuyard.predictor.power import PowerCap, cap_power, cap_prediction
 from gpuyard.predictor.predicted import describe_choke
 from gpuyard.report.answer import Answer
 from gpuyard.report.answers.clusters import clusters_answer
@@ -243,10 +243,15 @@ def _predict_one(
     result = predict_placements(scenario, placements, request.batches)
     gpu = resolve_machine(cluster)[0]
     cap = None if cluster.power_cap is None else cap_power(gpu, cluster.power_cap)
-    if cap is not None:
-        capped = tuple(cap_prediction(p, cap) for p in result.predictions)
-        result = replace(result, predictions=capped)
     # the first batch of the most GPUs: `max` keeps the first of equals
+    batch = max(result.predictions, key=lambda p: p.gpus).batch_per_gpu
+    whole = result
+    if request.gpus is not None:
+        counts = scenario.default_gpu_counts(request.gpus_per_node)
+        all_sizes = scenario.platform.placements(counts, request.gpus_per_node)
+        whole = predict_placements(scenario, all_sizes, [batch])
+    if cap is not None:
+        result, whole = _cap(result, cap), _cap(whole, cap)
     largest = max(result.predictions, key=lambda p: p.gpus)
     explanation = next_run = None
     if request.threshold is not None:
@@ -267,6 +272,7 @@ def _predict_one(
         gpu=gpu,
         cluster_note=cluster.note,
         power_cap=cap,
+        cluster=[p for p in whole.predictions if p.batch_per_gpu == batch],
     )
     if request.chart and not request.several:
         timeline = None
@@ -276,6 +282,10 @@ def _predict_one(
         measured = [point for point in request.workload.measured if point.gpu == gpu.id]
         answer = add_prediction_charts(answer, [result], timeline, measured)
     return result, answer, explanation
+
+
+def _cap(result: ClusterPrediction, cap: PowerCap) -> ClusterPrediction:
+    return replace(result, predictions=tuple(cap_prediction(p, cap) for p in result.predictions))
 
 
 def _give_advice(scenario: "PlatformScenario", largest: Prediction) -> str:

@@ -63,9 +63,11 @@ def predict_answer(
     advice: str = "",
     next_run: "NextRun | None" = None,
     power_cap: PowerCap | None = None,
+    cluster: Sequence[Prediction],
 ) -> Answer:
     """Build the answer.
 
+    `cluster` has predictions up to the whole cluster for the first line.
     `how` lists the strategy, exchange options, and other jobs; `notes` describe the wiring of the machines.
     `cluster_note` says what a short form of the cluster left open. `advice` is one sentence for an answer without `why`;
     `next_run` is shown with `why` only.
@@ -104,7 +106,11 @@ def predict_answer(
     if advice:
         sentences.append(advice)
     wiring = [f"Wiring: {note}." for note in notes]
-    parts: list[Part] = [build_headline(result), table, *map(Sentence, [*sentences, *wiring])]
+    parts: list[Part] = [
+        build_headline(result, cluster),
+        table,
+        *map(Sentence, [*sentences, *wiring]),
+    ]
     if result.evidence_note:
         parts.insert(1, Sentence(result.evidence_note, "caution"))
     cautions = (result.base_note, result.points_note)
@@ -162,46 +168,51 @@ _LIMITS = {
     "none": "no single choke",
 }
 _MIN_ADDED_GPU = 0.5  # share of one GPU that an added GPU must bring to be called helpful
+_MIN_RATIO = 1.05  # smaller differences between numbers of GPUs are not worth a sentence
 
 
-def build_headline(result: ClusterPrediction) -> Sentence:
-    """Answer in one sentence: the speed of the most GPUs, the choke, and whether more would help.
+def build_headline(result: ClusterPrediction, cluster: Sequence[Prediction]) -> Sentence:
+    """Answer in one sentence: the speed of the most GPUs, the choke, and the best number of GPUs in the cluster.
 
-    If a batch does not fit, the sentence says only this.
+    `cluster` has predictions up to the whole cluster. If a batch does not fit, the sentence says only this.
     """
     if result.memory_note:
         return Sentence(f"Out of memory. {result.memory_note}", "bad")
     largest = max(result.predictions, key=lambda p: p.gpus)
     gpus = units.format_count(largest.gpus, "GPU")
-    speed = units.format_number(float(f"{largest.samples_per_second:.3g}"))
     efficient = f", {units.format_share(largest.scaling_efficiency)} efficient"
+    others = [p for p in cluster if p.gpus != largest.gpus and p.fits is not False]
     return Sentence(
-        f"{gpus}: {speed} samples/s{efficient if largest.gpus > 1 else ''}; "
-        f"{_LIMITS[largest.choke]}. {_judge_more_gpus(result, largest)}",
+        f"{gpus}: {_format_speed(largest)}{efficient if largest.gpus > 1 else ''}; "
+        f"{_LIMITS[largest.choke]}. {_compare_counts(largest, others)}".rstrip(),
         "strong",
     )
 
 
-def _judge_more_gpus(result: ClusterPrediction, largest: Prediction) -> str:
-    """Judge added GPUs by the last ones that were added, or by the choke if there is only one number of GPUs."""
-    if largest.gpus * largest.scaling_efficiency < 1:
-        return "A single GPU is faster."
-    fewer = [
-        p
-        for p in result.predictions
-        if p.gpus < largest.gpus and p.batch_per_gpu == largest.batch_per_gpu
-    ]
-    if not fewer:
-        helps = largest.choke in ("gpu", "none")
-        return "Adding GPUs helps." if helps else "Relieve this choke before you add GPUs."
-    before = max(fewer, key=lambda p: p.gpus)
-    added = (largest.samples_per_second - before.samples_per_second) / (largest.gpus - before.gpus)
+def _format_speed(p: Prediction) -> str:
+    return f"{units.format_number(float(f'{p.samples_per_second:.3g}'))} samples/s"
+
+
+def _compare_counts(largest: Prediction, others: Sequence[Prediction]) -> str:
+    """Name a faster number of GPUs in the cluster, or judge the last GPUs that were added."""
+    if not others:
+        return ""
+    fastest = max(others, key=lambda p: p.samples_per_second)
+    ratio = fastest.samples_per_second / largest.samples_per_second
+    if ratio >= _MIN_RATIO:
+        times = units.format_number(float(f"{ratio:.2g}"))
+        return f"{units.format_count(fastest.gpus, 'GPU')} {'is' if fastest.gpus == 1 else 'are'} {times} × as fast."
+    most = max(others, key=lambda p: p.gpus)
+    if most.gpus > largest.gpus:
+        slower = most.samples_per_second < largest.samples_per_second
+        return f"More are {'slower' if slower else 'hardly faster'}: {most.gpus} reach {_format_speed(most)}."
+    added = (largest.samples_per_second - most.samples_per_second) / (largest.gpus - most.gpus)
     share = added * largest.gpus * largest.scaling_efficiency / largest.samples_per_second
     if share >= _MIN_ADDED_GPU:
-        return "Adding GPUs helps."
+        return f"Adding GPUs helps up to {largest.gpus}, the whole cluster."
     if share <= 0:
-        return f"Adding GPUs slows it down: {before.gpus} are faster than {largest.gpus}."
-    return f"Adding GPUs helps little: each added one brings {units.format_share(share)} of a GPU."
+        return f"{most.gpus} are as fast."
+    return f"The last {largest.gpus - most.gpus} help little: each brings {units.format_share(share)} of a GPU."
 
 
 def choke_cell(p: Prediction) -> StyledText:
