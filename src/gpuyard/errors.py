@@ -154,6 +154,23 @@ def did_you_mean(name: str, valid: Iterable[str]) -> str:
     return f"; did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if matches else ""
 
 
+def is_code(name: str) -> bool:
+    """Return whether a model's name is a Python file or importable code."""
+    return name.endswith(".py") or bool(re.fullmatch(r"[\w.]+:[\w.]+", name))
+
+
+def advise_code(name: str) -> str:
+    """Return the command that writes a workload for a Python file or importable code."""
+    if ":" in name:
+        return f"write a workload for it with gpuyard init workload --model {name}"
+    path = Path(name).with_suffix("")
+    module = path.name if path.is_absolute() else ".".join(path.parts).lstrip(".")
+    return (
+        "write a workload that names the function in it that returns your model, with "
+        f"gpuyard init workload --model {module}:FUNCTION"
+    )
+
+
 def describe_unknown(
     kind: str, name: str, valid: Iterable[str], *, actual_kind: str = "", searched: str = ""
 ) -> str:
@@ -164,6 +181,8 @@ def describe_unknown(
     """
     names = sorted(valid)
     unknown = f"no {searched or kind} is called {quote(name)}"
+    if kind == "model" and is_code(name):
+        return f"{unknown}: {advise_code(name)}"
     if actual_kind:
         return f"{unknown}: it is {'an' if actual_kind[0] in 'aeio' else 'a'} {actual_kind}"
     if hint := did_you_mean(name, names):

@@ -77,10 +77,28 @@ def test_ranges_of_gpus(cli: Cli) -> None:
         assert [row["gpus"] for row in rows] == list(range(1, 9))
 
 
-def test_a_python_file_is_not_a_workload_yet(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "unet.py").write_text("class UNet: ...\n")
+@pytest.mark.parametrize("named", ["unet.py", "unet:build"])
+@pytest.mark.parametrize("command", ["predict {} --on h100", "init workload --model {}"])
+def test_the_command_that_is_advised_for_code_works(
+    cli: Cli, tmp_path: Path, named: str, command: str
+) -> None:
+    (tmp_path / "unet.py").write_text(
+        "import torch\ndef build():\n    return torch.nn.Linear(4, 2)\n"
+    )
+    if command.startswith("init") and ":" in named:
+        return  # this is the advised command
+    error = cli(*command.format(named).split(), cwd=tmp_path, status=2).stderr
+    _, _, rest = error.partition("with gpuyard ")
+    advised = rest.split(",")[0].split("\n")[0].replace("FUNCTION", "build")
+    cli(*shlex.split(advised), cwd=tmp_path)
+    (file,) = tmp_path.glob("*.workload.yaml")
+    file.write_text(file.read_text().replace("[3, 224, 224]", "[4]").replace("1000}", "2}"))
+    assert "samples/s" in cli("predict", file.name, "--on", "h100", cwd=tmp_path).stdout
+
+
+def test_a_missing_python_file_is_not_found(cli: Cli, tmp_path: Path) -> None:
     error = cli("predict", "unet.py", "--on", "h100", cwd=tmp_path, status=2).stderr
-    assert "unet" in error and "workload" in error and "model" in error
+    assert "unet.py not found" in error
 
 
 @pytest.mark.parametrize("option", ["-o", "--output-format"])

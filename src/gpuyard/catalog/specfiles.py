@@ -12,7 +12,7 @@ from gpuyard.catalog.hardware import gpus, links, machines
 from gpuyard.catalog.models import models
 from gpuyard.catalog.prices import past_prices, prices
 from gpuyard.catalog.transformers import transformers
-from gpuyard.errors import UnknownName, UserMistake
+from gpuyard.errors import UnknownName, UserMistake, advise_code, is_code
 from gpuyard.specs import Dataset, KnownNames, Workload, read_spec
 from gpuyard.specs.base import find_kind
 
@@ -97,10 +97,11 @@ def read_workload(name_or_path: str, directory: Path = Path()) -> Workload:
     if name_or_path.endswith(".json"):
         path = str(directory / name_or_path)
         return Workload(name=_name_of_config(path), model=path)
-    if name_or_path.endswith(".py"):
+    if name_or_path.endswith(".py") and not (directory / name_or_path).is_file():
+        raise UserMistake(f"{name_or_path} not found")
+    if is_code(name_or_path):
         raise UserMistake(
-            f"{name_or_path} is code: write a workload that names the function in it that returns your model, with "
-            f"gpuyard init workload --set model={Path(name_or_path).stem}:FUNCTION, and pass that file"
+            f"{name_or_path} is code: {advise_code(name_or_path)}, and pass the file that it writes"
         )
     if is_file(name_or_path, directory):
         file = directory / name_or_path
