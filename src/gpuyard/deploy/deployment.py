@@ -131,7 +131,7 @@ def plan(loaded: LoadedDeployment, replace: Sequence[str] = ()) -> DeploymentPla
         (
             *loaded.target.availability(loaded.deployment),
             *_find_missing_drivers(loaded),
-            *loaded.target.notes(),
+            *loaded.target.notes(loaded.deployment),
         ),
         getattr(target, "ttl", None),
         loaded.target.rented and "ttl" not in target.model_fields_set,
@@ -169,7 +169,7 @@ def up(
         )
         poweroff = (
             {"gpuyard_poweroff_time": find_poweroff_time(loaded.state)}
-            if loaded.target.ends_when_powered_off
+            if loaded.target.power_off_effect
             else {}
         )
         recap = apply_roles(

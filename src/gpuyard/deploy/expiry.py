@@ -1,7 +1,8 @@
 """The time at which a rented deployment is removed automatically, and the background process that does it.
 
-Where a machine that powers itself off stops costing money (AWS, Google Cloud), each machine has a timer as well, which
-works while this one is off.
+If the file has a `ttl` and a machine that powers itself off stops costing money (AWS, Google Cloud), each machine has a
+timer as well, which works while this one is off. The default expiry sets no such timer, because it first waits for jobs
+and copies shared files.
 
 Lambda Cloud has no such timer and bills until an instance is terminated, so an instance that only shuts itself down still
 costs money. An instance that terminates itself would need the account's key, which does not belong on machines that others

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from gpuyard.deploy.deployment import LoadedDeployment, down, load_deployment, plan
+from gpuyard.deploy.expiry import find_poweroff_time, set_expiry
 from gpuyard.deploy.targets import TARGETS
 from gpuyard.deploy.terraform.run import Changes
 from gpuyard.errors import GpuyardError
@@ -90,6 +91,7 @@ def cloud(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         json.dumps({"locations": ["us-east-1d", "us-east-1b", "us-east-1d"]})
     )
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("GPUYARD_ADDRESS_URL", "http://127.0.0.1:9")  # nothing listens there
     yield there
     end_reapers(home)
 
@@ -379,6 +381,8 @@ def test_prices_come_from_the_catalog_and_unknown_ones_are_reported(
         ("aws", ("93.184.216.0/24", "93.184.216.7/24"), "ssh_from"),
         ("aws", ("93.184.216.0/24", "198.51.100.7/32"), "documentation"),
         ("gcp", ("93.184.216.0/24", "'2001:db8::/48'"), "documentation"),
+        ("openstack", ("93.184.216.0/24", "198.19.0.0/16"), "ssh_from"),
+        ("openstack", ("93.184.216.0/24", "224.0.0.0/4"), "ssh_from"),
         ("aws", ("93.184.216.0/24", "'2a00:1450::/32'"), "IPv4"),
         ("gcp", ("93.184.216.0/24", "192.168.1.0/24"), "private network"),
         ("aws", ("region:", "market: capacity-block, region:"), "capacity_reservation"),
@@ -510,6 +514,49 @@ def test_ssh_is_open_for_this_machine_and_down_works_without_its_address(
     assert plan(loaded).changes == Changes()  # the last address stays
     assert down(loaded, quiet) == []
     assert list_resources(cloud) == []
+
+
+@pytest.mark.parametrize("kind", CLOUDS)
+def test_a_plan_says_whether_anything_ends_the_machines_while_this_computer_is_off(
+    load: Callable[..., LoadedDeployment], kind: str
+) -> None:
+    """The sentence agrees with the time at which the machines power themselves off."""
+
+    def find_note(ttl: str) -> tuple[str, bool]:
+        loaded = load(kind, (f"kind: {kind}", f"kind: {kind}{ttl}"))
+        (note,) = (
+            note
+            for note in loaded.target.notes(loaded.deployment)
+            if "power" in note or "ends" in note
+        )
+        with loaded.state.hold():
+            set_expiry(loaded.state, loaded.deployment)
+            off = (
+                bool(loaded.target.power_off_effect)
+                and find_poweroff_time(loaded.state) is not None
+            )
+        return note, off
+
+    for ttl, promised in ((", ttl: 9 h", kind != "openstack"), ("", False), (", ttl: null", False)):
+        note, off = find_note(ttl)
+        assert off is promised
+        assert note.startswith("Nothing ends") is not promised
+        assert "`ttl`" in note or ttl or kind == "openstack"
+
+
+def test_a_plan_warns_if_ssh_from_does_not_contain_this_machine(
+    load: Callable[..., LoadedDeployment], checkip: list[str]
+) -> None:
+    def warnings(network: str) -> list[str]:
+        loaded = load("openstack", ("93.184.216.0/24", network))
+        return [note for note in loaded.target.notes(loaded.deployment) if "ssh_from" in note]
+
+    (warning,) = warnings("8.8.8.0/24")
+    assert "93.184.216.34" in warning and "8.8.8.0/24" in warning
+    for network in ("93.184.216.0/24", "0.0.0.0/0", "10.0.0.0/8", "here"):
+        assert warnings(network) == []
+    checkip.clear()  # it cannot be found
+    assert warnings("8.8.8.0/24") == []
 
 
 def test_unavailable_providers_are_reported(

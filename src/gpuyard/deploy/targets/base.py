@@ -21,8 +21,8 @@ class Provisioner(ABC):
     kind: ClassVar[str]
     rented: ClassVar[bool] = False
     """Its machines cost money while they exist."""
-    ends_when_powered_off: ClassVar[bool] = False
-    """Its machines cost nothing, or only their disks, once they power themselves off."""
+    power_off_effect: ClassVar[str] = ""
+    """The end of a sentence: how a machine that powers itself off stops costing money; empty if it does not."""
     repairs_ssh: ClassVar[bool] = False
     """Terraform finds machines that do not answer ssh, and `up` repairs them."""
 
@@ -111,9 +111,24 @@ class Provisioner(ABC):
         """Return role variables for machines that differ from ordinary ones."""
         return {}
 
-    def notes(self) -> Sequence[str]:
+    def notes(self, deployment: Deployment) -> Sequence[str]:
         """Return sentences that a user should read before `up`."""
-        return ()
+        return (self._describe_end(deployment),) if self.rented else ()
+
+    def _describe_end(self, deployment: Deployment) -> str:
+        """Say what ends the machines while this computer is off; `find_poweroff_time` sets it."""
+        target = deployment.target
+        if getattr(target, "ttl", None) is None:
+            return "Nothing ends the machines, because `ttl` is null: they cost money until `gpuyard deploy down`."
+        sentence = "Nothing ends the machines while this computer is off"
+        if not self.power_off_effect:
+            return f"{sentence}: they then cost money until it is on again."
+        if "ttl" not in target.model_fields_set:
+            return f"{sentence}, because the file has no `ttl`. Write one, so that they power themselves off."
+        return (
+            "Shortly after that time, the machines power themselves off, even if this computer is off, "
+            f"{self.power_off_effect}."
+        )
 
 
 def get_target_spec(deployment: Deployment, kind: type[Spec]) -> Spec:

@@ -1,7 +1,8 @@
 """Shared code of clouds with an official Terraform provider: a private network that only ssh to the head enters."""
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from gpuyard.catalog.prices import Price, prices
@@ -73,9 +74,11 @@ class PrivateNetworkProvisioner(Provisioner):
         resources = Terraform(state.terraform).list_resources()
         return [resource for resource in resources if not resource.startswith(_OWN_RESOURCE)]
 
-    def notes(self) -> Sequence[str]:
+    def notes(self, deployment: Deployment) -> Sequence[str]:
         return (
             "The price covers machines only; the cloud also bills disks, addresses, and traffic.",
+            *super().notes(deployment),
+            *_find_own_exclusion(getattr(deployment.target, "ssh_from", HERE)),
         )
 
 
@@ -90,6 +93,19 @@ def _resolve_ssh_from(ssh_from: str, state: StateDirectory) -> str:
         if isinstance(previous, str):
             return previous
         raise
+
+
+def _find_own_exclusion(ssh_from: str) -> Iterator[str]:
+    """Yield a sentence if only other public addresses may reach the head, as far as this machine's can be found."""
+    if ssh_from == HERE or not (network := ipaddress.IPv4Network(ssh_from)).is_global:
+        return
+    with suppress(GpuyardError):
+        address = find_public_address()
+        if ipaddress.IPv4Address(address) not in network:
+            yield (
+                f"This machine's public address {address} is not in ssh_from ({ssh_from}), so from here you could not reach "
+                f"the machines that you pay for: write `{HERE}`, or run gpuyard from one of those addresses."
+            )
 
 
 def check_ssh_from(ssh_from: str) -> None:

@@ -8,11 +8,14 @@ from pydantic import AfterValidator, Field, model_validator
 from gpuyard.specs.base import Duration, Spec, UsdPerHour
 
 HERE = "here"
-# No machine has these; examples use them (RFC 5737 and RFC 3849).
-_DOCUMENTATION = tuple(
+# No machine connects from these: documentation (RFC 5737, RFC 3849), benchmarks (RFC 2544), this host, one link, multicast.
+_UNUSABLE = tuple(
     map(
         ipaddress.ip_network,
-        ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32"),
+        (
+            *("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32"),
+            *("198.18.0.0/15", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"),
+        ),
     )
 )
 
@@ -29,10 +32,10 @@ def _normalize_network(text: str) -> str:
         ) from None
     if any(
         network.network_address in other and network.prefixlen >= other.prefixlen
-        for other in _DOCUMENTATION
+        for other in _UNUSABLE
     ):
         raise ValueError(
-            f"{text} is reserved for documentation, so you would pay for machines that you cannot reach: "
+            f"{text} is reserved for documentation and other uses, so you would pay for machines that you cannot reach: "
             f"write your own addresses, or `{HERE}`"
         )
     if network.version != 4:

@@ -1,7 +1,7 @@
 """Instances at AWS EC2, with a placement group and Elastic Fabric Adapters."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from gpuyard.catalog.hardware import find_end_of_life
@@ -35,7 +35,7 @@ class AwsProvisioner(PrivateNetworkProvisioner):
     """Creates a VPC with a public and a private subnet in one zone, and instances in them."""
 
     kind: ClassVar[str] = "aws"
-    ends_when_powered_off: ClassVar[bool] = True
+    power_off_effect: ClassVar[str] = "which terminates them and deletes their disks"
 
     def check(self, deployment: Deployment, cluster: Cluster) -> None:
         spec = get_target_spec(deployment, AwsTarget)
@@ -78,12 +78,6 @@ class AwsProvisioner(PrivateNetworkProvisioner):
         prices = {"on-demand": price.usd_per_hour, "spot": price.spot_usd_per_hour}
         usd = prices.get(spec.market)  # a capacity block is paid in advance
         return None if usd is None else usd * cluster.nodes
-
-    def notes(self) -> Sequence[str]:
-        return (
-            *super().notes(),
-            "The machines also power themselves off when their time is over, which terminates them.",
-        )
 
 
 def _choose_efa_cards(spec: AwsTarget, cluster: Cluster) -> list[int]:

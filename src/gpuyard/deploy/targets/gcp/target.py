@@ -31,7 +31,7 @@ class GcpProvisioner(PrivateNetworkProvisioner):
     """Creates a network with one subnetwork, and instances without a service account in it."""
 
     kind: ClassVar[str] = "gcp"
-    ends_when_powered_off: ClassVar[bool] = True
+    power_off_effect: ClassVar[str] = "so that only their disks cost money"
 
     def check(self, deployment: Deployment, cluster: Cluster) -> None:
         spec = get_target_spec(deployment, GcpTarget)

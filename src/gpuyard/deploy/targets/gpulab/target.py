@@ -73,7 +73,8 @@ class GpulabProvisioner(Provisioner):
         """Cancel jobs whose submission was interrupted."""
         return remove_each(_find_jobs(state), lambda job: Gpulab.from_environment().cancel(job.id))
 
-    def notes(self) -> Sequence[str]:
+    def notes(self, deployment: Deployment) -> Sequence[str]:
+        del deployment
         return ("Jobs may wait in GPULab's queue; `up` waits until all of them run.",)
 
 

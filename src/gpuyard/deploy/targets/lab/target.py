@@ -131,7 +131,8 @@ class LabProvisioner(Provisioner):
             "slurm_isolates": False,  # all share one kernel
         }
 
-    def notes(self) -> Sequence[str]:
+    def notes(self, deployment: Deployment) -> Sequence[str]:
+        del deployment
         return (
             "Lab machines share this host's clock, Python environment, and a directory for shared storage, which "
             "does not use the emulated links. Their GPUs are stand-ins.",

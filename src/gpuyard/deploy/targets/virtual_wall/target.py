@@ -75,7 +75,8 @@ class VirtualWallProvisioner(Provisioner):
             [slice_] if slice_ else [], lambda slice_: Jfed.from_environment().delete(slice_)
         )
 
-    def notes(self) -> Sequence[str]:
+    def notes(self, deployment: Deployment) -> Sequence[str]:
+        del deployment
         return ("The Virtual Wall reinstalls every machine, which takes several minutes.",)
 
 
