@@ -112,6 +112,32 @@ def test_the_four_formats(cli: Cli, option: str) -> None:
     assert cli(*command, option, "table").stdout == cli(*command).stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "column"), [("status", "handle"), ("queue", "handle"), ("deploy status", "name")]
+)
+def test_csv_without_rows_is_a_header(cli: Cli, command: str, column: str) -> None:
+    table = csv.DictReader(io.StringIO(cli(*command.split(), "-o", "csv").stdout))
+    assert column in (table.fieldnames or ())
+    assert not list(table)
+
+
+def test_csv_of_no_results_is_empty(cli: Cli) -> None:
+    assert cli("results", "list", "-o", "csv").stdout == ""
+
+
+def test_csv_has_the_rows_of_all_clusters_and_lists_as_json(cli: Cli) -> None:
+    command = ("predict", "resnet50", "--on", "2xh100", "--on", "2xa100", "--gpus", "2")
+    rows = list(csv.DictReader(io.StringIO(cli(*command, "-o", "csv").stdout)))
+    assert [row["cluster"] for row in rows] == ["2 × H100 SXM5 80 GB", "2 × A100 SXM4 80 GB"]
+    assert json.loads(rows[0]["moves"])[0]["name"] == "gradients"
+
+
+def test_csv_of_one_answer_is_one_row(cli: Cli) -> None:
+    done = cli("cost", "--rent", "$1/h", "--buy", "$8000", "-o", "csv")
+    (row,) = csv.DictReader(io.StringIO(done.stdout))
+    assert float(row["buy_usd"]) == 8000
+
+
 def test_jobs_and_reservations_by_their_numbers(
     cli: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,7 +72,9 @@ def invoice(
         )
         parts.append(Sentence(f"The billed amounts match {matches}."))
     document = {"lines": lines, "total_usd": total, "price_date": day.isoformat()}
-    return Result(Answer(parts, document | {"fitting_increments": fitting}), wrap(lines))
+    return Result(
+        Answer(parts, document | {"fitting_increments": fitting}, rows="lines"), wrap(lines)
+    )
 
 
 def _split_list(numbers: str | Sequence[float]) -> list[str]:

@@ -81,7 +81,7 @@ def up(
         _clean_up()
         room.up(plan)
     table = _plan_table(plan, "would be created" if dry_run else "is up")
-    show(Answer([table], plan.describe()), json_output=json_output)
+    show(Answer([table], plan.describe(), rows="nodes"), json_output=json_output)
     warning = room.overload(plan)
     if warning is not None:
         print_line(warning)

@@ -172,7 +172,7 @@ def list_(*, json_output: JsonOption = False) -> None:
         if rows
         else [Sentence("There are no tokens; create one with: gpuyard serve token new")]
     )
-    show(Answer(parts, {"tokens": rows}, verb="serve"), json_output=json_output)
+    show(Answer(parts, {"tokens": rows}, verb="serve", rows="tokens"), json_output=json_output)
 
 
 @token_app.command("revoke")

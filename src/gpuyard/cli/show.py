@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpuyard.api.result import Result
     from gpuyard.report.answer import Answer
 
@@ -21,7 +23,7 @@ def show(answer: "Answer", *, json_output: bool = False, html: Path | None = Non
         write_page(answer, html)
         keep_report(answer)
     if json_output:
-        write_document(answer.document)
+        write_document(answer.document, answer.list_rows(), answer.columns)
     else:
         from gpuyard.report.terminal import print_answer
 
@@ -45,15 +47,21 @@ def show_with_drawing(result: "Result[Any]", svg: Path | None, *, json_output: b
         print_line(f"Wrote {svg}.")
 
 
-def write_document(document: Any) -> None:
-    """Print a document as JSON, or in the format of `-o`."""
+def write_document(document: Any, rows: Any = None, columns: "Sequence[str]" = ()) -> None:
+    """Print a document as JSON, or in the format of `-o`; CSV has its rows."""
     if _format == "json":
-        from gpuyard.report.answer import format_json as format_document
+        from gpuyard.report.answer import format_json
+
+        text = format_json(document)
     elif _format == "yaml":
-        from gpuyard.report.export import format_yaml as format_document
+        from gpuyard.report.export import format_yaml
+
+        text = format_yaml(document)
     else:
-        from gpuyard.report.export import format_csv as format_document
-    sys.stdout.write(format_document(document))
+        from gpuyard.report.export import format_csv
+
+        text = format_csv(document if rows is None else rows, columns)
+    sys.stdout.write(text)
 
 
 def choose_format(name: str) -> None:

@@ -182,6 +182,16 @@ class Answer:
     title: str = ""  # title of the page
     verb: str = ""  # the command, such as "cost"
     meta: str = ""  # date, host, and prices
+    rows: str | Sequence[Mapping[str, Any]] = ""
+    """The rows of CSV, or their key in the document; empty: the document is a list of rows, or one row."""
+    columns: Sequence[str] = ()
+    """The first columns of CSV, also if there are no rows."""
+
+    def list_rows(self) -> Any:
+        """Return the rows of CSV, or the document as one row."""
+        if isinstance(self.rows, str):
+            return self.document[self.rows] if self.rows else self.document
+        return self.rows
 
     def charts(self) -> list[Chart]:
         """Return all charts in the order of the page."""

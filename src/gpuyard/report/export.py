@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,30 +23,18 @@ def format_yaml(document: Any) -> str:
     return make_printable(text.getvalue())
 
 
-def format_csv(document: Any) -> str:
-    """Format the rows of a document as CSV: its first list of rows, or the document itself as one row.
-
-    Nested keys are joined with a dot, and lists inside a row with a semicolon.
-    """
-    rows = [_flatten(row) for row in find_rows(replace_nonfinite(document))]
-    columns = list(dict.fromkeys(column for row in rows for column in row))
+def format_csv(rows: Any, columns: Sequence[str] = ()) -> str:
+    """Format rows, or one, as CSV. Nested keys are joined with a dot, and lists inside a row are JSON."""
+    listed = [rows] if isinstance(rows, Mapping) else rows
+    flat = [_flatten(row) for row in replace_nonfinite(listed)]
+    names = list(dict.fromkeys([*columns, *(column for row in flat for column in row)]))
+    if not names:
+        return ""
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(flat)
     return make_printable(text.getvalue())
-
-
-def find_rows(document: Any) -> Sequence[Mapping[str, Any]]:
-    """Return the rows of a document."""
-    if isinstance(document, Mapping):
-        lists = (value for value in document.values() if _is_rows(value))
-        return next(lists, [document])
-    return document if _is_rows(document) else []
-
-
-def _is_rows(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and isinstance(value[0], Mapping)
 
 
 def _flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -54,7 +43,7 @@ def _flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if isinstance(value, Mapping):
             flat |= _flatten(value, f"{prefix}{key}.")
         elif isinstance(value, list | tuple):
-            flat[f"{prefix}{key}"] = ";".join(map(str, value))
+            flat[f"{prefix}{key}"] = json.dumps(value, ensure_ascii=False)
         else:
             flat[f"{prefix}{key}"] = value
     return flat

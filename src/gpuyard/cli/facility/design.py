@@ -60,13 +60,9 @@ def design(
 
     with show_status("designing the room"):
         room = facility(cluster, site=site, country=country, power_cap=power_cap)
-    renderers = {
-        "--svg": room.svg,
-        "--csv": room.bill_csv,
-        "--html": room.page,
-        "--json": room.to_json,
-    }
+    renderers = {"--svg": room.svg, "--csv": room.bill_csv, "--html": room.page}
     for option, path in outputs.items():
-        write_or_print(renderers[option](), path)
-    if not printed:
-        show(room.answer)
+        if option in renderers:
+            write_or_print(renderers[option](), path)
+    if json_output or not printed:
+        show(room.answer, json_output=json_output)

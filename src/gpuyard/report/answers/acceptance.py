@@ -55,6 +55,7 @@ def acceptance_answer(run: Acceptance) -> Answer:
         document,
         title=f"Acceptance of {run.cluster}",
         verb="accept",
+        rows="nodes",
         meta=f"{run.created_minute} UTC, {format_count(len(run.nodes), 'node')}, run {run.id}",
     )
 

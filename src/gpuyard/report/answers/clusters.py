@@ -29,6 +29,11 @@ def clusters_answer(
         },
         title=f"{results[0].workload} on {len(results)} clusters ({_list_precisions(results)})",
         verb="predict",
+        rows=[
+            {"cluster": result.cluster, **row}
+            for result, answer in answers
+            for row in answer.list_rows()
+        ],
     )
 
 

@@ -53,7 +53,7 @@ def plan_answer(planned: DeploymentPlan) -> Answer:
         "unreachable": dict(planned.unreachable),
         "notes": list(planned.notes),
     }
-    return Answer(parts, document, verb="deploy plan")
+    return Answer(parts, document, verb="deploy plan", rows="machines")
 
 
 def _describe_changed_machines(changed: Mapping[str, Sequence[str]]) -> list[Sentence]:
@@ -115,7 +115,7 @@ def up_answer(loaded: LoadedDeployment, changes: Changes, recap: PlayRecap, file
         "notes": list(recap.notes),
         "hosts": [_describe_host(host) for host in loaded.state.hosts()],
     }
-    return Answer(parts, document, verb="deploy up")
+    return Answer(parts, document, verb="deploy up", rows="hosts")
 
 
 def verify_answer(verdict: Verification) -> Answer:
@@ -140,7 +140,7 @@ def verify_answer(verdict: Verification) -> Answer:
     if untried:
         parts.append(Sentence(f"{untried} of {len(rows)} checks were not tried.", "caution"))
     document = {"ok": verdict.ok, "checks": [check.document() for check in verdict.checks]}
-    return Answer(parts, document, verb="deploy verify")
+    return Answer(parts, document, verb="deploy verify", rows="checks")
 
 
 def _describe_result(check: CheckResult) -> Text:
@@ -185,7 +185,12 @@ def status_answer(
             for name, hosts in deployments
         ]
     }
-    return Answer(parts, document, verb="deploy status")
+    return Answer(
+        parts, document, verb="deploy status", rows="deployments", columns=_STATUS_COLUMNS
+    )
+
+
+_STATUS_COLUMNS = ("name", "hosts", "removed_at", "kept_because")
 
 
 def down_answer(loaded: LoadedDeployment, remaining: Sequence[str]) -> Answer:

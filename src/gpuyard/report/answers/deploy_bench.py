@@ -120,7 +120,11 @@ def bench_answer(
         "rejected": len(result.rejected),
     }
     return Answer(
-        parts, document, title=f"{bench.matrix.name}: {bench.workload.name}", verb="deploy bench"
+        parts,
+        document,
+        title=f"{bench.matrix.name}: {bench.workload.name}",
+        verb="deploy bench",
+        rows="runs",
     )
 
 

@@ -33,6 +33,7 @@ def doctor_answer(host: HostInfo, diagnoses: Sequence[Diagnosis]) -> Answer:
         ],
         {"host": asdict(host), "parts": [asdict(diagnosis) for diagnosis in diagnoses]},
         verb="doctor",
+        rows="parts",
     )
 
 

@@ -101,7 +101,11 @@ def gpu_ranking_answer(
         "published": [figure.model_dump(mode="json") for figure in published],
     }
     return Answer(
-        parts, document, title=f"GPUs for {workload.name} in {precision}", verb="catalog gpus"
+        parts,
+        document,
+        title=f"GPUs for {workload.name} in {precision}",
+        verb="catalog gpus",
+        rows="gpus",
     )
 
 

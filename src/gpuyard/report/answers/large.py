@@ -124,7 +124,7 @@ def large_answer(
         document["power_cap"] = power_cap.as_json()
         for row in document["predictions"]:
             row["tokens_per_joule"] = row["tokens_per_second_per_gpu"] / power_cap.drawn_watts
-    return Answer(parts, document, title=title, verb="predict")
+    return Answer(parts, document, title=title, verb="predict", rows="predictions")
 
 
 def layouts_svg(result: LargeResult) -> str:

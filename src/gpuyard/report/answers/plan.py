@@ -73,6 +73,7 @@ def plan_answer(
         | {"end_of_life": [end.model_dump(mode="json") for end in _find_ends_of_life(result)]},
         title=result.name,
         verb="plan",
+        rows="front",
         meta=f"{goal.workload} in {result.precision_label} · {now} runs per month now, {at_end} at the end",
     )
 

@@ -42,7 +42,7 @@ def playbook_answer(advice: Advice, assumed: Sequence[str] = ()) -> Answer:
     parts += [Sentence("Commands:", "strong"), commands]
     if advice.prices_from:
         parts.append(Sentence(f"Prices in these commands: {advice.prices_from}"))
-    return Answer(parts, advice.as_json(), title=advice.stage_name, verb="playbook")
+    return Answer(parts, advice.as_json(), title=advice.stage_name, verb="playbook", rows="tools")
 
 
 def _describe_machines(machines: StageMachines) -> str:

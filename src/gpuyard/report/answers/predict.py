@@ -129,7 +129,7 @@ def predict_answer(
     if why is not None:
         parts.append(_build_explanation(why, title))
         document |= {"next_run": asdict(next_run) if next_run else None, "why": why.as_json()}
-    return Answer(parts, document, title=title, verb="predict")
+    return Answer(parts, document, title=title, verb="predict", rows="predictions")
 
 
 def _describe_capped(result: ClusterPrediction, cap: PowerCap | None) -> list[str]:

@@ -36,7 +36,7 @@ def rings_answer(
         "bytes_per_second": bytes_per_second,
         "schedules": [asdict(s) | {"seconds_per_step": s.seconds_per_step} for s in schedules],
     }
-    return Answer(parts, document, title=title, verb="topo rings")
+    return Answer(parts, document, title=title, verb="topo rings", rows="schedules")
 
 
 def _build_steps(schedule: Schedule) -> Table:

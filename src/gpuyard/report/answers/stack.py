@@ -147,4 +147,4 @@ def status_answer(
         "undo": list(undo),
         "environments": _list_environments(environments),
     }
-    return Answer(parts, document, verb="stack status")
+    return Answer(parts, document, verb="stack status", rows="findings")

@@ -86,7 +86,7 @@ def comparison_answer(
     parts: list[Part] = [Table(title, columns, rows)]
     if precision_note:
         parts.append(Sentence(precision_note))
-    return Answer(parts, document, title=title, verb="topo compare")
+    return Answer(parts, document, title=title, verb="topo compare", rows="layouts")
 
 
 def _format_choice(choice: GpuChoice) -> list[str]:

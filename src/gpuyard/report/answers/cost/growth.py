@@ -46,6 +46,7 @@ def growth_answer(plan: GrowthPlan, price_date: str, *, with_chart: bool = True)
         asdict(plan) | {"price_date": price_date},
         title="When to buy the next machine",
         verb="cost growth",
+        rows="purchases",
         meta=f"Prices from {price_date}",
     )
 

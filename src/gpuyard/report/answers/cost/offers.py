@@ -89,6 +89,7 @@ def offers_answer(
         },
         title=offers.name,
         verb="cost compare",
+        rows="offers",
         meta=prices,
     )
 

@@ -46,6 +46,7 @@ def room_answer(design: FacilityDesign, note: str = "") -> Answer:
         design_document(design),
         title=design.cluster.name,
         verb="facility",
+        rows="racks",
     )
 
 

@@ -69,7 +69,7 @@ def storage_answer(
     names = {"workload": workload.name, "cluster": cluster.name, "precision": precision}
     cluster_storage = None if read is None else _cluster_storage_document(sizing, read)
     document = names | _document(sizing, published) | {"cluster_storage": cluster_storage}
-    return Answer(parts, document)
+    return Answer(parts, document, rows="options")
 
 
 def _need_table(sizing: StorageSizing, title: str) -> Table:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from gpuyard.policies import Policy
 
 _MAX_NAME = 40
+_JOB_COLUMNS = ("handle", "state", "name", "user", "gpus", "submitted")  # the first of CSV
+_EVERYONE_COLUMNS = ("user", "job", "state", "gpus")
 
 
 def queue_answer(
@@ -66,7 +68,7 @@ def queue_answer(
         if name in silent or none_works:
             problem = "did not list its jobs" if name in silent else "cannot be used here"
             parts.append(Sentence(f"Engine {name} {problem}: {availability.reason}.", "caution"))
-    return Answer(parts, document, verb="queue")
+    return Answer(parts, document, verb="queue", rows="jobs", columns=_JOB_COLUMNS)
 
 
 def everyone_answer(document: dict[str, Any]) -> Answer:
@@ -74,7 +76,11 @@ def everyone_answer(document: dict[str, Any]) -> Answer:
     jobs = document["jobs"]
     if not jobs:
         return Answer(
-            [Sentence("No user has a waiting or running job here.")], document, verb="queue"
+            [Sentence("No user has a waiting or running job here.")],
+            document,
+            verb="queue",
+            rows=jobs,
+            columns=_EVERYONE_COLUMNS,
         )
     rows: list[list[StyledText]] = [
         [
@@ -88,7 +94,9 @@ def everyone_answer(document: dict[str, Any]) -> Answer:
         for job in jobs
     ]
     columns = ("user", "job", "state", "GPUs", Column("elapsed", 1), Column("submitted", 2))
-    return Answer([Table("", columns, rows)], document, verb="queue")
+    return Answer(
+        [Table("", columns, rows)], document, verb="queue", rows=jobs, columns=_EVERYONE_COLUMNS
+    )
 
 
 def prune_answer(pruned: int | None, keep_seconds: float, *, dry_run: bool) -> Answer:

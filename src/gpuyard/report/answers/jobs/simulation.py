@@ -53,6 +53,7 @@ def simulation_answer(outcomes: Sequence[SimulationOutcome]) -> Answer:
         simulation_document(outcomes),
         title=f"Simulation of {trace.name}",
         verb="simulate",
+        rows="policies",
         meta=heading,
     )
 

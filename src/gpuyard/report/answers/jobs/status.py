@@ -83,7 +83,8 @@ def describe_checkpoints(advice: Mapping[str, Any]) -> str:
 
 def jobs_answer(statuses: Sequence[JobStatus]) -> Answer:
     """Return several statuses, for JSON only."""
-    return Answer([], {"jobs": [status.document() for status in statuses]}, verb="wait")
+    jobs = [status.document() for status in statuses]
+    return Answer([], {"jobs": jobs}, verb="wait", rows=jobs)
 
 
 def describe_end(status: JobStatus) -> str:

@@ -51,6 +51,7 @@ def what_if_answer(cases: Sequence[tuple[str, SimulationOutcome]], assumption: s
         what_if_document(cases),
         title=f"What if: {trace.name}",
         verb="simulate",
+        rows="what_if",
         meta=heading,
     )
 

@@ -73,7 +73,7 @@ def who_answer(document: Mapping[str, Any]) -> Answer:
         parts.append(Sentence(f"{document['conflict']}.", "bad"))
     parts.extend(Sentence(violation["sentence"], "bad") for violation in document["violations"])
     parts.append(Sentence(guard_sentence(document["guard"])))
-    return Answer(parts, document, verb="who")
+    return Answer(parts, document, verb="who", rows="gpus")
 
 
 def _jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
@@ -190,8 +190,10 @@ def calendar_answer(reservations: Sequence[Mapping[str, Any]]) -> Answer:
     """Build the answer of `reserve list`."""
     document = {"reservations": list(reservations)}
     if not reservations:
-        return Answer([Sentence("No GPU is reserved.")], document, verb="reserve")
-    return Answer([calendar_table(reservations)], document, verb="reserve")
+        return Answer(
+            [Sentence("No GPU is reserved.")], document, verb="reserve", rows="reservations"
+        )
+    return Answer([calendar_table(reservations)], document, verb="reserve", rows="reservations")
 
 
 def calendar_table(reservations: Sequence[Mapping[str, Any]]) -> Table:
@@ -240,11 +242,16 @@ def notebooks_answer(document: Mapping[str, Any]) -> Answer:
     """Build a table of notebooks, and a sentence for each that says how to reach it."""
     notebooks = document["notebooks"]
     if not notebooks:
-        return Answer([Sentence("You have no running notebooks.")], document, verb="notebook")
+        return Answer(
+            [Sentence("You have no running notebooks.")],
+            document,
+            verb="notebook",
+            rows="notebooks",
+        )
     rows = [[n["id"], ", ".join(map(str, n["gpus"])), n["directory"]] for n in notebooks]
     parts: list[Part] = [Table("", ("notebook", "GPU", Column("directory", 1)), rows)]
     parts += [Sentence(f"{n['id']}: {_format_way(n)}") for n in notebooks]
-    return Answer(parts, document, verb="notebook")
+    return Answer(parts, document, verb="notebook", rows="notebooks")
 
 
 def _format_way(notebook: Mapping[str, Any]) -> str:

@@ -14,7 +14,9 @@ from gpuyard.share.violations import IDLE
 def usage_answer(document: Mapping[str, Any]) -> Answer:
     """Build tables by user, group, and project, and a sentence with the total cost."""
     if not document["leases"]:
-        return Answer([Sentence("No GPU has been leased yet.")], document, verb="usage")
+        return Answer(
+            [Sentence("No GPU has been leased yet.")], document, verb="usage", rows="by_user"
+        )
     parts: list[Part] = [
         _build_table("user", document["by_user"]),
         _build_table("group", document["by_group"]),
@@ -24,7 +26,7 @@ def usage_answer(document: Mapping[str, Any]) -> Answer:
     if sum(row["gpu_hours"] for row in document["by_group"]) > document["gpu_hours"]:
         parts.append(Sentence("A user's GPU-hours count in each of their groups."))
     parts.append(Sentence(_describe_total(document)))
-    return Answer(parts, document, verb="usage")
+    return Answer(parts, document, verb="usage", rows="by_user")
 
 
 def _build_table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -100,4 +102,4 @@ def audit_answer(
         "gpus_readable": readable,
         "guard": guard,
     }
-    return Answer(parts, document, verb="audit")
+    return Answer(parts, document, verb="audit", rows="violations")

@@ -78,6 +78,7 @@ def study_answer(result: StudyResult) -> Answer:
         result.as_json(),
         title=result.name,
         verb="study",
+        rows="workloads",
         meta=f"{formats.date(result.created_at)} · {result.host}",
     )
 
