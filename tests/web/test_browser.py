@@ -199,6 +199,24 @@ def test_moved_sliders_show_the_numbers_of_the_command_line(visit: Visit, cli: C
     assert visit.messages == []
 
 
+def test_back_shows_whole_pages_and_sliders_add_no_entries(visit: Visit) -> None:
+    visit.open("/")
+    visit.open(VIEWS["room"])
+    entries = visit.page.evaluate("history.length")
+    visit.move("nodes", 1)
+    visit.wait_until("location.search.includes('nodes=3')")
+    assert visit.page.evaluate("history.length") == entries
+    visit.page.locator(".racks [data-opens]").first.click()
+    visit.wait_until("location.hash === '#rack-1'")
+    visit.page.go_back()
+    visit.wait_until("location.hash === ''")
+    visit.wait_until("document.querySelector('nav.views') !== null")
+    assert visit.page.locator("output[for=in-nodes]").inner_text() == "3"
+    visit.page.go_back()
+    visit.wait_until("location.pathname === '/'")
+    assert visit.messages == []
+
+
 def test_the_price_slider_moves_the_break_even(visit: Visit, cli: Cli) -> None:
     visit.open("/buy/cost")
     visit.move("rent", 10)

@@ -134,6 +134,8 @@ def test_a_fragment_has_only_the_result(site: Site) -> None:
     assert "<html" not in fragment
     assert "samples/s" in fragment
     assert "data-charts" in fragment
+    restored = {"HX_Request": "true", "HX_History_Restore_Request": "true"}
+    assert "<html" in site.get("/scale?machines=4", **restored).text, "Back needs the whole page"
 
 
 def test_a_pasted_config_is_predicted(site: Site) -> None:

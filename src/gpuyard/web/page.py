@@ -111,7 +111,8 @@ def render_json(document: Any, status: int = 200) -> Response:
 def is_fragment(request: Request) -> bool:
     """Return whether htmx asks for the changed part of a page only."""
     headers = request.headers
-    return headers.get("hx-request") == "true" and headers.get("hx-boosted") != "true"
+    needs_page = "true" in (headers.get("hx-boosted"), headers.get("hx-history-restore-request"))
+    return headers.get("hx-request") == "true" and not needs_page
 
 
 def json_url(request: Request, **changes: str) -> str:
