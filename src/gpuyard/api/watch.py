@@ -131,10 +131,11 @@ def expect_step(
         raise UserMistake("watch compares only data-parallel training; leave out --on")
     row = result.rows[0]
     samples = row.batch_per_gpu * row.gpus
+    exchange = max(row.exchange_seconds, row.step.exposed_communication_seconds)
     return Expectation(
         samples / row.high,
         samples / row.low,
         row.step.compute_seconds,
-        row.step.exposed_communication_seconds,
+        exchange,
         float(samples),
     )

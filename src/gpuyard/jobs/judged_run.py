@@ -55,10 +55,10 @@ class JudgedRun:
 
     @property
     def remarks(self) -> list[str]:
-        """Return the sentences that follow the verdict: the cost, a silence, and a drift."""
+        """Return the sentences that follow the verdict: the cost, and a silence of some ranks."""
         verdict = self.verdict
         silence = None if verdict.stuck else verdict.silence
-        return [item.sentence for item in (self.gap, silence, verdict.drift) if item is not None]
+        return [item.sentence for item in (self.gap, silence) if item is not None]
 
     @property
     def expected_samples_per_second(self) -> tuple[float, float] | None:

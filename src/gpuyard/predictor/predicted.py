@@ -66,6 +66,7 @@ class Prediction:
     precision: Precision = "fp32"
     moves: tuple[Move, ...] = ()  # transfers over one GPU's link in one step
     epoch_bytes: float | None = None  # all transfers of an epoch
+    exchange_seconds: float = 0.0  # the mean exchange of a step, hidden or not
     before: Unmeasured | None = None  # set if multi-GPU figures or the framework changed it
 
     @property

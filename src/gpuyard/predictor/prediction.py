@@ -163,6 +163,7 @@ def predict(
             precision=scenario.precision,
             moves=moves[i],
             epoch_bytes=_epoch_bytes(moves[i], samples, placement.gpus * batch),
+            exchange_seconds=float(parts.communication_seconds[i]) / exchange.period,
             before=before[i],
         )
         for i, (placement, batch) in enumerate(configurations)

@@ -1,4 +1,4 @@
-"""The answer of `gpuyard watch`: the verdict on a running training, its ranks, and its drift."""
+"""The answer of `gpuyard watch`: the verdict on a running training, its cost, and its ranks."""
 
 from dataclasses import asdict
 
@@ -19,7 +19,7 @@ _MAX_ROWS = 16  # of ranks; the slowest are shown
 
 
 def verdict_answer(run: JudgedRun, name: str) -> Answer:
-    """Show the verdict first, then its cost, the drift, the speed, and the ranks."""
+    """Show the verdict first, then its cost, the speed, and the ranks."""
     verdict = run.verdict
     parts: list[Part] = [Sentence(verdict.sentence, "good" if verdict.normal else "bad")]
     parts += [Sentence(remark, "caution") for remark in run.remarks]
