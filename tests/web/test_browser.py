@@ -183,7 +183,7 @@ def test_moved_sliders_show_the_numbers_of_the_command_line(visit: Visit, cli: C
         "location.search.includes('machines=4') && location.search.includes('network=25')"
     )
     visit.wait_until("document.querySelector('#result').innerText.includes('32 GPUs')")
-    told = json.loads(cli("predict", "resnet50", "--on", "4x8xa100-sxm4-80gb@25G", "--json").stdout)
+    told = json.loads(cli("predict", "resnet50", "--on", "4x8xa100-sxm4-80gb@1x25G", "--json").stdout)
     for row, expected in zip(
         visit.page.locator("#result table").first.locator("tbody tr").all(),
         told["predictions"],
@@ -214,6 +214,31 @@ def test_back_shows_whole_pages_and_sliders_add_no_entries(visit: Visit) -> None
     assert visit.page.locator("output[for=in-nodes]").inner_text() == "3"
     visit.page.go_back()
     visit.wait_until("location.pathname === '/'")
+    assert visit.messages == []
+
+
+def test_fields_that_another_field_replaces_are_off(visit: Visit) -> None:
+    def count_enabled(*names: str) -> int:
+        enabled = "document.querySelectorAll('#controls [name=%s]:enabled').length"
+        return sum(visit.page.evaluate(enabled % name) for name in names)
+
+    network, cluster = ("network", "ports", "protocol"), ("gpu", "machines", "per_machine")
+    visit.open("/scale?machines=1")
+    assert (count_enabled(*network), count_enabled(*cluster)) == (0, 3)
+    visit.move("machines", 1)
+    visit.wait_until("location.search.includes('machines=2')")
+    assert count_enabled(*network) == 3
+    visit.page.locator("[name=cluster]").fill("4xdgx-h100")
+    visit.wait_until("document.querySelector('#how code').textContent.includes('4xdgx-h100')")
+    assert count_enabled(*network, *cluster) == 0
+    assert visit.page.get_by_text("short form below replaces these").is_visible()
+    visit.screenshot("scale-replaced")
+    visit.open("/machine")
+    assert count_enabled("gpu", "gpus") == 0
+    visit.page.locator("[name=preset]").select_option("dual-root")
+    visit.wait_until("location.search.includes('preset=dual-root')")
+    assert (count_enabled("gpu", "gpus"), count_enabled("machine")) == (2, 0)
+    visit.screenshot("machine-replaced")
     assert visit.messages == []
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.conftest import MACHINE
+from tests.conftest import USERS
 from tests.other_users import public_gpuyard
 from tests.share.conftest import needs_root
 from tests.share.test_users import Server, accounts, server
@@ -23,7 +23,7 @@ from tests.web.seed import write_readings
 __all__ = ["accounts", "server"]
 pytestmark = [
     needs_root,
-    MACHINE,
+    USERS,
     pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl"),
 ]
 

@@ -40,7 +40,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.parametrize(
     ("view", "query", "command"),
     [
-        ("scale", {}, ("predict", "resnet50", "--on", "2x8xa100-sxm4-80gb@100G")),
+        ("scale", {}, ("predict", "resnet50", "--on", "2x8xa100-sxm4-80gb@1x100G")),
         (
             "scale",
             {"workload": "bert-large", "cluster": "2xdgx-a100", "batch": "8", "compress": "fp16"},
@@ -127,6 +127,19 @@ def test_the_commands_shown_are_real(site: Site, cli: Cli) -> None:
         json.loads(cli(*words, "--json").stdout)
         == site.get("/buy/cost.json?rent=3&buy=8000&years=2").json()
     )
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "rdma"])
+def test_more_network_is_never_slower(site: Site, protocol: str) -> None:
+    def predict(**query: int) -> float:
+        text = urlencode({"machines": 4, "protocol": protocol, **query})
+        return float(site.get(f"/scale.json?{text}").json()["predictions"][-1]["samples_per_second"])
+
+    rates = [predict(network=rate) for rate in (1, 10, 25, 50, 100, 200, 400, 800)]
+    assert rates == sorted(rates)
+    ports = [predict(ports=count) for count in (1, 2, 4, 8)]
+    assert ports == sorted(ports)
+    assert ports[0] < ports[-1]
 
 
 def test_a_fragment_has_only_the_result(site: Site) -> None:

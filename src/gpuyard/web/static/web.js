@@ -30,6 +30,21 @@
     replaced(event).dispatchEvent(new Event("charts:replaced", { bubbles: true }));
   });
 
+  // fields that another field replaces are off, so that every field that can be used changes the answer:
+  // data-off="cluster" while that field has a value, "machines=1" while it has this value, "!preset" while it has none
+  const holds = (form, condition) => {
+    const [, not, name, value] = /^(!?)(\w+)=?(.*)$/.exec(condition);
+    const actual = form.elements[name].value.trim();
+    return (value ? actual === value : actual !== "") !== (not === "!");
+  };
+  const switchFields = () => {
+    for (const fields of document.querySelectorAll("fieldset[data-off]")) {
+      fields.disabled = fields.dataset.off.split(" ").some((all) => all.split("&").every((one) => holds(fields.form, one)));
+    }
+  };
+  switchFields();
+  for (const kind of ["input", "change"]) document.addEventListener(kind, () => window.setTimeout(switchFields));
+
   // a slider shows its value while it moves; one over a list of values keeps the value in a hidden field
   document.addEventListener("input", (event) => {
     const slider = event.target;

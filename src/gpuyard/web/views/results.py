@@ -139,7 +139,7 @@ def download_report(request: Request, id: IdQuery) -> Response:
 def _validate() -> Answer:
     from gpuyard.api.validation import validate
 
-    answer: Answer = heavy.run((_VALIDATION,), validate)
+    answer: Answer = heavy.run((_VALIDATION,), validate).answer
     return answer
 
 

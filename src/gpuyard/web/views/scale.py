@@ -3,7 +3,7 @@
 import math
 import re
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
@@ -29,6 +29,9 @@ _COMPRESSIONS = ("", "fp16", "bf16", "powersgd:1", "powersgd:2", "powersgd:4")
 _MACHINES = (1, 2, 4, 8, 16, 32, 64, 128)
 _PER_MACHINE = (1, 2, 4, 8, 16)
 _NETWORKS = (1, 10, 25, 50, 100, 200, 400, 800)
+_PORTS = (1, 2, 4, 8)
+_MIN_RDMA = 25
+"""The slowest RoCE link of the catalog, in Gbit/s."""
 _BATCHES = (_DEFAULT, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _FOUNDING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Digits, linear, 4 × GTX 1080 Ti", {"workload": "spoken-digits-linear", "gpu": "gtx-1080-ti", "machines": 1, "per_machine": 4, "strategy": "dataparallel"}),
@@ -49,7 +52,11 @@ class ScaleQuery(BaseModel):
     gpu: Annotated[str, Field(max_length=60)] = "a100-sxm4-80gb"
     machines: Annotated[int, Field(ge=1, le=1024)] = 2
     per_machine: Annotated[int, Field(ge=1, le=16)] = 8
-    network: Annotated[int, Field(ge=1, le=3200, description="Gbit/s of a machine")] = 100
+    network: Annotated[int, Field(ge=1, le=3200, description="Gbit/s of a port")] = 100
+    ports: Annotated[int, Field(ge=1, le=64, description="network ports of a machine")] = 1
+    protocol: Annotated[
+        Literal["tcp", "rdma"], Field(description=f"rdma is used from {_MIN_RDMA} Gbit/s on")
+    ] = "tcp"
     cluster: Annotated[str, Field(max_length=80, description="short form instead")] = ""
     compare: Annotated[str, Field(max_length=80, description="second cluster")] = ""
     batch: Annotated[str, Field(max_length=40, pattern=r"^(default|[0-9,.\- ]*)$")] = _DEFAULT
@@ -66,7 +73,10 @@ class ScaleQuery(BaseModel):
     @property
     def clusters(self) -> list[str]:
         """The clusters to predict, as the command line writes them."""
-        network = "" if self.machines == 1 else f"@{self.network}G"
+        is_rdma = self.protocol == "rdma" and self.network >= _MIN_RDMA
+        port = f"roce-{self.network}g" if is_rdma else f"{self.network}G"
+        # with the number of ports, because a rate alone may mean the ports that such a machine usually has
+        network = "" if self.machines == 1 else f"@{self.ports}x{port}"
         short = f"{self.machines}x{self.per_machine}x{self.gpu}{network}"
         first = check_cluster(self.cluster) if self.cluster.strip() else check_cluster(short)
         return [first, *([check_cluster(self.compare)] if self.compare.strip() else [])]
@@ -127,6 +137,8 @@ def _choices() -> dict[str, Any]:
         "machine_counts": _MACHINES,
         "gpu_counts": _PER_MACHINE,
         "networks": _NETWORKS,
+        "ports": _PORTS,
+        "protocols": [("tcp", "TCP"), ("rdma", f"RDMA (RoCE, from {_MIN_RDMA} Gbit/s)")],
         "batches": _BATCHES,
         "precisions": ("", *PRECISIONS),
         "strategies": _STRATEGIES,
