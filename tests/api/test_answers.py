@@ -1,6 +1,9 @@
 """The other verbs from Python: the same documents as the command line, and rows with attributes."""
 
+import ast
 import json
+import pkgutil
+import re
 import sys
 from pathlib import Path
 
@@ -91,3 +94,24 @@ def test_what_needs_a_missing_package_says_which(monkeypatch: pytest.MonkeyPatch
         result.plot()
     with pytest.raises(UserMistake, match="no plot"):
         gy.topology("dual-root").plot()
+
+
+def test_the_public_names_are_listed_typed_and_documented() -> None:
+    tree = ast.parse(Path(gy.__file__).read_text(encoding="utf-8"))
+    typed = {
+        alias.asname
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname
+    }
+    assert set(dir(gy)) == set(gy.__all__) == typed
+    page = (Path(__file__).parent.parent.parent / "docs" / "python.md").read_text(encoding="utf-8")
+    for name in set(gy.__all__) - {"__version__"}:
+        assert getattr(gy, name).__doc__, name
+        assert re.search(rf"`{name}[.`]|gy\.{name}\b", page), name
+
+
+def test_no_public_name_is_replaced_by_a_package_of_the_same_name() -> None:
+    packages = {module.name for module in pkgutil.iter_modules(gy.__path__)}
+    assert set(gy.__all__) & packages == {"catalog"}

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuyard.api.bench import measure_matrix
 from gpuyard.api.inputs import load_calibration, read_counts
 from gpuyard.api.result import Result, Row, wrap
+from gpuyard.api.training_bench import measure_matrix
 from gpuyard.deploy.access.remote import require_hosts
 from gpuyard.deploy.bench.comparison import compare
 from gpuyard.deploy.bench.data import create_images

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gpuyard.api.bench import open_place
 from gpuyard.api.inputs import read_quantity
 from gpuyard.api.result import Result, Row, wrap
+from gpuyard.api.training_bench import open_place
 from gpuyard.files import results_file
 from gpuyard.measure.bench import AnyPlan, measure
 from gpuyard.measure.collectives.plan import OPERATIONS, parse_sizes, plan_collectives

@@ -5,10 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuyard.api.bench import open_place
 from gpuyard.api.hardware_bench import measure_plan
 from gpuyard.api.inputs import override_precision, read_quantity, read_workload
 from gpuyard.api.result import Result, Row
+from gpuyard.api.training_bench import open_place
 from gpuyard.choices import Launcher
 from gpuyard.errors import UserMistake
 from gpuyard.files import results_file

@@ -7,6 +7,18 @@ if TYPE_CHECKING:
     from gpuyard.share.client import Client
 
 
+def who() -> "Result[Row]":
+    """List the GPUs of this machine with their leases, and who waits; each row is a GPU."""
+    from gpuyard.api.result import Result, wrap
+    from gpuyard.report.answers.share.leases import who_answer
+    from gpuyard.share.client import open_reader
+
+    client = open_reader()
+    document = read_share(client)
+    client.close()
+    return Result(who_answer(document), wrap(document["gpus"]))
+
+
 def read_share(client: "Client") -> dict[str, Any]:
     """Return the document of `gpuyard who --json`: GPUs with leases and readings, the queue, and violations."""
     from gpuyard.share.cgroup import Cgroups

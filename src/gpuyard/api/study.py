@@ -9,10 +9,10 @@ from gpuyard.files import results_file
 from gpuyard.measure import ResultsStore
 from gpuyard.measure.progress import ProgressCallback
 from gpuyard.report.answers.study.report import refuse_foreign_files, study_answer, write_report
-from gpuyard.study import run_study
+from gpuyard.study import run_study as measure_and_judge
 
 
-def study(
+def run_study(
     file: Path,
     *,
     output_dir: Path | None = None,
@@ -26,7 +26,7 @@ def study(
     if output_dir is not None:
         refuse_foreign_files(output_dir)  # before anything is measured
     constants, stored = load_calibration(calibration), load_results(results)
-    outcome = run_study(
+    outcome = measure_and_judge(
         spec,
         file.parent,
         ResultsStore(results_file()),

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpuyard.api.result import Result, Row
 from gpuyard.errors import UserMistake
-from gpuyard.report.answer import Answer
 
 
 def validate(
@@ -13,7 +13,7 @@ def validate(
     *,
     rows: Path | None = None,
     memory: Path | None = None,
-) -> Answer:
+) -> Result[Row]:
     """Return the errors of all tables or of one, and what `points` measured multi-GPU figures are worth.
 
     With `rows`, judge that CSV table of large-model runs instead; `memory` is a table of measured GPU memory.
@@ -25,13 +25,13 @@ def validate(
 
         if counts not in ([], [0], [1]):
             raise UserMistake("--points with --rows must be 0 or 1")
-        return table_scores_answer(judge_table(rows, memory, sum(counts)), rows.name)
+        return Result(table_scores_answer(judge_table(rows, memory, sum(counts)), rows.name))
     if memory is not None:
         raise UserMistake("--memory judges the memory of large models: add --rows FILE")
     from gpuyard.predictor.validation import report
     from gpuyard.report.answers.validation import validation_answer
 
-    return validation_answer(report(table, counts))
+    return Result(validation_answer(report(table, counts)))
 
 
 def _parse_points(text: str) -> list[int]:

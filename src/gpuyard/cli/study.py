@@ -37,7 +37,7 @@ def study(
 
     Example: gpuyard study examples/spoken-digits.study.yaml --output-dir study
     """
-    from gpuyard.api.study import study as run_study
+    from gpuyard.api.study import run_study
     from gpuyard.report.answers.study.report import PAGE
     from gpuyard.report.kept import keep_report
     from gpuyard.report.terminal import print_line

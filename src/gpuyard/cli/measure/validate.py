@@ -54,5 +54,5 @@ def validate(
     """
     from gpuyard.api.validation import validate as compare
 
-    answer = compare(table, points or (), rows=rows, memory=memory)
-    show(answer, json_output=json_output, html=html)
+    result = compare(table, points or (), rows=rows, memory=memory)
+    show(result.answer, json_output=json_output, html=html)

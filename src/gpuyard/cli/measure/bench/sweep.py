@@ -38,7 +38,7 @@ def sweep(
 
     Example: gpuyard bench sweep examples/choke.sweep.yaml
     """
-    from gpuyard.api.bench import sweep as measure_sweep
+    from gpuyard.api.training_bench import sweep as measure_sweep
     from gpuyard.catalog.specfiles import read_sweep
     from gpuyard.errors import GpuyardError
 

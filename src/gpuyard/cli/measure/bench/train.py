@@ -75,7 +75,7 @@ def train(
 
     Example: gpuyard bench train spoken-digits-linear --workers 1,2 --batch 10,50,200
     """
-    from gpuyard.api.bench import train as measure_training
+    from gpuyard.api.training_bench import train as measure_training
 
     run = partial(
         measure_training,

@@ -15,7 +15,7 @@ def usage_answer(document: Mapping[str, Any]) -> Answer:
     """Build tables by user, group, and project, and a sentence with the total cost."""
     if not document["leases"]:
         return Answer(
-            [Sentence("No GPU has been leased yet.")], document, verb="usage", rows="by_user"
+            [Sentence("No GPU has been leased yet.")], document, verb="usage", rows="leases"
         )
     parts: list[Part] = [
         _build_table("user", document["by_user"]),
@@ -26,7 +26,7 @@ def usage_answer(document: Mapping[str, Any]) -> Answer:
     if sum(row["gpu_hours"] for row in document["by_group"]) > document["gpu_hours"]:
         parts.append(Sentence("A user's GPU-hours count in each of their groups."))
     parts.append(Sentence(_describe_total(document)))
-    return Answer(parts, document, verb="usage", rows="by_user")
+    return Answer(parts, document, verb="usage", rows="leases")
 
 
 def _build_table(kind: str, rows: Sequence[Mapping[str, Any]]) -> Table:
