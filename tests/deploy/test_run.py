@@ -7,12 +7,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from gpuyard.deploy.run.through_slurm import run_through_slurm
+from gpuyard.errors import GpuyardError
 from gpuyard.run.attached import find_interface
+from gpuyard.run.process import Command
 from tests.conftest import Cli
 from tests.deploy.conftest import Up
 
@@ -122,6 +127,50 @@ def _wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Head:
+    """A stand-in for a plan whose head has Slurm: gpuyard there answers with this status."""
+
+    status: dict[str, Any]
+    name: str = "head"
+
+    @property
+    def head(self) -> "Head":
+        return self
+
+    def submit_words(self) -> tuple[str, ...]:
+        return ("gpuyard", "submit")
+
+    def over_ssh(self, _node: int, words: tuple[str, ...]) -> Command:
+        answers = {"submit": {"handle": "slurm://c/1", "caveats": []}, "status": self.status}
+        printed = json.dumps(answers[words[1]]) if words[1] in answers else "a line"
+        return Command("head", (sys.executable, "-c", f"print({printed!r})"))
+
+
+@pytest.mark.parametrize(
+    ("state", "recorded", "expected"),
+    [
+        ("succeeded", 0, 0),
+        ("succeeded", None, 0),
+        ("failed", 7, 7),
+        ("failed", None, 1),
+        ("failed", 0, 1),
+    ],
+)
+def test_a_slurm_job_that_failed_never_counts_as_a_success(
+    state: str, recorded: int | None, expected: int
+) -> None:
+    plan: Any = Head({"state": state, "exit_status": recorded, "reason": ""})
+    assert run_through_slurm(plan, lambda _: None) == expected
+
+
+@pytest.mark.parametrize("state", ["cancelled", "lost", "unknown", "running"])
+def test_a_slurm_job_without_an_end_of_its_own_is_an_error(state: str) -> None:
+    plan: Any = Head({"state": state, "exit_status": None, "reason": "node failure"})
+    with pytest.raises(GpuyardError, match=rf"slurm://c/1 is {state}: node failure"):
+        run_through_slurm(plan, lambda _: None)
 
 
 def test_the_interface_of_an_address_is_found() -> None:

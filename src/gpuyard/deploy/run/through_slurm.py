@@ -32,9 +32,11 @@ def run_through_slurm(plan: RunPlan, write: WriteLine) -> int:
     if status["state"] not in ("succeeded", "failed"):
         reason = f": {status['reason']}" if status["reason"] else ""
         raise GpuyardError(f"{handle} is {status['state']}{reason}; {_advise(plan, handle)}")
-    if status["state"] == "failed" and status["reason"]:
+    if status["state"] == "succeeded":
+        return 0
+    if status["reason"]:
         write(f"gpuyard: {handle} failed: {status['reason']}")
-    return int(status["exit_status"] or 0)
+    return int(status["exit_status"] or 1)  # Slurm may have recorded no status, or 0
 
 
 def _follow(plan: RunPlan, handle: str, write: WriteLine) -> None:
