@@ -83,6 +83,12 @@ class Loss:
     jobs: tuple[str, ...]
     unreachable: tuple[str, ...]
 
+    def covers(self, other: "Loss") -> bool:
+        """Return whether the other loss has no machine, and not more files or bytes, beyond this one."""
+        machines = {*other.machines} <= {*self.machines}
+        seen = {*other.unreachable} <= {*self.unreachable}
+        return machines and seen and other.files <= self.files and other.bytes <= self.bytes
+
     def describe(self) -> str:
         """Return what would be deleted, as the end of a sentence."""
         count = f"{len(self.machines)} machine{'' if len(self.machines) == 1 else 's'}"

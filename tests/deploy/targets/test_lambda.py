@@ -126,7 +126,7 @@ def test_missing_capacity_is_reported_with_the_machines_that_cost_money(
         run_provision(loaded)
     assert "no gpu_1x_a10 in us-east-1" in str(raised.value)
     assert f"`gpuyard deploy down`: {account.live()[0]}" in str(raised.value)
-    (output,) = plan(loaded).notes
+    output, _ = plan(loaded).notes
     assert "us-west-1" in output
     with loaded.state.hold():
         pass

@@ -105,32 +105,34 @@ def up(
     Example: gpuyard deploy up examples/pair.deployment.yaml
     """
     from gpuyard.deploy import deployment
-    from gpuyard.deploy.access.host_keys import UnknownHostKeys
+    from gpuyard.deploy.access.host_keys import HostKey, UnknownHostKeys
     from gpuyard.deploy.access.ssh_config import entries_file, write_entries
     from gpuyard.report.answers.deploy import up_answer
 
     loaded, password = load_with_password(context, file, ask=ask_sudo_password)
-    apply = partial(
-        deployment.up,
-        loaded,
-        sudo_password=password,
-        replace=replace or (),
-        restart=restart or (),
-        approve=partial(check_loss, loaded, file=file, yes=yes, force=force, removes_storage=False),
-        accept_key=lambda _key: accept_new_host_keys,
-    )
-    try:
-        with report_progress("Creating machines") as report:
-            changes, recap = apply(report)
-    except UnknownHostKeys as error:
-        if not confirm_host_keys(error.keys):
-            raise
-        with report_progress("Checking host keys") as report:
-            changes, recap = apply(report, accept_key=error.keys.__contains__)
-    except DeletionNotConfirmed as refusal:
-        ask(loaded, refusal)
-        with report_progress("Creating machines") as report:
-            changes, recap = apply(report, approve=lambda _: None)
+    accepted: list[HostKey] = []
+    check = partial(check_loss, loaded, file=file, yes=yes, force=force, removes_storage=False)
+    finished = None
+    while finished is None:  # jobs may begin while the user is asked, so it checks again
+        try:
+            with report_progress("Creating machines") as report:
+                finished = deployment.up(
+                    loaded,
+                    report,
+                    password,
+                    lambda key: accept_new_host_keys or key in accepted,
+                    replace=replace or (),
+                    restart=restart or (),
+                    approve=check,
+                )
+        except UnknownHostKeys as error:
+            if not confirm_host_keys(error.keys):
+                raise
+            accepted += error.keys
+        except DeletionNotConfirmed as refusal:
+            ask(loaded, refusal)
+            check = partial(check, agreed=refusal.loss)
+    changes, recap = finished
     if entries_file(loaded.state).exists():  # the machines may have new addresses
         people = [user.name for user in loaded.deployment.users]
         write_entries(loaded.state, loaded.state.hosts(), people)
@@ -232,12 +234,16 @@ def down(
 
     loaded = deployment.load_deployment(file)
     hosts = loaded.state.hosts()
-    if hosts and loaded.target.module() is not None:
+    check = partial(check_loss, loaded, hosts, file, yes=yes, force=force, removes_storage=True)
+    unchecked = bool(hosts) and loaded.target.module() is not None
+    while unchecked:  # jobs may begin while the user is asked
         try:
             with report_progress("Looking for jobs and files on its machines"):
-                check_loss(loaded, hosts, file, yes=yes, force=force, removes_storage=True)
+                check()
+            unchecked = False
         except DeletionNotConfirmed as refusal:
             ask(loaded, refusal)
+            check = partial(check, agreed=refusal.loss)
     with report_progress("Removing machines") as report:
         remaining = deployment.down(loaded, report)
     if not loaded.state.path.exists():

@@ -47,10 +47,11 @@ def check_loss(
     yes: bool,
     force: bool,
     removes_storage: bool,
+    agreed: "Loss | None" = None,
 ) -> None:
     """Raise if jobs run on machines that would be removed, or if their files would be lost and the user has not agreed.
 
-    Storage that is not on the head outlives its machines, unless `removes_storage` says that it is removed too.
+    `agreed` is a loss that the user has agreed to, so that only a greater one needs another agreement. Storage that is not on the head outlives its machines, unless `removes_storage` says that it is removed too.
     Otherwise, only the loss of the shared storage needs an agreement.
     """
     from gpuyard.deploy.loss import inspect_loss
@@ -72,6 +73,8 @@ def check_loss(
         raise GpuyardError(
             f"jobs would be stopped: {shown}{more}. Wait until they end, or add --force"
         )
+    if agreed is not None and agreed.covers(loss):
+        return
     if not yes and (removes_storage or loss.shared):
         raise DeletionNotConfirmed(loss, file)
 
