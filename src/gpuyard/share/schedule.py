@@ -1,6 +1,5 @@
 """The values of the one decision for all jobs: what runners announce, the instructions that they get, and what is withheld for whom."""
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,8 @@ MAX_SPEEDS = 1500
 """Speeds in one announcement, which then fits into one request. A job has one for each number of GPUs."""
 _MAX_GPUS = 1024
 _MAX_TEXT = 64  # characters
-_MAX_NUMBER = 1e15
+MAX_NUMBER = 1e15
+"""The largest number in an announcement."""
 _MAX_PRIORITY = 1000
 _RUNNER = re.compile(r"[0-9a-f]{1,16}")
 
@@ -63,13 +63,13 @@ class JobAnnouncement:
             self.remaining_work, self.submitted, self.restart_seconds, self.attained_gpu_seconds,
             self.seconds or 0.0, self.deadline or 0.0, self.started or 0.0, *self.speeds,
         )  # fmt: skip
-        if not all(0 <= number <= _MAX_NUMBER for number in numbers):
+        if not all(0 <= number <= MAX_NUMBER for number in numbers):
             raise UserMistake("a number of a job must be 0 or more, and finite")
         if not 0 <= self.gpus <= _MAX_GPUS or abs(self.priority) > _MAX_PRIORITY:
             raise UserMistake("the GPUs or the priority of a job are out of range")
         if not any(self.speeds):
             raise UserMistake("a job must make progress with some number of GPUs")
-        if self.score is not None and not abs(self.score) <= _MAX_NUMBER:
+        if self.score is not None and not abs(self.score) <= MAX_NUMBER:
             raise UserMistake("the score of a job must be finite")
 
     @classmethod
@@ -92,7 +92,7 @@ def _decode(hint: Any, value: Any) -> Any:
         return tuple(_decode(float, part) for part in value)
     if value is None and hint == float | None:
         return None
-    if hint in (float, float | None) and type(value) in (int, float) and abs(value) <= _MAX_NUMBER:
+    if hint in (float, float | None) and type(value) in (int, float) and abs(value) <= MAX_NUMBER:
         return float(value)
     if hint in (str, int, bool) and type(value) is hint:
         return value
@@ -196,4 +196,4 @@ class StoredDecision:
 
 def round_speed(speed: float) -> float:
     """Round a speed to the four digits that matter, so that announcements stay short."""
-    return float(f"{speed:.4g}") if math.isfinite(speed) else 0.0
+    return float(f"{min(speed, MAX_NUMBER):.4g}")

@@ -1,5 +1,6 @@
 """Faults while jobs run: runners and supervisors are killed, disks fill up. No job is lost, and none runs twice at once."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gpuyard.jobs.engines.local.paths import JobPaths
@@ -16,6 +18,8 @@ from gpuyard.jobs.engines.local.transitions import close_dead_starts, record_pro
 from gpuyard.jobs.job import Job
 from gpuyard.jobs.log_files import open_log
 from gpuyard.jobs.work_estimate import WorkEstimate
+from gpuyard.policies.curve import Curve
+from gpuyard.reporting.reporter import MARKER
 from gpuyard.share.setup import set_up
 from gpuyard.specs.job import JobSpec, Retries
 from tests.deploy.small_disk import fill, small_disk
@@ -352,6 +356,42 @@ def test_a_job_that_was_canceled_before_its_supervisor_began_never_runs(jobs: Jo
         assert stored.outcome == "stopped"
     assert jobs.state(str(handle)) == "cancelled"
     assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {"samples": 1_000_000, "seconds": 1, "number": 1, "total": 10**12},
+        {"samples": 1e15, "seconds": 1e-12},
+        {"samples": 1e-12, "seconds": 1e15, "number": 1, "total": 10**15},
+        {"samples": 1e15, "seconds": 1e-12, "number": 0, "total": 10**15, "gpus": 200_000},
+    ],
+)
+def test_a_job_that_reports_extreme_numbers_delays_no_other_job(
+    jobs: Jobs, report: dict[str, float]
+) -> None:
+    line = MARKER + json.dumps({"steps": 1, **report})
+    bad = jobs.submit("--gpus", "1..2", "--", "sh", "-c", f"echo '{line}'; exec sleep 600")
+    until(lambda: MARKER in jobs.logs(bad), "the report")
+    other = jobs.submit("--", "true")
+    assert jobs.wait(other) == 0
+    large = jobs.submit("--gpus", str(GPUS), "--", "true")
+    until(lambda: large in jobs.cli("who").stdout, "the announcement of a job that waits")
+    for question in (["queue"], ["status", bad], ["queue", "explain", large]):
+        done = jobs.cli(*question)
+        assert (done.returncode, done.stderr) == (0, "")
+    jobs.cli("cancel", bad)
+    assert jobs.wait(large) == 0
+
+
+def test_a_job_that_cannot_be_announced_delays_no_other_job(jobs: Jobs) -> None:
+    jobs.paths.create()
+    spec = JobSpec.model_validate({"command": ["true"], "gpus": "1..3"})
+    damaged = WorkEstimate(Curve(np.array([0.0, 1.0, np.nan, 1.0])), 1.0)
+    with Store(jobs.paths.store) as store:
+        handle = store.add_job(Job.create(spec, now=0.0), dict(os.environ), damaged)
+    assert jobs.wait(jobs.submit("--", "true")) == 0
+    assert "finite" in jobs.status(str(handle))["reason"]
 
 
 def _runs(jobs: Jobs) -> bool:

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuyard.errors import GpuyardError
+from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.jobs.engines.local.paths import JobPaths
 from gpuyard.jobs.engines.local.pruning import prune_jobs, read_keep_seconds
 from gpuyard.jobs.engines.local.reports import StepReports
@@ -63,6 +63,8 @@ class Runner:
         self._queue: tuple[object, ...] = ()
         """The facts about jobs on which a decision depends."""
         self._announced: Sequence[JobAnnouncement] = ()
+        self._refused: dict[str, str] = {}
+        """Why jobs cannot be announced, by their UUID."""
         self._announced_queue: tuple[object, ...] = ()
         self._asked_at = self._estimated_at = self._changed_at = self._prune_at = -math.inf
 
@@ -169,7 +171,7 @@ class Runner:
             if job.uuid in answer.resizes and job.stop_reason is None:
                 self._stop_to_resize(job, answer.resizes[job.uuid])
         for job in waiting:
-            reason = answer.reasons.get(job.uuid, _IN_QUEUE)
+            reason = answer.reasons.get(job.uuid) or self._refused.get(job.uuid, _IN_QUEUE)
             # why it was stopped, lost, or failed says more than its place in the queue
             is_place = job.reason.endswith((_IN_QUEUE, self._error or _IN_QUEUE))
             is_known = job.start_count and job.reason and not is_place
@@ -185,8 +187,13 @@ class Runner:
         jobs, now = [*in_progress, *first][:MAX_JOBS], time.time()
         announced: list[JobAnnouncement] = []
         speeds = 0
+        self._refused = {}
         for job in jobs:
-            announcement = announce_job(job, self._reports, total_gpus, now)
+            try:
+                announcement = announce_job(job, self._reports, total_gpus, now)
+            except UserMistake as error:  # must not keep the other jobs from being announced
+                self._refused[job.uuid] = str(error)
+                continue
             speeds += len(announcement.speeds)
             if announced and speeds > MAX_SPEEDS:
                 break

@@ -15,6 +15,7 @@ from gpuyard.policies.curve import Curve
 from gpuyard.reporting.windows import latest_loss
 from gpuyard.share.job_views import DEFAULT_SECONDS
 from gpuyard.share.schedule import (
+    MAX_NUMBER,
     RUNNING,
     STARTING,
     STOPPING,
@@ -84,7 +85,10 @@ def build_view(stored: StoredJob, reports: StepReports, total_gpus: int, now: fl
 def announce_job(
     stored: StoredJob, reports: StepReports, total_gpus: int, now: float
 ) -> JobAnnouncement:
-    """Return what the share and other users learn of an open job."""
+    """Return what the share and other users learn of an open job.
+
+    Its numbers rest on its reports, so they are bounded here; UserMistake means that the share would refuse them.
+    """
     view = build_view(stored, reports, total_gpus, now)
     counts = range(view.min_gpus, view.max_gpus + 1)
     start = stored.start if stored.in_progress else None
@@ -101,7 +105,7 @@ def announce_job(
         max_gpus=view.max_gpus,
         requested_gpus=view.requested_gpus,
         speeds=tuple(round_speed(view.curve.speed(count)) for count in counts),
-        remaining_work=view.remaining_work,
+        remaining_work=min(view.remaining_work, MAX_NUMBER),
         submitted=view.submitted_s,
         gpus=stored.gpus or 0,
         seconds=stored.job.spec.time_limit,
