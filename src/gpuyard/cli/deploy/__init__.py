@@ -111,6 +111,10 @@ def up(
 
     loaded, password = load_with_password(context, file, ask=ask_sudo_password)
     accepted: list[HostKey] = []
+
+    def accept_key(key: HostKey) -> bool:
+        return accept_new_host_keys or key in accepted
+
     check = partial(check_loss, loaded, file=file, yes=yes, force=force, removes_storage=False)
     finished = None
     while finished is None:  # jobs may begin while the user is asked, so it checks again
@@ -120,7 +124,7 @@ def up(
                     loaded,
                     report,
                     password,
-                    lambda key: accept_new_host_keys or key in accepted,
+                    accept_key,
                     replace=replace or (),
                     restart=restart or (),
                     approve=check,
