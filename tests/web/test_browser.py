@@ -171,6 +171,23 @@ def test_the_page_is_live(visit: Visit, share: Path) -> None:
     assert visit.messages == []
 
 
+@pytest.mark.parametrize("path", ["/", "/scale"])
+def test_a_lost_connection_is_announced(visit: Visit, path: str) -> None:
+    visit.open(path)
+    lost = visit.page.locator("#connection")
+    assert not lost.is_visible()
+    if path == "/":
+        assert visit.page.locator(".age").first.inner_text() == "live"
+    visit.site.stop()
+    if path == "/scale":
+        visit.move("machines", 1)
+    lost.wait_for()
+    assert "Connection lost since" in lost.inner_text()
+    if path == "/":
+        visit.wait_until("document.querySelector('.age').textContent.includes('old')")
+    visit.screenshot(f"lost-{path.strip('/') or 'now'}")
+
+
 def _numbers(text: str) -> list[float]:
     return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\.?\d*", text)]
 

@@ -30,6 +30,35 @@
     replaced(event).dispatchEvent(new Event("charts:replaced", { bubbles: true }));
   });
 
+  // the connection and the age of the data, by this computer's clock: without a server, nothing else would change
+  const connection = document.getElementById("connection");
+  const showLost = () => {
+    if (!connection.hidden) return;
+    connection.textContent = `Connection lost since ${new Date().toLocaleTimeString()}. The page shows what it had before.`;
+    connection.hidden = false;
+    document.body.classList.add("lost");
+  };
+  const showFound = () => {
+    connection.hidden = true;
+    document.body.classList.remove("lost");
+  };
+  for (const kind of ["htmx:sseError", "htmx:sendError"]) document.addEventListener(kind, showLost);
+  for (const kind of ["htmx:sseOpen", "htmx:sseMessage", "htmx:afterOnLoad"]) document.addEventListener(kind, showFound);
+
+  const MAX_LIVE = 5;
+  let received = performance.now();
+  document.addEventListener("htmx:sseMessage", () => {
+    received = performance.now();
+  });
+  window.setInterval(() => {
+    const waited = (performance.now() - received) / 1000;
+    for (const shown of document.querySelectorAll("[data-age]")) {
+      const age = Number(shown.dataset.age) + waited;
+      const text = age < 100 ? `${Math.round(age)} s` : age < 6000 ? `${Math.round(age / 60)} min` : `${Math.round(age / 3600)} h`;
+      shown.textContent = age < MAX_LIVE ? "live" : `${text} old`;
+    }
+  }, 1000);
+
   // fields that another field replaces are off, so that every field that can be used changes the answer:
   // data-off="cluster" while that field has a value, "machines=1" while it has this value, "!preset" while it has none
   const holds = (form, condition) => {
@@ -80,6 +109,9 @@
       if (follow.checked) log.scrollTop = log.scrollHeight;
     };
     const stream = new EventSource(log.dataset.log);
+    stream.addEventListener("open", () => {
+      text = ""; // also after a lost connection, because the stream begins again
+    });
     stream.addEventListener("log", (event) => {
       text = (text + JSON.parse(event.data)).slice(-MAX_LOG);
       state.textContent = "live";
@@ -90,7 +122,8 @@
       state.textContent = text ? "the job has ended" : "the job has not printed anything";
     });
     stream.addEventListener("error", () => {
-      if (stream.readyState === EventSource.CLOSED) state.textContent = "the log cannot be read; reload the page";
+      const isOver = stream.readyState === EventSource.CLOSED;
+      state.textContent = isOver ? "the log cannot be read; reload the page" : "connection lost; trying again";
     });
     search.addEventListener("input", show);
   }
