@@ -108,6 +108,10 @@ if not TYPE_CHECKING:  # with it, type checkers would accept any name
             value: object = import_module(_MODULES[name])
         elif name in _FUNCTIONS:
             value = getattr(import_module(_FUNCTIONS[name]), name)
+            if _FUNCTIONS[name] != "gpuyard.reporting":  # it imports nothing, for training loops
+                from gpuyard.api.parameters import with_parameters
+
+                value = with_parameters(value)
         else:
             raise AttributeError(f"module 'gpuyard' has no attribute {name!r}")
         globals()[name] = value  # later lookups skip this function

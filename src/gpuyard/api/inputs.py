@@ -69,7 +69,7 @@ def load_calibration(option: str | None) -> "Calibration | None":
     except UserMistake as mistake:
         raise UserMistake(
             f"the calibration {mistake}; create one with gpuyard calibrate, or leave it out with "
-            "--calibration none"
+            "--calibration=none"
         ) from None
     # for binary data, the parser reports that it is not a calibration
     return calibration_from_json(content.decode(errors="replace"), str(path))

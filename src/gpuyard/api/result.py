@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from gpuyard.api.parameters import answer_with_parameters
 from gpuyard.api.plotting import Plot, draw_plot
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.report.answer import Answer, format_json, replace_nonfinite
@@ -55,7 +56,7 @@ class Result(Generic[R]):
     """The answer to a question, as the command line also gives it.
 
     Iterate over it for its rows. All keys of the command's `--json` are attributes, and `print` shows the text that the
-    command prints.
+    command prints, with parameters instead of options.
     """
 
     def __init__(
@@ -106,15 +107,15 @@ class Result(Generic[R]):
     def _repr_html_(self) -> str:
         from gpuyard.report.html import render_fragment
 
-        return render_fragment(self.answer)
+        return render_fragment(answer_with_parameters(self.answer))
 
     def __str__(self) -> str:
         from gpuyard.report.terminal import print_answer, text_console
 
         text = io.StringIO()
         columns = min(shutil.get_terminal_size().columns, _MAX_TERMINAL_COLUMNS)
-        print_answer(self.answer, out=text_console(text, columns))
-        return text.getvalue().rstrip("\n")
+        print_answer(answer_with_parameters(self.answer), out=text_console(text, columns))
+        return text.getvalue().rstrip("\n").replace("(--wide)", "(.to_pandas() has them)")
 
     __repr__ = __str__
 

@@ -114,14 +114,14 @@ def export(
 ) -> Export:
     """Give the measurements to another program: as text, which `output` writes to a file, or to MLflow or W&B."""
     if server is not None and export_format != "mlflow":
-        raise UserMistake("--server goes with --as mlflow")
+        raise UserMistake("--server goes with --as=mlflow")
     if output is not None and export_format in ("mlflow", "wandb"):
-        raise UserMistake(f"--as {export_format} does not write a file; leave out --output")
+        raise UserMistake(f"--as={export_format} does not write a file; leave out --output")
     if output_dir != WANDB_DIRECTORY and export_format != "wandb":
-        raise UserMistake("--output-dir goes with --as wandb; use --output FILE")
+        raise UserMistake("--output-dir goes with --as=wandb; use --output FILE")
     result_kind, records = _read_records(kind, workload)
     if export_format == "csv" and result_kind.csv_layout is None:
-        raise UserMistake(f"results of kind {kind!r} have no CSV form; use --as json")
+        raise UserMistake(f"results of kind {kind!r} have no CSV form; use --as=json")
     count = format_count(len(records), "measurement")
     if export_format == "mlflow":
         return _export_to_mlflow(result_kind, records, server, experiment)

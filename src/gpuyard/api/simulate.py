@@ -76,7 +76,7 @@ def simulate(
         return lambda done, total: on_progress(name, done, total) if on_progress else None
 
     if failures is None and checkpoint_every is not None:
-        raise UserMistake("--checkpoint-every only affects failures: add --failures published")
+        raise UserMistake("--checkpoint-every only affects failures: add --failures=published")
     outcomes = [
         run(
             case.trace,

@@ -134,12 +134,12 @@ def calibration_from_json(text: str, name: str) -> Calibration:
         raise UserMistake(
             f"{name} is not a calibration ({_describe_first_error(invalid)}); write a "
             "new one with gpuyard calibrate, remove it with gpuyard calibrate --remove, or ignore "
-            "it with --calibration none"
+            "it with --calibration=none"
         ) from None
     if calibration.version > VERSION:
         raise UserMistake(
             f"{name} was written by a newer gpuyard (calibration version {calibration.version}; this one "
-            f"supports {VERSION}); upgrade gpuyard, or ignore the file with --calibration none"
+            f"supports {VERSION}); upgrade gpuyard, or ignore the file with --calibration=none"
         )
     return calibration
 
