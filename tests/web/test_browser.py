@@ -200,7 +200,9 @@ def test_moved_sliders_show_the_numbers_of_the_command_line(visit: Visit, cli: C
         "location.search.includes('machines=4') && location.search.includes('network=25')"
     )
     visit.wait_until("document.querySelector('#result').innerText.includes('32 GPUs')")
-    told = json.loads(cli("predict", "resnet50", "--on", "4x8xa100-sxm4-80gb@1x25G", "--json").stdout)
+    told = json.loads(
+        cli("predict", "resnet50", "--on", "4x8xa100-sxm4-80gb@1x25G", "--json").stdout
+    )
     for row, expected in zip(
         visit.page.locator("#result table").first.locator("tbody tr").all(),
         told["predictions"],

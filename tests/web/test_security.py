@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import uvicorn
@@ -169,6 +170,17 @@ def test_only_a_trusted_proxy_may_name_users(serve: Serve, share: Path) -> None:
     assert trusted.get("/", X_Forwarded_User="no-such-user").status == 401
     other = serve("--auth", "proxy", "--proxy", "192.0.2.1")
     assert other.get("/", X_Forwarded_User=ME).status == 401
+
+
+def test_the_printed_address_of_all_interfaces_works(serve: Serve, cli: Cli) -> None:
+    site = _signed_in(serve("--host", "0.0.0.0", "--auth", "token"), _token(cli))  # noqa: S104
+    port = urlsplit(site.address).port
+    assert site.get("/results").status == 200
+    own = urlsplit(site.address).hostname
+    for name in (own, "localhost", socket.gethostname(), socket.gethostname().upper()):
+        assert site.get("/results", Host=f"{name}:{port}").status == 200, name
+    for name in ("evil.example", "198.51.100.7", "0.0.0.0"):  # noqa: S104
+        assert site.get("/results", Host=f"{name}:{port}").status == 421, name
 
 
 def test_hosts_origins_and_forms_of_others_are_refused(serve: Serve, share: Path) -> None:

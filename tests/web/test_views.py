@@ -133,7 +133,9 @@ def test_the_commands_shown_are_real(site: Site, cli: Cli) -> None:
 def test_more_network_is_never_slower(site: Site, protocol: str) -> None:
     def predict(**query: int) -> float:
         text = urlencode({"machines": 4, "protocol": protocol, **query})
-        return float(site.get(f"/scale.json?{text}").json()["predictions"][-1]["samples_per_second"])
+        return float(
+            site.get(f"/scale.json?{text}").json()["predictions"][-1]["samples_per_second"]
+        )
 
     rates = [predict(network=rate) for rate in (1, 10, 25, 50, 100, 200, 400, 800)]
     assert rates == sorted(rates)

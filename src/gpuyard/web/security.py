@@ -116,7 +116,8 @@ class Guard:
         await self._app(scope, receive, send)
 
     def _check_target(self, scope: Scope, headers: dict[str, str]) -> None:
-        if headers.get("host", "").lower() not in self._settings.allowed_hosts:
+        local_address = str((scope.get("server") or ("",))[0])
+        if not self._settings.allows_host(headers.get("host", ""), local_address):
             raise Refusal(
                 421, "this server is not known by that name; start it with --host-name NAME"
             )

@@ -2,9 +2,12 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from socket import AF_INET, AF_INET6, SOCK_DGRAM, getfqdn, gethostname
+from socket import socket as Socket  # noqa: N812 - a setting has the name socket
 from typing import Literal, get_args
 
 from gpuyard.errors import UserMistake, describe_unknown
@@ -43,20 +46,54 @@ class WebSettings:
         return "https" if self.certificate else "http"
 
     @property
-    def address(self) -> str:
-        """The address that `gpuyard serve` prints."""
-        if self.socket is not None:
-            return f"unix:{self.socket}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}/"
+    def is_wildcard(self) -> bool:
+        """True if the server listens on all addresses of this machine."""
+        return self.host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
     @property
+    def address(self) -> str:
+        """The address that `gpuyard serve` prints: one that a browser can open."""
+        if self.socket is not None:
+            return f"unix:{self.socket}"
+        host = self.host
+        if self.is_wildcard:
+            is_named = self.host_names or self.certificate  # a certificate seldom names an address
+            names = (*self.host_names, getfqdn())
+            host = names[0] if is_named else find_own_address(self.host) or getfqdn()
+        return f"{self.scheme}://{_bracket(host)}:{self.port}/"
+
+    @cached_property
     def allowed_hosts(self) -> frozenset[str]:
         """The values of the Host header that are served; any other may be an attack through DNS."""
         names = {*_LOOPBACK_NAMES, "[::1]", *self.host_names}
-        if self.host not in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
-            names.add(f"[{self.host}]" if ":" in self.host else self.host)
-        return frozenset({*names, *(f"{name}:{self.port}" for name in names)})
+        names |= {gethostname(), getfqdn()} if self.is_wildcard else {_bracket(self.host)}
+        return self._add_port(names)
+
+    def allows_host(self, host: str, local_address: str) -> bool:
+        """Return whether a Host header names this server; of a wildcard, the address to which the client connected, too."""
+        host = host.lower()
+        own = self._add_port({_bracket(local_address)}) if self.is_wildcard else frozenset()
+        return host in self.allowed_hosts or host in own
+
+    def _add_port(self, names: Iterable[str]) -> frozenset[str]:
+        lowered = {name.lower() for name in names}
+        return frozenset({*lowered, *(f"{name}:{self.port}" for name in lowered)})
+
+
+def _bracket(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def find_own_address(wildcard: str) -> str | None:
+    """Return the address from which this machine reaches others; no packet is sent."""
+    is_ipv6 = ":" in wildcard
+    target = "2001:db8::1" if is_ipv6 else "192.0.2.1"  # addresses for documentation
+    with Socket(AF_INET6 if is_ipv6 else AF_INET, SOCK_DGRAM) as probe:
+        try:
+            probe.connect((target, 9))
+        except OSError:
+            return None
+        return str(probe.getsockname()[0])
 
 
 def create_settings(

@@ -34,7 +34,7 @@
   const connection = document.getElementById("connection");
   const showLost = () => {
     if (!connection.hidden) return;
-    connection.textContent = `Connection lost since ${new Date().toLocaleTimeString()}. The page shows what it had before.`;
+    connection.textContent = `Connection lost since ${new Date().toLocaleTimeString("en-GB")}. The page shows what it had before.`;
     connection.hidden = false;
     document.body.classList.add("lost");
   };
