@@ -48,10 +48,12 @@ for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda *_: None)
 
-# one worker runs the tests that need the whole machine (labs, ranks, Slurm), one at a time
+# one worker runs the tests that need the whole machine (labs, ranks), one at a time; others, those that share a
+# copy of gpuyard for several users, or a Slurm cluster
 MACHINE = pytest.mark.xdist_group("machine")
+USERS = pytest.mark.xdist_group("users")
+_SLURM = pytest.mark.xdist_group("slurm")
 _MACHINE_FOLDERS = ("lab", "measure", "run", "soak", "study")
-_MACHINE_FIXTURES = {"can_make_labs", "slurm"}
 _NO_MACHINE = (  # tests in these folders that neither measure nor start ranks
     "lab/test_plan.py",
     "measure/acceptance/test_bisect.py",
@@ -87,8 +89,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         path = item.path.relative_to(ROOT / "tests")
         measures = path.parts[0] in _MACHINE_FOLDERS and not path.as_posix().startswith(_NO_MACHINE)
-        if measures or _MACHINE_FIXTURES & set(getattr(item, "fixturenames", ())):
+        fixtures = getattr(item, "fixturenames", ())
+        if measures or "can_make_labs" in fixtures:
             item.add_marker(MACHINE)
+        elif "slurm" in fixtures and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(_SLURM)
     # deployment tests run last, because their machine root is built meanwhile
     items.sort(key=lambda item: "can_deploy" in getattr(item, "fixturenames", ()))
 

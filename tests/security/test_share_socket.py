@@ -23,12 +23,12 @@ from gpuyard.share.clock import Clock
 from gpuyard.share.config import read_config
 from gpuyard.share.models import LeaseRequest, ReservationRequest, ShareState
 from gpuyard.share.views import reservation_document, who_document
-from tests.conftest import MACHINE
+from tests.conftest import USERS
 from tests.share.conftest import needs_root
 from tests.share.test_users import Server, accounts, server
 
 __all__ = ["accounts", "server"]
-pytestmark = [needs_root, MACHINE]
+pytestmark = [needs_root, USERS]
 
 NOW = time.time()
 SCALARS = st.one_of(

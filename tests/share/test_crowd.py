@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import MACHINE
+from tests.conftest import USERS
 from tests.other_users import public_gpuyard
 from tests.share.conftest import needs_root
 from tests.share.test_users import Server, accounts, server, service_pid
 
 __all__ = ["accounts", "server"]
-pytestmark = [needs_root, MACHINE]
+pytestmark = [needs_root, USERS]
 
 
 def test_requests_in_a_loop_on_all_connections_leave_turns_to_others(server: Server) -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from gpuyard.share.config import read_config
-from tests.conftest import MACHINE
+from tests.conftest import USERS
 from tests.other_users import public_gpuyard
 from tests.share.conftest import holders, needs_root
 from tests.share.test_users import Server, accounts, server, waits_for
 
 __all__ = ["accounts", "server"]
-pytestmark = [needs_root, MACHINE]
+pytestmark = [needs_root, USERS]
 
 # SQLite's writers lock byte 120 of the log index exclusively; any reader of that file can hold a shared lock forever
 LOCK_THE_LOG = (

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from gpuyard.share import wire
-from tests.conftest import MACHINE
+from tests.conftest import USERS
 from tests.share.conftest import needs_root
 from tests.share.test_users import Server, accounts, server
 
 __all__ = ["accounts", "server"]
-pytestmark = [needs_root, MACHINE]
+pytestmark = [needs_root, USERS]
 LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
 
 

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import MACHINE
+from tests.conftest import USERS
 from tests.jobs.engines.local.conftest import until
 from tests.jobs.engines.local.test_users import Queue
 from tests.share.conftest import needs_root
 from tests.share.test_users import Server, accounts, server
 
 __all__ = ["accounts", "server"]
-pytestmark = [needs_root, MACHINE]
+pytestmark = [needs_root, USERS]
 PRINT_GPUS = ("sh", "-c", "echo $GPUYARD_GPUS; exec sleep 600")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import MACHINE
+from tests.conftest import USERS
 from tests.jobs.engines.local.conftest import until
 from tests.jobs.test_job import NASTY
 from tests.other_users import public_gpuyard
@@ -17,7 +17,7 @@ from tests.share.conftest import needs_root
 from tests.share.test_users import Server, accounts, server
 
 __all__ = ["accounts", "server"]
-pytestmark = [needs_root, MACHINE]
+pytestmark = [needs_root, USERS]
 
 
 class Queue:
