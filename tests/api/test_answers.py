@@ -49,8 +49,21 @@ def test_plan_of_a_budget_lists_what_it_assumes(cli: Cli) -> None:
     assert "gpuyard plan --budget" in cli("plan", status=2).stderr
 
 
+def test_a_room_that_is_too_small_says_why(cli: Cli) -> None:
+    site = str(EXAMPLES / "office.site.yaml")
+    room = gy.facility("4xdgx-h100", site=site)
+    assert not room.fits
+    refusal = cli("facility", "4xdgx-h100", "--site", site, status=1).stderr
+    assert room.reasons
+    assert all(reason.partition(" (")[0] in " ".join(refusal.split()) for reason in room.reasons)
+    assert room.reasons[0].split(",")[0] in str(room)
+    with pytest.raises(UserMistake):
+        gy.facility("4xdgx-h101", site=site)
+
+
 def test_facility_and_topology(cli: Cli) -> None:
     room = gy.facility("4xdgx-h100", country="DE")
+    assert room.fits
     site = ("--country", "DE")
     assert room.to_dict() == json.loads(cli("facility", "4xdgx-h100", *site, "--json").stdout)
     assert room[0].peak_watts > 0

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuyard.api.inputs import apply_power_cap, read_cluster
+from gpuyard.api.parameters import name_parameters
 from gpuyard.api.result import Result, Row, wrap
 from gpuyard.catalog.specfiles import read_site
 from gpuyard.draw.racks import draw_racks_svg
@@ -14,7 +15,7 @@ from gpuyard.facilities.design import FacilityDesign
 from gpuyard.facilities.refusal import can_house, design_or_advise
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predictor.power import PowerCap, list_caps
-from gpuyard.report.answer import Answer
+from gpuyard.report.answer import Answer, Bullets, Part, Sentence
 from gpuyard.report.answers.facility.room import room_answer, room_page
 from gpuyard.report.html import render_page
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 class Room(Result[Row]):
     """A designed room. Its rows are the racks."""
+
+    fits = True
 
     def __init__(self, design: FacilityDesign, note: str = "") -> None:
         answer = room_answer(design, note)
@@ -46,17 +49,51 @@ class Room(Result[Row]):
         return replace(room_page(self._design), document=self.answer.document)
 
 
+class RefusedRoom(Result[Row]):
+    """A site that cannot house the cluster; `reasons` says what it lacks, and with which changes all would fit."""
+
+    fits = False
+
+    def __init__(self, refusal: str) -> None:
+        first, *rest = (line.strip() for line in name_parameters(refusal).split("\n"))
+        parts: list[Part] = [Sentence(first, "bad"), *([Bullets(rest)] if rest else [])]
+        super().__init__(
+            Answer(parts, {"fits": False, "reasons": rest or [first]}, verb="facility")
+        )
+
+
 def facility(
     cluster: "str | Path | Cluster",
     *,
     site: "str | Path | Site | None" = None,
     country: str | None = None,
     power_cap: str | float | None = None,
-) -> Room:
+) -> Room | RefusedRoom:
     """Design the room for a cluster file or a short form like "4xdgx-h100", in a site with its limits.
 
-    `power_cap` limits the power of each GPU, like "300 W". Without one, a refusal names a cap with which all machines
-    fit, and what it costs.
+    If the site cannot house it, `fits` is false and `reasons` says why. `power_cap` limits the power of each GPU, like
+    "300 W".
+    """
+    try:
+        return design_room(cluster, site=site, country=country, power_cap=power_cap)
+    except UserMistake:
+        raise
+    except GpuyardError as refusal:
+        if site is None:
+            raise
+        return RefusedRoom(str(refusal))
+
+
+def design_room(
+    cluster: "str | Path | Cluster",
+    *,
+    site: "str | Path | Site | None" = None,
+    country: str | None = None,
+    power_cap: str | float | None = None,
+) -> Room:
+    """Design the room, or raise GpuyardError with what the site lacks.
+
+    Without a power cap, the error names one with which all machines fit, and what it costs.
     """
     from gpuyard.catalog.electricity import find_place_code
 

@@ -56,10 +56,10 @@ def design(
         raise UserMistake(
             f"only one of {' and '.join(printed)} can be printed; name a file, like --html room.html"
         )
-    from gpuyard.api.facility import facility
+    from gpuyard.api.facility import design_room
 
     with show_status("designing the room"):
-        room = facility(cluster, site=site, country=country, power_cap=power_cap)
+        room = design_room(cluster, site=site, country=country, power_cap=power_cap)
     renderers = {"--svg": room.svg, "--csv": room.bill_csv, "--html": room.page}
     for option, path in outputs.items():
         if option in renderers:

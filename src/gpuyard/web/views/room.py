@@ -7,7 +7,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from gpuyard.api.facility import Room, facility
+from gpuyard.api.facility import Room
+from gpuyard.api.facility import design_room as design_in_site
 from gpuyard.catalog.hardware import machines
 from gpuyard.web.inputs import MAX_PASTED, check_cluster, parse_pasted_site
 from gpuyard.web.page import Computed, is_fragment, render, render_json
@@ -40,7 +41,7 @@ def design_room(query: RoomQuery) -> tuple[Room, Computed]:
     notes = ("Every value has its source in the catalog. A licensed electrician decides.",)
 
     def design() -> Room:
-        return facility(cluster, site=site, country=country)
+        return design_in_site(cluster, site=site, country=country)
 
     is_large = query.nodes > _MAX_SLIDER_NODES
     room = heavy.run(("room", *query.model_dump().values()), design) if is_large else design()
