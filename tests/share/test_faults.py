@@ -1,5 +1,6 @@
 """Clock changes, reboots, full disks, and damaged stores: no lease ends early, and no GPU is leased twice."""
 
+import contextlib
 import os
 import resource
 import signal
@@ -20,6 +21,7 @@ from gpuyard.share.broker import Broker
 from gpuyard.share.clock import Clock
 from gpuyard.share.models import LeaseRequest, NoneFree
 from gpuyard.share.recovery import recover
+from gpuyard.share.schedule import JobAnnouncement
 from gpuyard.share.setup import set_up
 from gpuyard.share.store import DATABASE, FORMAT, Store
 from tests.conftest import Cli
@@ -349,6 +351,57 @@ def test_overdue_leases_are_stopped_together(
     os.close(lock)
     assert status.lease.held and stopped == [3]
     assert [lease.end_reason for lease in broker.history_page()[:3]] == ["time"] * 3
+    broker.close()
+
+
+def test_an_overdue_lease_is_stopped_only_for_its_gpus(share: Path) -> None:
+    """Its holder may ignore SIGTERM, and a request that needs other GPUs must not wait for it."""
+    broker = Broker(share)
+    with contextlib.ExitStack() as locks:
+
+        def lease(count: int) -> int:
+            status, lock = broker.ask(LeaseRequest(count, waits=False))
+            locks.callback(os.close, lock)
+            return len(status.lease.gpus)
+
+        holder, lock = start_holder(broker, LeaseRequest(1))
+        os.close(lock)
+        with broker.store.transaction() as connection:  # as if its time were over
+            connection.execute("UPDATE leases SET until_boot = ?", (broker.store.clock.boot() - 1,))
+        assert lease(1) == 1
+        waiting = JobAnnouncement("a", "local://1", "waiting", 1, 1, 1, (1.0,), 60.0, 0.0)
+        assert broker.schedule("1", [waiting]).starts == {"a": 1}
+        broker.schedule("1", [])
+        assert holder.poll() is None
+        assert lease(7) == 7
+        assert holder.wait(60) == -signal.SIGTERM
+    broker.close()
+
+
+@pytest.mark.parametrize("asks", ["for a job", "again"])
+def test_an_overdue_lease_is_stopped_for_a_job_or_request_that_waits(
+    share: Path, asks: str
+) -> None:
+    broker = Broker(share)
+    holder, lock = start_holder(broker, LeaseRequest(8))
+    os.close(lock)
+    status, lock = broker.ask(LeaseRequest(1))
+    assert not status.lease.held
+    if asks == "for a job":
+        os.close(lock)
+        broker.leave(status.lease.id)
+    with broker.store.transaction() as connection:
+        connection.execute(
+            "UPDATE leases SET until_boot = ? WHERE start IS NOT NULL",
+            (broker.store.clock.boot() - 1,),
+        )
+    if asks == "for a job":
+        waiting = JobAnnouncement("a", "local://1", "waiting", 8, 8, 8, (1.0,), 60.0, 0.0)
+        assert broker.schedule("1", [waiting]).starts == {"a": 8}
+    else:
+        assert broker.claim(status.lease.id).lease.held
+        os.close(lock)
+    assert holder.wait(60) == -signal.SIGTERM
     broker.close()
 
 

@@ -28,7 +28,7 @@ from gpuyard.share.models import (
     ShareState,
 )
 from gpuyard.share.reservations import Reservations
-from gpuyard.share.schedule import JobAnnouncement, ScheduleAnswer
+from gpuyard.share.schedule import WAITING, JobAnnouncement, ScheduleAnswer
 from gpuyard.share.store import Store
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ MAX_WAITING_PER_USER = 50
 _HEAD_START_SECONDS = 2.0  # for launchers, which stop their commands themselves
 _MAX_PREDICTED_STARTS = 10  # each takes longer the longer the queue is
 _MAX_HISTORY_ROWS = 1000  # fit into one message of the service, however long they are
+
+
+class _LacksGpus(Exception):
+    """A request would get no GPUs now."""
 
 
 class Broker:
@@ -67,9 +71,20 @@ class Broker:
         """Request GPUs. Return a lease or a place in the queue, with the lock that its holder must keep open."""
         parts = self._policy.check(request)
         request = self._policy.limit_time(request)
-        self._end_dead()
+        self._end_dead(stop_overdue=False)
         self._look_for_strangers()
         self._policy.scheduler.refresh()
+        if self._has_overdue():
+            with contextlib.suppress(_LacksGpus):
+                return self._insert(request, parts, needs_gpus=True)
+            self._end_dead()
+            self._policy.scheduler.refresh()
+        return self._insert(request, parts)
+
+    def _insert(
+        self, request: LeaseRequest, parts: int, *, needs_gpus: bool = False
+    ) -> tuple[QueueStatus, int]:
+        """Add a request and grant it if it is next; if it `needs_gpus` and gets none, add nothing."""
         lease_id, lock = "", -1
         try:
             with self.store.transaction() as connection:
@@ -81,6 +96,8 @@ class Broker:
                     connection, self.caller, request, lease_id=lease_id, parts=parts
                 )
                 status = self._policy.grant(connection, self.caller, lease_id)
+                if needs_gpus and not status.lease.held:
+                    raise _LacksGpus
                 if not request.waits:
                     self._policy.refuse_unless_complete(status, request)
         except BaseException:  # on a full disk, it is the commit that fails
@@ -95,10 +112,14 @@ class Broker:
         lease = self.store.find_own_lease(self.caller, lease_id)
         if lease.held:
             return QueueStatus(lease)
-        self._end_dead()
+        self._end_dead(stop_overdue=False)
         self._look_for_strangers()
         self._policy.scheduler.refresh()
         status = self._policy.queue_status(lease_id)
+        if not status.lease.gpus and self._has_overdue():
+            self._end_dead()
+            self._policy.scheduler.refresh()
+            status = self._policy.queue_status(lease_id)
         if not status.lease.gpus:
             return status  # nothing to write
         with self.store.transaction() as connection:
@@ -114,9 +135,16 @@ class Broker:
                     return predicted
         return status
 
-    def _end_dead(self, head_start_seconds: float = 0.0) -> None:
-        """Stop what is overdue, and record the end of dead leases."""
-        dead = self._reaper.find_dead(stop_overdue=True, head_start_seconds=head_start_seconds)
+    def _has_overdue(self, seconds: float = 0.0) -> bool:
+        """Return whether leases are over their time, by at least that many seconds."""
+        latest = self.store.clock.boot() - seconds
+        return bool(self.store.select_leases("end_reason IS NULL AND until_boot <= ?", latest))
+
+    def _end_dead(self, head_start_seconds: float = 0.0, *, stop_overdue: bool = True) -> None:
+        """Record the end of dead leases; stop those that are over their time first, which takes a grace period."""
+        dead = self._reaper.find_dead(
+            stop_overdue=stop_overdue, head_start_seconds=head_start_seconds
+        )
         if dead:
             with self.store.transaction() as connection:
                 self._reaper.record_ends(connection, dead)
@@ -196,8 +224,7 @@ class Broker:
     def end_overdue(self) -> None:
         """Stop leases that are over their time, even if no request needs their GPUs."""
         head_start_seconds = self.store.config.grace_seconds + _HEAD_START_SECONDS
-        latest = self.store.clock.boot() - head_start_seconds
-        if self.store.select_leases("end_reason IS NULL AND until_boot <= ?", latest):
+        if self._has_overdue(head_start_seconds):
             self._end_dead(head_start_seconds)
 
     def _end(self, lease: Lease, reason: str) -> None:
@@ -208,9 +235,14 @@ class Broker:
     def schedule(self, runner: str, jobs: list[JobAnnouncement]) -> ScheduleAnswer:
         """Announce the open jobs of one of the caller's runners; return which of them start or are resized."""
         self.store.config.check_scheduler("gpuyard submit --engine slurm")
-        self._end_dead()
+        self._end_dead(stop_overdue=False)
         self._look_for_strangers()
-        return self._policy.scheduler.announce(self.caller, runner, jobs)
+        answer = self._policy.scheduler.announce(self.caller, runner, jobs)
+        lacks_gpus = any(job.phase == WAITING and job.id not in answer.starts for job in jobs)
+        if lacks_gpus and self._has_overdue():
+            self._end_dead()
+            answer = self._policy.scheduler.announce(self.caller, runner, jobs)
+        return answer
 
     def state(self) -> ShareState:
         """Return all current leases, requests, and reservations; record the end of dead leases if possible."""
