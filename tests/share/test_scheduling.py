@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.errors import UserMistake
+from gpuyard.report.answers.share.leases import who_answer
 from gpuyard.share.broker import Broker
 from gpuyard.share.caller import Caller
-from gpuyard.share.models import LeaseRequest, NoneFree, QueueStatus
+from gpuyard.share.clock import Clock
+from gpuyard.share.models import LeaseRequest, NoneFree, QueueStatus, ShareState
 from gpuyard.share.schedule import (
     MAX_JOBS,
     MAX_SPEEDS,
@@ -23,7 +25,9 @@ from gpuyard.share.schedule import (
     decode_announcements,
     decode_runner,
 )
+from gpuyard.share.views import who_document
 from gpuyard.share.wire import MAX_REQUEST_BYTES
+from tests.jobs.engines.local.conftest import until
 from tests.share.conftest import acting_as
 
 GOOD = JobAnnouncement("a", "local://1", "waiting", 1, 2, 2, (1.0, 2.0), 60.0, 0.0)
@@ -69,7 +73,7 @@ def test_the_longest_announcement_fits_into_a_request() -> None:
     longest = JobAnnouncement(
         "1" * 36, "local://" + "m" * 40, "starting", 1, gpus, gpus, (12345.6,) * gpus, 1234567890.123456,
         1800000000.123456, gpus, 31536000.123456, 1800000000.123456, -1000, True, 1234.567890123,
-        1800000000.123456, 12345678.9, -1.2345678901234567,
+        1800000000.123456, 12345678.9, -1.2345678901234567, False,
     )  # fmt: skip
     assert len(json.dumps([asdict(longest)] * MAX_JOBS)) < 0.99 * MAX_REQUEST_BYTES
 
@@ -95,6 +99,25 @@ def test_a_waiting_request_has_its_place_before_a_later_job(desk: Desk) -> None:
     (withheld,) = desk.act(1003).state().withheld
     assert (withheld.gpus, withheld.needs) == (4, 8)
     assert waiting.lease.id in withheld.name
+
+
+@pytest.mark.parametrize("assumed", [True, False])
+def test_a_start_that_rests_on_an_assumed_length_is_marked(desk: Desk, assumed: bool) -> None:
+    runs = job("a", 5, assumed_length=assumed)
+    assert desk.act(1001).schedule("1", [runs]).starts == {"a": 5}
+    desk.ask(1001, 5, job="a")
+    desk.act(1001).schedule("1", [replace(runs, phase="running", gpus=5)])
+
+    def find_withheld() -> ShareState | None:
+        desk.act(1002).schedule("1", [job("b", 8)])
+        state = desk.act(1003).state()
+        return state if state.withheld else None
+
+    state = until(find_withheld, "a decision")
+    document = who_document(desk.broker.store.config, state, Clock(), {})
+    assert [withheld.assumed for withheld in state.withheld] == [assumed]
+    assert document["withheld"][0]["expected"] is not None
+    assert ("assumed" in str(who_answer(document).parts)) is assumed
 
 
 def test_jobs_of_two_users_never_get_more_than_is_free(desk: Desk) -> None:

@@ -246,23 +246,30 @@ def _describe_withheld(
         name,
         view.min_gpus,
         f"{reason} and needs {view.min_gpus} GPUs",
-        _expect_start(state, view, outcome, running),
+        *_expect_start(state, view, outcome, running),
     )
     return request.id, withheld
 
 
 def _expect_start(
     state: ScheduleState, view: JobView, outcome: Decision, running: Sequence[JobView]
-) -> float | None:
-    """Return when enough GPUs are free if all jobs take as long as expected; None if a lease has no end."""
+) -> tuple[float | None, bool]:
+    """Return when enough GPUs are free, and whether a job counts whose length is only assumed.
+
+    The time is None if a lease has no end.
+    """
     endless = {
         name_lease(lease) for lease in state.held if lease.until_boot is None and not lease.job
     }
-    free = outcome.withheld_gpus
-    for seconds, gpus in sorted(
-        (job.remaining_seconds(job.gpus), job.gpus) for job in running if job.id not in endless
+    unknown = {job.key for job in state.announced if job.job.assumed_length}
+    free, assumed = outcome.withheld_gpus, False
+    for seconds, gpus, id_ in sorted(
+        (job.remaining_seconds(job.gpus), job.gpus, job.id)
+        for job in running
+        if job.id not in endless
     ):
         free += gpus
+        assumed = assumed or id_ in unknown
         if free >= view.min_gpus:
-            return state.now + seconds
-    return None
+            return state.now + seconds, assumed
+    return None, False

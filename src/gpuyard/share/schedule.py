@@ -10,7 +10,7 @@ from gpuyard.errors import UserMistake
 WAITING, STARTING, RUNNING, STOPPING = "waiting", "starting", "running", "stopping"
 MAX_JOBS = 100
 """Jobs in one announcement. Those of a user that come later are announced when earlier ones have ended."""
-MAX_SPEEDS = 1500
+MAX_SPEEDS = 1300
 """Speeds in one announcement, which then fits into one request. A job has one for each number of GPUs."""
 _MAX_GPUS = 1024
 _MAX_TEXT = 64  # characters
@@ -48,6 +48,8 @@ class JobAnnouncement:
     started: float | None = None
     attained_gpu_seconds: float = 0.0
     score: float | None = None
+    assumed_length: bool = False
+    """Whether nothing shows how long it takes: neither its work and speed nor a time limit."""
 
     def __post_init__(self) -> None:
         texts = (self.id, self.name)
@@ -151,6 +153,8 @@ class Withheld:
     reason: str
     expected: float | None = None
     """When it is expected to start, in seconds since 1970; None if unknown."""
+    assumed: bool = False
+    """Whether that depends on a job whose length is only assumed."""
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,7 @@ def who_document(
                 "needs": withheld.needs,
                 "reason": withheld.reason,
                 "expected": iso_timestamp(withheld.expected),
+                "assumed": withheld.assumed,
             }
             for withheld in state.withheld
         ],

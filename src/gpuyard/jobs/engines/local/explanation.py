@@ -8,6 +8,7 @@ from gpuyard.jobs.engines.local.reports import StepReports
 from gpuyard.jobs.engines.local.store import StoredJob
 from gpuyard.jobs.engines.local.views import (
     build_view,
+    knows_length,
     read_progress,
 )
 from gpuyard.jobs.explain import Explanation, explain
@@ -31,15 +32,15 @@ def explain_job(
     reports = StepReports(paths, tail_only=True)
     views, own_leases, unknown, bounded = [], set(), [], set()
     for other in open_jobs:
-        view = build_view(other, reports, len(config.gpus), now)
+        progress = read_progress(other, reports, now)
+        view = build_view(other, reports, progress, len(config.gpus), now)
         start = other.start if other.in_progress else None
         if start is not None and start.lease:
             own_leases.add(start.lease)
         if start is None or start.started is None:  # in the lease queue it has no GPUs yet
             view = replace(view, allocation=None)
         views.append(view)
-        progress = read_progress(other, reports, now)
-        if progress.curve is None or progress.total_samples is None:
+        if not knows_length(progress):
             unknown.append(str(other.handle))
             if other.job.spec.time_limit is not None and other is not job:
                 bounded.add(str(other.handle))  # It frees its GPUs by then in any case.

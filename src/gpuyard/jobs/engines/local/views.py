@@ -41,7 +41,14 @@ def read_progress(job: StoredJob, reports: StepReports, now: float) -> Progress:
     )
 
 
-def build_view(stored: StoredJob, reports: StepReports, total_gpus: int, now: float) -> JobView:
+def knows_length(progress: Progress) -> bool:
+    """Return whether its work and its speed show how long a job takes."""
+    return progress.curve is not None and progress.total_samples is not None
+
+
+def build_view(
+    stored: StoredJob, reports: StepReports, progress: Progress, total_gpus: int, now: float
+) -> JobView:
     """Return the policies' view of a job.
 
     Its work is in samples. If its scaling curve is unknown, its work is in GPU-seconds, as if it scaled linearly.
@@ -49,7 +56,6 @@ def build_view(stored: StoredJob, reports: StepReports, total_gpus: int, now: fl
     job, spec = stored.job, stored.job.spec
     max_gpus = min(spec.gpus.max, total_gpus)
     min_gpus = min(spec.gpus.min, max_gpus)
-    progress = read_progress(stored, reports, now)
     curve, loss = progress.curve, latest_loss(reports.read_job(stored))
     if curve is not None and stored.estimate.curve is None:
         curve = _extrapolate(curve, max_gpus)
@@ -89,7 +95,8 @@ def announce_job(
 
     Its numbers rest on its reports, so they are bounded here; UserMistake means that the share would refuse them.
     """
-    view = build_view(stored, reports, total_gpus, now)
+    progress = read_progress(stored, reports, now)
+    view = build_view(stored, reports, progress, total_gpus, now)
     counts = range(view.min_gpus, view.max_gpus + 1)
     start = stored.start if stored.in_progress else None
     phase = WAITING
@@ -109,6 +116,7 @@ def announce_job(
         submitted=view.submitted_s,
         gpus=stored.gpus or 0,
         seconds=stored.job.spec.time_limit,
+        assumed_length=stored.job.spec.time_limit is None and not knows_length(progress),
         deadline=view.deadline_s,
         priority=view.priority,
         elastic=view.elastic,

@@ -100,6 +100,8 @@ def _describe_withheld(withheld: Mapping[str, Any]) -> Sentence:
     expected = "when it will start is unknown"
     if withheld["expected"] is not None:
         expected = f"it is expected to start at {_format_time(withheld['expected'])}"
+        if withheld["assumed"]:
+            expected += " if the assumed lengths of jobs are right"
     return Sentence(
         f"{count} withheld for {withheld['for']} of {withheld['user']}, because "
         f"{withheld['reason']}; {expected}.",
