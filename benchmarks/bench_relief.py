@@ -58,7 +58,7 @@ def main() -> None:
                         "speed_up": round(result.speed_up(run), 3),
                         "loss": run.loss,
                         "equal_loss": result.equal_loss(run),
-                        "learnt": result.learned_share(run),
+                        "learned_share": result.learned_share(run),
                     }
                     for run in result.runs
                 ],

@@ -13,7 +13,7 @@ def test_every_choice_is_in_the_json_and_in_the_title(cli: Cli) -> None:
     chosen = ("--accumulate", "4", "--compress", "powersgd:4", "--bucket-mb", "50")
     (p,) = json.loads(cli(*CHOKED, *chosen, "--json").stdout)["predictions"]
     assert (p["accumulate"], p["compress"], p["bucket_bytes"]) == (4, "powersgd:4", 50 * 2**20)
-    assert (p["local_sgd"], p["hierarchical"], p["beside"]) == (1, False, 0)
+    assert (p["local_sgd"], p["hierarchical"], p["other_jobs"]) == (1, False, 0)
     title = cli(*CHOKED, *chosen).stdout.splitlines()[1].strip()
     assert title.endswith("(fp32, ddp, exchange every 4 passes, powersgd:4, buckets of 50 MiB)")
 

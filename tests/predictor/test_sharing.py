@@ -46,7 +46,7 @@ def test_a_port_is_shared_as_if_it_were_slower() -> None:
         update={"network": Network.model_validate({"rate": "12.5 Gbit/s", "protocol": "rdma"})}
     )
     assert shared.step == predicted(half, 2, 0, per_node=1).step
-    assert shared.beside == 1
+    assert shared.other_jobs == 1
 
 
 def test_storage_is_shared() -> None:

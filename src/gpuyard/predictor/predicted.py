@@ -62,7 +62,7 @@ class Prediction:
     compress: str | None = None
     bucket_bytes: float | None = None  # None: the framework's default
     hierarchical: bool = False
-    beside: int = 0  # number of identical jobs on the same machines
+    other_jobs: int = 0  # number of identical jobs on the same machines
     precision: Precision = "fp32"
     moves: tuple[Move, ...] = ()  # transfers over one GPU's link in one step
     epoch_bytes: float | None = None  # all transfers of an epoch

@@ -159,7 +159,7 @@ def predict(
             compress=exchange.compress,
             bucket_bytes=exchange.bucket_bytes,
             hierarchical=exchange.hierarchical,
-            beside=platform.other_jobs,
+            other_jobs=platform.other_jobs,
             precision=scenario.precision,
             moves=moves[i],
             epoch_bytes=_epoch_bytes(moves[i], samples, placement.gpus * batch),

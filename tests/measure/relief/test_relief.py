@@ -55,7 +55,7 @@ def test_the_best_remedy_is_the_fastest_at_equal_loss(testbed: Testbed) -> None:
     document = result.as_json()
     assert (document["best"], document["best_speed_up"]) == ("local SGD 8", 4)
     assert result.learned_share(result.runs[2]) == pytest.approx(0.91)  # 3 → 2.09 of 3 → 2
-    assert document["runs"][4]["learnt"] is None
+    assert document["runs"][4]["learned_share"] is None
     assert [run["equal_loss"] for run in document["runs"]] == [True, False, True, True, False]
 
 

@@ -87,7 +87,7 @@ class ReliefPlan:
             "tolerance": self.tolerance,
             "precision": self.precision,
             "remedies": [remedy.label for remedy in self.remedies],
-            "foreseen_speed_ups": list(self.predicted_gains),
+            "predicted_speed_ups": list(self.predicted_gains),
         }
 
     def build_table(self) -> Table:

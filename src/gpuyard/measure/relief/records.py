@@ -55,7 +55,7 @@ class ReliefResult(BenchRecord):
         Precision | None, Field(description="of the training; None: not recorded")
     ] = None
     runs: tuple[RemedyRun, ...]
-    foreseen: Annotated[
+    predicted_gains: Annotated[
         tuple[float | None, ...],
         Field(description="predicted speed-up of each run; None: not predicted"),
     ] = ()
@@ -83,7 +83,7 @@ class ReliefResult(BenchRecord):
     @property
     def predicted_speed_ups(self) -> tuple[float | None, ...]:
         """The predicted speed-up of every run, None if there is none."""
-        return self.foreseen or (None,) * len(self.runs)
+        return self.predicted_gains or (None,) * len(self.runs)
 
     @property
     def best(self) -> RemedyRun:
@@ -100,10 +100,10 @@ class ReliefResult(BenchRecord):
         ):
             run_document |= {
                 "label": run.remedy.label,
-                "foreseen_speed_up": predicted,
+                "predicted_speed_up": predicted,
                 "speed_up": self.speed_up(run),
                 "equal_loss": self.equal_loss(run),
-                "learnt": self.learned_share(run),
+                "learned_share": self.learned_share(run),
             }
         return {
             **document,

@@ -46,7 +46,7 @@ def run_relief(
     return ReliefResult(
         **create_identity(hash_key({**plan.describe(), "host": sweep.testbed.fingerprint()})),
         host=sweep.testbed,
-        foreseen=plan.predicted_gains,
+        predicted_gains=plan.predicted_gains,
         workload=sweep.workload.name,
         workers=processes,
         batch_per_worker=plan.batch_per_worker,

@@ -105,9 +105,11 @@ def _describe_step(
         passes = prediction.accumulate * prediction.local_sgd
         if passes > 1:
             yield f"There is one exchange in {passes} steps; the times are their mean."
-    if prediction.beside:
+    if prediction.other_jobs:
         jobs = (
-            "1 identical job" if prediction.beside == 1 else f"{prediction.beside} identical jobs"
+            "1 identical job"
+            if prediction.other_jobs == 1
+            else f"{prediction.other_jobs} identical jobs"
         )
         yield (
             f"Ports, PCIe, storage, and cores are shared with {jobs} on the same "

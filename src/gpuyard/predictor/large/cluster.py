@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuyard.catalog import Gpu
-from gpuyard.choices import LargePrecision
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predictor.platform import Platform, create_platform
