@@ -62,9 +62,10 @@ bench: $(RUNTIME) ## Run every benchmark.
 system-packages: ## Install the Debian packages that some tests need (root or sudo).
 	@sh scripts/install-system-packages.sh
 
-soak-packages: ## Also install the packages of the long tests, and build Kubernetes once.
+soak-packages: $(SOAK) ## Also install the packages of the long tests, and build Kubernetes and Horovod once.
 	@sh scripts/install-system-packages.sh soak
 	-@sh scripts/build-kubernetes.sh >/dev/null
+	-@$(BIN)/gpuyard horovod install
 
 clean: ## Remove everything that make created.
 	rm -rf $(VENV) study dist build site

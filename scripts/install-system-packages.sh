@@ -26,7 +26,9 @@ needs ip iproute2
 needs_file() { # FILE PACKAGE
     [ -e "$1" ] || missing="$missing $2"
 }
-if [ "${1-}" = soak ]; then # Slurm's database, the proxy of JupyterHub, and Kubernetes, which is built from its sources
+if [ "${1-}" = soak ]; then # Slurm's database, the proxy of JupyterHub, and Kubernetes and Horovod, which are built from their sources
+    needs cmake cmake
+    needs c++ g++
     needs configurable-http-proxy node-configurable-http-proxy
     needs mariadbd mariadb-server
     needs slurmdbd slurmdbd

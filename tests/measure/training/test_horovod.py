@@ -36,6 +36,7 @@ def test_ranks_on_separate_nodes_have_cross_ranks() -> None:
     assert layout.variables(2)["HOROVOD_HOSTNAME"] == "10.77.0.3"
 
 
+@pytest.mark.soak  # `make soak` builds Horovod
 @needs_two_cores
 @pytest.mark.parametrize(
     "remedy",
@@ -53,6 +54,7 @@ def test_horovod_trains_and_keeps_the_ranks_equal(
     assert m.loss_first is not None and m.loss_last is not None
 
 
+@pytest.mark.soak  # `make soak` builds Horovod
 @needs_two_cores
 def test_a_synthetic_gpu_exchanges_its_gradients_with_horovod(store: ResultsStore) -> None:
     pytest.importorskip("horovod", reason="gpuyard horovod install builds it, in some minutes")

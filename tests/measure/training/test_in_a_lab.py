@@ -107,6 +107,7 @@ def netns_pids(namespace: str) -> list[int]:
     return [int(pid) for pid in listed.stdout.split()]
 
 
+@pytest.mark.soak  # `make soak` builds Horovod
 @needs_two_cores
 def test_horovod_exchanges_gradients_between_nodes(store: ResultsStore) -> None:
     pytest.importorskip("horovod", reason="gpuyard horovod install builds it, in some minutes")
