@@ -127,6 +127,17 @@ def test_fair_share_by_group_counts_the_use_of_other_members(broker: Broker) -> 
         os.close(descriptor)
 
 
+def test_another_setup_keeps_every_setting_that_it_does_not_name(share: Path, cli: Cli) -> None:
+    line = ("--fake-gpus", "4", "--topology", "nvlink-pairs", "--admin-group", "daemon")
+    cli("share", "setup", *line, "--no-service")
+    before = read_config(share)
+    cli("share", "setup", "--no-service")
+    assert read_config(share) == before
+    assert (before.admin_group, len(before.gpus), before.grace_seconds) == ("daemon", 4, 0.5)
+    cli("share", "setup", "--fake-gpus", "2", "--admin-group", "bin", "--no-service")
+    assert (read_config(share).admin_group, len(read_config(share).gpus)) == ("bin", 2)
+
+
 def test_use_halves_with_each_half_life(broker: Broker) -> None:
     status, lock = broker.ask(LeaseRequest(count=2))
     old = replace(status.lease, start=0.0, end=100.0)

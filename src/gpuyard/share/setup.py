@@ -13,7 +13,6 @@ from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMi
 from gpuyard.share.cgroup import find_usable_kind
 from gpuyard.share.clock import Clock
 from gpuyard.share.config import (
-    ADMIN_GROUP,
     MachineIdentity,
     ShareConfig,
     SharedGpu,
@@ -37,45 +36,51 @@ _FAKE_MEMORY_BYTES = 24_000_000_000
 def set_up(
     directory: Path,
     *,
-    fake_gpus: int = 0,
+    fake_gpus: int | None = None,
     topology: str | None = None,
-    admin_group: str = ADMIN_GROUP,
-    grace_seconds: float = 5.0,
+    admin_group: str | None = None,
+    grace_seconds: float | None = None,
     isolate: bool | None = None,
     move: bool = False,
 ) -> ShareConfig:
     """Create a share, or change an existing one, whose leases, history, and policy stay.
 
-    `isolate` None keeps the current setting. `move` takes over a share of another machine, or of this one under
+    None keeps the current setting; 0 `fake_gpus` are the real GPUs. `move` takes over a share of another machine, or of this one under
     another name.
     """
     if topology and not fake_gpus:
         raise UserMistake(
             "--topology is only for test GPUs; the topology of real ones is discovered"
         )
-    graph = _build_graph(topology, fake_gpus) if topology else None
+    graph = _build_graph(topology, fake_gpus) if topology and fake_gpus else None
     before = ShareConfig(())
     with contextlib.suppress(GpuyardError):  # there is none yet, or it is unreadable
         before = read_config(directory)
     boot_id = Clock().boot_id
     if not move:
         before.check_machine(directory, boot_id)
-    gpus = _declare_fake_gpus(fake_gpus, topology) if fake_gpus else _discover_gpus()
+    if fake_gpus is None and any(gpu.fake for gpu in before.gpus):
+        gpus, rates = before.gpus, before.rates
+    elif fake_gpus:
+        gpus = _declare_fake_gpus(fake_gpus, topology)
+        rates = _calculate_rates(graph, fake_gpus)
+    else:
+        gpus, rates = _discover_gpus(), _discover_rates()
     isolation = ""
     if isolate or (isolate is None and before.isolation):
         isolation = find_usable_kind()
         gpus = tuple(replace(gpu, device=_device_path(gpu, directory)) for gpu in gpus)
-    config = ShareConfig(
-        gpus,
-        admin_group=admin_group,
-        grace_seconds=grace_seconds,
-        rates=_calculate_rates(graph, fake_gpus) if fake_gpus else _discover_rates(),
+    config = replace(
+        before,
+        gpus=gpus,
+        admin_group=admin_group or before.admin_group,
+        grace_seconds=before.grace_seconds if grace_seconds is None else grace_seconds,
+        rates=rates,
         isolation=isolation,
-        rules=before.rules,
         machine=MachineIdentity.of_this_machine(boot_id),
     )
     create_directory(directory)
-    if isolation and fake_gpus:
+    if isolation and any(gpu.fake for gpu in gpus):
         _create_fake_devices(config)
     with lock_config(directory):
         with contextlib.suppress(GpuyardError):

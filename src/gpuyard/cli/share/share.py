@@ -36,14 +36,25 @@ def share() -> None:
 def setup(
     *,
     fake_gpus: Annotated[
-        int, typer.Option(min=0, max=64, help="Declare this many test GPUs instead of real ones.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            min=0,
+            max=64,
+            help="Number of test GPUs instead of the real ones; 0 for the real ones.",
+            show_default=False,
+        ),
+    ] = None,
     topology: Annotated[
         Topology | None, typer.Option(help="Topology of the test GPUs; see `topo`.")
     ] = None,
     admin_group: Annotated[
-        str, typer.Option(metavar="NAME", help="Unix group whose members can release any lease.")
-    ] = "gpuyard-admin",
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Unix group whose members can release any lease (default: gpuyard-admin).",
+            show_default=False,
+        ),
+    ] = None,
     isolate: Annotated[
         bool | None,
         typer.Option(
@@ -66,6 +77,8 @@ def setup(
 ) -> None:
     """Create the store and discover this machine's GPUs: as root for everyone, otherwise for yourself.
 
+    If it exists, its leases, its policy, and the settings that you do not name stay.
+
     Example: gpuyard share setup --fake-gpus 8
     """
     from gpuyard.report.answers.share.leases import guard_sentence
@@ -85,7 +98,7 @@ def setup(
         isolate=isolate,
         move=move,
     )
-    kind = "test GPUs" if fake_gpus else "GPUs"
+    kind = "test GPUs" if any(gpu.fake for gpu in config.gpus) else "GPUs"
     print_line(f"{len(config.gpus)} {kind} can be leased; the store is in {directory}.")
     print_line(guard_sentence(config.guard))
     if for_everyone:
