@@ -1,5 +1,6 @@
 """Actions from the page: confirmed, as the user who asks, and with the command line that does the same."""
 
+import getpass
 import json
 import time
 from collections.abc import Callable
@@ -33,6 +34,9 @@ def test_lease_and_release(serve: Serve, empty_share: Path) -> None:
     assert "done" in site.act("lease", count="2", time="1h").text
     ((lease, command),) = _wait_for(lambda: _leases(site)).items()
     assert command == "sleep infinity"
+    page = site.get(f"/act/release?lease={lease}").text
+    for fact in ("sleep infinity", "0–1", getpass.getuser()):
+        assert fact in page
     assert f"Released lease {lease}" in site.act("release", lease=lease).text
     assert not _leases(site)
 
@@ -42,6 +46,7 @@ def test_reserve_and_cancel(serve: Serve, empty_share: Path, cli: Cli) -> None:
     assert site.act("reserve", ids="1,2", **{"from": "23:59", "time": "1h"}).status == 200
     (reservation,) = json.loads(cli("reserve", "list", "--json").stdout)["reservations"]
     assert reservation["gpus"] == [1, 2]
+    assert "23:59" in site.get(f"/act/cancel-reservation?reservation={reservation['id']}").text
     assert site.act("cancel-reservation", reservation=reservation["id"]).status == 200
     assert json.loads(cli("reserve", "list", "--json").stdout)["reservations"] == []
 
@@ -50,6 +55,9 @@ def test_submit_cancel_and_retry(serve: Serve, empty_share: Path, cli: Cli) -> N
     site = serve()
     reply = site.act("submit", command="sleep 600", count="1", name="held")
     assert "local://1" in reply.text
+    page = site.get("/act/cancel?job=local%3A%2F%2F1").text
+    assert "sleep 600" in page
+    assert "held" in page
     assert site.act("cancel", job="local://1").status == 200
     _wait_for(
         lambda: json.loads(cli("status", "local://1", "--json").stdout)["state"] == "cancelled"

@@ -188,6 +188,18 @@ def test_a_lost_connection_is_announced(visit: Visit, path: str) -> None:
     visit.screenshot(f"lost-{path.strip('/') or 'now'}")
 
 
+def test_ending_a_lease_proposes_to_go_back(visit: Visit) -> None:
+    visit.open("/")
+    visit.page.locator("tr", has_text="jupyter lab").get_by_role("link").click()
+    visit.page.wait_for_url("**/act/release?*")
+    facts = visit.page.locator("dl.facts").inner_text()
+    for fact in ("bob", "4–5", "jupyter lab"):
+        assert fact in facts
+    assert visit.page.evaluate("document.activeElement.textContent") == "No, go back"
+    visit.screenshot("confirm-release")
+    assert [*visit.messages, *visit.find_barriers()] == []
+
+
 def _numbers(text: str) -> list[float]:
     return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\.?\d*", text)]
 

@@ -3,20 +3,25 @@
 import asyncio
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.jobs.job import Handle
+from gpuyard.report import formats
 from gpuyard.web.acting import Action, perform, why_not
-from gpuyard.web.page import render
+from gpuyard.web.page import format_clock, render
 from gpuyard.web.security import parse_form
+from gpuyard.web.views.jobs import read_job
+from gpuyard.web.views.now import format_ranges, render_now, summarize
 
 router = APIRouter()
 Fields = Mapping[str, str]
+Facts = Sequence[tuple[str, str]]
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 _COUNT = re.compile(r"[0-9]{1,4}(\.\.[0-9]{1,4})?")
 _INDICES = re.compile(r"[0-9]{1,4}(,[0-9]{1,4}){0,200}")
@@ -31,6 +36,10 @@ class ActionKind:
     question: str
     build: Callable[[Fields], Action]
     back: str = "/"
+    describe: Callable[[Request, Fields], Awaitable[Facts]] | None = None
+    """Returns facts about what would be ended."""
+    ends: bool = False
+    """True if something ends that cannot be continued: the page then proposes to go back."""
 
 
 def _option(name: str, value: str) -> list[str]:
@@ -103,18 +112,74 @@ def _build_on_job(verb: str) -> Callable[[Fields], Action]:
     return lambda fields: Action((verb, str(Handle.parse(fields.get("job", "")))))
 
 
+async def _describe_lease(request: Request, fields: Fields) -> Facts:
+    now = await _read_now(request)
+    for row in now["owners"]:
+        if row.lease == fields["lease"].strip():
+            return [
+                ("user", row.user),
+                ("GPUs", f"{format_ranges(row.gpus)} of {row.machine}"),
+                ("command", "hidden" if row.command is None else row.command),
+                ("since", format_clock(row.since)),
+            ]
+    return []
+
+
+async def _describe_reservation(request: Request, fields: Fields) -> Facts:
+    now = await _read_now(request)
+    for row in now["reservations"]:
+        if row["id"] == fields["reservation"].strip():
+            times = f"{format_clock(row['from'])} to {format_clock(row['until'])}"
+            return [("user", row["user"]), ("GPUs", format_ranges(row["gpus"])), ("time", times)]
+    return []
+
+
+async def _read_now(request: Request) -> dict[str, Any]:
+    identity = request.state.identity
+    return summarize((await render_now(request.app, identity)).document, identity)
+
+
+async def _describe_job(request: Request, fields: Fields) -> Facts:
+    identity = request.state.identity
+    try:
+        job = (await asyncio.to_thread(read_job, identity, fields["job"], identity)).document
+    except UserMistake:
+        return []  # the command itself explains what is wrong
+    gpus = ", ".join(map(str, job["gpus"])) if isinstance(job["gpus"], list) else str(job["gpus"])
+    facts = [
+        ("name", job["name"]),
+        ("state", job["state"]),
+        ("GPUs", gpus),
+        ("command", shlex.join(job["command"])),
+        ("elapsed", formats.elapsed(job["elapsed_seconds"])),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
 ACTIONS = {
     "lease": ActionKind("Lease", "Lease these GPUs?", _build_lease),
     "reserve": ActionKind("Reserve", "Reserve these GPUs?", _build_reserve),
     "release": ActionKind(
-        "Release", "Stop the processes of this lease and give its GPUs back?", _build_release
+        "Release",
+        "Stop the processes of this lease and give its GPUs back?",
+        _build_release,
+        describe=_describe_lease,
+        ends=True,
     ),
     "cancel-reservation": ActionKind(
-        "Cancel reservation", "Cancel this reservation?", _build_cancel_reservation
+        "Cancel reservation",
+        "Cancel this reservation?",
+        _build_cancel_reservation,
+        describe=_describe_reservation,
+        ends=True,
     ),
     "submit": ActionKind("Submit", "Submit this job?", _build_submit, "/jobs"),
-    "cancel": ActionKind("Cancel job", "Stop this job?", _build_on_job("cancel"), "/jobs"),
-    "retry": ActionKind("Retry", "Submit this job again?", _build_on_job("retry"), "/jobs"),
+    "cancel": ActionKind(
+        "Cancel job", "Stop this job?", _build_on_job("cancel"), "/jobs", _describe_job, ends=True
+    ),
+    "retry": ActionKind(
+        "Retry", "Submit this job again?", _build_on_job("retry"), "/jobs", _describe_job
+    ),
 }
 
 
@@ -125,11 +190,13 @@ def _find_kind(name: str) -> ActionKind:
 
 
 @router.get("/act/{name}", include_in_schema=False)
-def confirm(request: Request, name: str) -> Response:
+async def confirm(request: Request, name: str) -> Response:
     """Show what would be done, and the command line that does the same."""
     kind = _find_kind(name)
     fields = dict(request.query_params)
     action = kind.build(fields)
+    refused = why_not(request.state.identity)
+    facts = [] if refused or kind.describe is None else await kind.describe(request, fields)
     return render(
         request,
         "confirm.html.jinja",
@@ -137,8 +204,9 @@ def confirm(request: Request, name: str) -> Response:
         title=kind.title,
         kind=kind,
         fields=fields,
+        facts=facts,
         line=action.line,
-        refused=why_not(request.state.identity),
+        refused=refused,
     )
 
 
