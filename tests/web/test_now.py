@@ -38,6 +38,13 @@ def test_the_first_screen_answers_who_has_what(serve: Serve, share: Path) -> Non
     assert "gpuyard who --watch" in text
 
 
+def test_a_gpu_that_is_kept_for_a_request_is_not_free(serve: Serve, share: Path) -> None:
+    text = serve().get("/").text
+    assert text.count('class="state free"') == 0
+    assert text.count('class="state kept"') == 1
+    assert "1 kept for" in text
+
+
 def test_a_request_that_waits_has_its_expected_start(serve: Serve, share: Path) -> None:
     (request,) = serve().get("/now.json").json()["sources"][0]["share"]["queue"]
     assert request["user"] == "carol"

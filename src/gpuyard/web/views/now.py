@@ -102,6 +102,7 @@ def describe_samples(
 def summarize(document: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
     """Arrange the documents for the page: totals, a row per lease, a cell per GPU, and everything that is wrong."""
     machines, owners, queue, jobs, reserved, withheld = [], [], [], [], [], []
+    kept = 0
     problems: list[str] = []
     for source in document["sources"]:
         share = source["share"]
@@ -111,6 +112,7 @@ def summarize(document: Mapping[str, Any], identity: Identity) -> dict[str, Any]
             continue
         troubled = {violation["gpu"] for violation in share["violations"]}
         cells = [_describe_cell(gpu, troubled) for gpu in share["gpus"]]
+        kept += _mark_kept(cells, sum(row["gpus"] for row in share.get("withheld", [])))
         machines.append({**source, "cells": cells, "guard": share["guard"]})
         owners += _group_by_lease(share, source["name"], identity)
         queue += [{**row, "machine": source["name"]} for row in share["queue"]]
@@ -131,11 +133,22 @@ def summarize(document: Mapping[str, Any], identity: Identity) -> dict[str, Any]
         "problems": problems,
         "max_rows": _MAX_ROWS,
         "total": len(states),
-        "free": states.count("free"),
-        "used": len(states) - states.count("free") - states.count("drained"),
+        "free": states.count("free") + states.count("kept") - kept,
+        "kept": kept,
+        "kept_for": ", ".join(dict.fromkeys(row["user"] for row in withheld)),
+        "used": sum(state not in ("free", "kept", "drained") for state in states),
         "idle": sum(len(row.gpus) for row in owners if row.idle_since),
         "waiting": len(queue) + len(jobs),
     }
+
+
+def _mark_kept(cells: Sequence[dict[str, Any]], withheld: int) -> int:
+    """Return how many free GPUs are kept for a request or job. Only if all are, it is known which."""
+    free = [cell for cell in cells if cell["state"] == "free"]
+    if withheld >= len(free):
+        for cell in free:
+            cell["state"] = "kept"
+    return min(withheld, len(free))
 
 
 def _find_problems(share: Mapping[str, Any]) -> list[str]:
