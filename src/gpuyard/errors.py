@@ -92,6 +92,7 @@ _CATALOG_TABLES = {
     "link": "links",
     "machine": "machines",
     "machine or GPU": "gpus",
+    "machine or instance": "machines` or `gpuyard catalog prices",
     "model": "models",
     "instance": "prices",
     "price": "prices",

@@ -137,7 +137,8 @@ def test_the_newest_reports_of_hundreds_of_ranks_count(
 @pytest.mark.parametrize(
     ("arguments", "named", "status"),
     [
-        ((), "--log", 2),
+        ((), "name the job to judge", 2),
+        ((), "--log FILE", 2),
         (("--log", "nothing.log"), "nothing.log not found", 2),
         (("17", "--log", "x"), "not both", 2),
         (("--log", "LOG", "--on", "8xh100"), "--workload", 2),

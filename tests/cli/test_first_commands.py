@@ -15,6 +15,12 @@ from gpuyard.version import __version__
 from tests.conftest import Cli
 
 
+@pytest.fixture(autouse=True)
+def _one_format_per_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process runs one command line, so the chosen format stays."""
+    monkeypatch.setattr("gpuyard.cli.show._format", "json")
+
+
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
@@ -68,6 +74,25 @@ def test_a_wrong_value_is_a_mistake_that_names_its_option(
 def test_the_common_variant_of_a_gpu_is_named(cli: Cli) -> None:
     for name in ("8xh100", "H100:8"):
         assert "H100 SXM5 80 GB" in cli("predict", "resnet50", "--on", name).stdout
+
+
+@pytest.mark.parametrize("name", ["gcp/a3-highgpu-8g", "a3-highgpu-8g", "gcp/H100x8"])
+def test_an_instance_has_a_name_with_and_without_its_cloud(cli: Cli, name: str) -> None:
+    assert "gcp a3-highgpu-8g" in cli("predict", "resnet50", "--on", name).stdout
+
+
+def test_an_instance_with_its_cloud_is_a_price(cli: Cli) -> None:
+    bought = ("--buy", "$150000", "--json")
+    by_instance, by_id = (
+        cli("cost", "--rent", name, *bought).stdout for name in ("gcp/a3-highgpu-8g", "gcp/H100x8")
+    )
+    assert by_instance == by_id
+
+
+def test_a_part_of_an_instance_suggests_it(cli: Cli) -> None:
+    assert "p5.48xlarge" in cli("predict", "resnet50", "--on", "p5", status=2).stderr
+    unknown = cli("predict", "resnet50", "--on", "qqq9", status=2).stderr
+    assert "catalog prices" in unknown
 
 
 def test_ranges_of_gpus(cli: Cli) -> None:

@@ -1,6 +1,6 @@
 """The profiler's results against values calculated by hand."""
 
-import importlib
+import importlib.util
 import math
 
 import pytest
@@ -9,8 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gpuyard.catalog.models import ModelProfile
-from gpuyard.errors import UserMistake
+from gpuyard.errors import MissingRequirement, UserMistake
+from gpuyard.specs import Workload
 from gpuyard.workloads import spoken_digits
+from gpuyard.workloads.profiles import profile_model
 from gpuyard.workloads.profiling import _MISSING_FLOPS, profile_task
 from gpuyard.workloads.task import Task
 from gpuyard.workloads.zoo import MODELS, gpt2
@@ -250,3 +252,11 @@ def test_profiling_does_not_change_the_task() -> None:
     assert torch.equal(rng_state, torch.get_rng_state())
     for name, value in task.model.state_dict().items():
         assert torch.equal(value, before[name]), name
+
+
+def test_a_model_of_the_user_without_pytorch_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
+    with pytest.raises(MissingRequirement, match=r"profiling mine:build .*'gpuyard\[train\]'"):
+        profile_model(Workload(name="mine", model="mine:build"))

@@ -12,7 +12,7 @@ from gpuyard.errors import BadQuantity, UserMistake, describe_unknown
 
 if TYPE_CHECKING:
     from gpuyard.economics.billing import RentPrice
-    from gpuyard.economics.ownership import Owned
+    from gpuyard.economics.ownership import OwnedHardware
     from gpuyard.economics.purchase import Purchase
     from gpuyard.economics.rent_or_own import RentOrOwn
     from gpuyard.planner.goodput import InstanceLosses
@@ -177,7 +177,7 @@ def cost(
         draws=monte_carlo,
         seed=seed,
         electricity=describe_electricity(costs),
-        losses=_estimate_losses(rent),
+        losses=_estimate_losses(price.text),
     )
     return Result(rent_or_own_answer(question, page=page), plot=lambda: _create_plot(case, rent))
 
@@ -277,11 +277,11 @@ def describe_electricity(costs: RunningCosts) -> str:
     return _price_electricity(costs)[1]
 
 
-def create_owned(hardware_usd: float, costs: RunningCosts) -> "Owned":
+def create_owned(hardware_usd: float, costs: RunningCosts) -> "OwnedHardware":
     """Create the input of the ownership formulas."""
-    from gpuyard.economics.ownership import Owned
+    from gpuyard.economics.ownership import OwnedHardware
 
-    owned = Owned(
+    owned = OwnedHardware(
         hardware_usd=hardware_usd,
         watts=costs.power,
         idle_watts=costs.idle_power,

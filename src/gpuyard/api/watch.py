@@ -45,8 +45,10 @@ def watch(
     With `on` and a workload, the answer compares with the prediction; a job's own workload is the default. `price` is that
     of all machines of the training, like "$98/h"; the default is the cheapest in the catalog for its GPUs.
     """
-    if (job is None) == (log is None):
+    if job is not None and log is not None:
         raise UserMistake("name a job or --log FILE, not both")
+    if job is None and log is None:
+        raise UserMistake("name the job to judge, like local://1, or its output with --log FILE")
     windows: Sequence[RankWindow]
     if log is not None:
         windows, name, speed, now = read_rank_log(Path(log)), str(log), None, None

@@ -44,6 +44,11 @@ class Price(Fact):
     note: str = ""
 
     @property
+    def full_name(self) -> str:
+        """The cloud's own name in lower case, like `gcp/a3-highgpu-8g`; often the same as the id."""
+        return f"{self.cloud}/{self.instance}".lower()
+
+    @property
     def usd_per_gpu_hour(self) -> float:
         return self.usd_per_hour / self.gpus
 
@@ -69,8 +74,11 @@ def past_prices() -> FactTable[Price]:
 
 
 def find_price(name: str) -> Price:
-    """Return a current price, or an earlier one if the name has a date."""
-    return past_prices().get(name) if "@" in name else prices().get(name)
+    """Return a current price by its id or by cloud and instance, or an earlier one if the name has a date."""
+    if "@" in name:
+        return past_prices().get(name)
+    matches = [price for price in prices() if price.full_name == name.lower()]
+    return matches[0] if len(matches) == 1 else prices().get(name)
 
 
 def find_cheapest_price(gpu: str, gpus: int | None = None) -> Price | None:

@@ -74,7 +74,9 @@ def _choose_variant(name: str, matches: list[str]) -> HardwareName:
 def _find_instance(name: str) -> HardwareName | None:
     lowered = name.lower()
     matches = [
-        price.id for price in prices() if lowered in (price.id.lower(), price.instance.lower())
+        price.id
+        for price in prices()
+        if lowered in (price.id.lower(), price.instance.lower(), price.full_name)
     ]
     if len(matches) > 1:
         raise UserMistake(f"several clouds have {name!r}; choose one of: {', '.join(matches)}")

@@ -56,10 +56,11 @@ def _explain_unknown(name_or_path: str, short: ShortCluster | None) -> UserMista
         )
     name = name_or_path if short is None else short.name
     names = known_names()
+    instances = {price.instance for price in prices()} | {price.id for price in prices()}
     return UnknownName(
-        "machine",
+        "machine or instance",
         name,
-        names["machine"] | names["GPU"] | SHORT_NAMES,
+        names["machine"] | names["GPU"] | SHORT_NAMES | instances,
         actual_kind=find_kind(name, names),
         searched="cluster file, machine, GPU, or cloud instance",
     )

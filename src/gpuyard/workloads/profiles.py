@@ -45,7 +45,7 @@ def profile_model(workload: Workload) -> ModelProfile:
         return profile
     from gpuyard.workloads.resolve import require_torch
 
-    require_torch()
+    require_torch(f"profiling {workload.model_name}")
     check_allowed(workload)
     return _profile_user_model(workload, code_digest(workload.model_name, workload))
 
@@ -70,7 +70,7 @@ def profile_in_process(workload: Workload) -> ModelProfile:
         return profile
     from gpuyard.workloads.resolve import build_task, require_torch
 
-    require_torch()
+    require_torch(f"profiling {workload.model_name}")
     import torch
 
     from gpuyard.workloads.profiling import profile_task

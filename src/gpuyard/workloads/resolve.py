@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 _PACKAGE = str(Path(__file__).parents[1])
 
 
-def require_torch() -> None:
+def require_torch(purpose: str = "training") -> None:
     """Raise MissingRequirement with the install command if PyTorch is not installed."""
     if importlib.util.find_spec("torch") is None:
-        raise MissingRequirement("training needs PyTorch: pip install 'gpuyard[train]'")
+        raise MissingRequirement(f"{purpose} needs PyTorch: pip install 'gpuyard[train]'")
 
 
 def build_task(workload: Workload) -> "Task":
