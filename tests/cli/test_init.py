@@ -7,7 +7,6 @@ import pytest
 
 from gpuyard.api.starter_templates import VALUES
 from gpuyard.catalog.specfiles import known_names
-from gpuyard.share.setup import set_up
 from gpuyard.specs.loading import parse_spec
 from gpuyard.specs.schema import SPECS
 from tests.conftest import Cli
@@ -32,11 +31,7 @@ def test_every_flag_sets_its_value(cli: Cli, tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(set(VALUES) - {"deployment"}))
-def test_the_first_line_is_a_command_that_works(
-    cli: Cli, home: Path, tmp_path: Path, kind: str
-) -> None:
-    if kind == "job":
-        set_up(home / "share", fake_gpus=8)
+def test_the_first_line_is_a_command_that_works(cli: Cli, tmp_path: Path, kind: str) -> None:
     cli("init", kind, cwd=tmp_path)
     (file,) = tmp_path.glob(f"*.{kind}.yaml")
     _, _, command = file.read_text().splitlines()[0].partition("Try it: gpuyard ")

@@ -119,7 +119,7 @@ circuits:                       # gpuyard catalog plugs lists receptacles
 # rack: {{power: 20 kW, count: 4}}
 """,
     "job": """\
-# A command that needs GPUs. Try it: gpuyard submit {file} --dry-run
+# A command that needs GPUs. Try it: gpuyard submit {file} --engine slurm --dry-run
 name: {name}
 command: {command}
 gpus: {gpus}
