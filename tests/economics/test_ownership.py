@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpuyard.economics.ownership import (
     LLAMA3_GPU_HOURS_PER_FAILURE,
-    Owned,
+    OwnedHardware,
     loan_payment_usd,
     monthly_parts_usd,
     monthly_usd,
@@ -25,9 +25,9 @@ SHARE = st.floats(0, 1)
 
 
 @st.composite
-def owned_machines(draw: st.DrawFn) -> Owned:
+def owned_machines(draw: st.DrawFn) -> OwnedHardware:
     watts = draw(st.floats(0, 1e5))
-    return Owned(
+    return OwnedHardware(
         hardware_usd=draw(st.floats(0, 1e6)),
         spares_share=draw(SHARE),
         installation_usd=draw(st.floats(0, 1e4)),
@@ -52,7 +52,7 @@ def owned_machines(draw: st.DrawFn) -> Owned:
 
 
 def test_a_month_by_hand() -> None:
-    machine = Owned(
+    machine = OwnedHardware(
         10_000, watts=2000, idle_watts=400, utilization=0.5, pue=1.5, usd_per_kwh=0.12,
         colocation_usd_per_kw_month=150, support_share_per_year=0.06, staff_hours_per_month=4,
         staff_usd_per_hour=60, gpus=8, usd_per_failure=500, gpu_hours_per_failure=50_700,
@@ -72,7 +72,7 @@ def test_llama_3_failed_once_in_50_700_gpu_hours() -> None:
 
 def test_a_loan_by_hand() -> None:
     # $10,000 at 12% a year over 12 months: 1% a month, $888.49 a month by the annuity formula
-    loan = Owned(10_000, financed_share=1.0, interest_per_year=0.12, loan_years=1)
+    loan = OwnedHardware(10_000, financed_share=1.0, interest_per_year=0.12, loan_years=1)
     assert float(loan_payment_usd(loan)) == pytest.approx(888.49, abs=0.005)
     assert float(owned_usd(loan, 3)) == pytest.approx(12 * 888.4879, abs=0.01)
     cash = owned_cash_by_month(loan, 36)
@@ -83,14 +83,14 @@ def test_a_loan_by_hand() -> None:
 
 
 def test_value_falls_by_a_share_or_in_a_straight_line() -> None:
-    assert float(owned_usd(Owned(1000, value_kept_per_year=0.7), 2)) == pytest.approx(510)
-    values = resale_usd(Owned(1000, straight_line_years=5), np.array([0.0, 2.5, 5.0, 9.0]))
+    assert float(owned_usd(OwnedHardware(1000, value_kept_per_year=0.7), 2)) == pytest.approx(510)
+    values = resale_usd(OwnedHardware(1000, straight_line_years=5), np.array([0.0, 2.5, 5.0, 9.0]))
     assert values.tolist() == pytest.approx([1000, 500, 0, 0])
-    assert float(owned_usd(Owned(1000, straight_line_years=4), 3)) == pytest.approx(750)
+    assert float(owned_usd(OwnedHardware(1000, straight_line_years=4), 3)) == pytest.approx(750)
 
 
 @given(owned_machines(), st.integers(1, 96))
-def test_cash_by_month_adds_up_to_the_total(machine: Owned, months: int) -> None:
+def test_cash_by_month_adds_up_to_the_total(machine: OwnedHardware, months: int) -> None:
     cash = owned_cash_by_month(machine, months)
     assert cash.shape == (months + 1,)
     assert cash.sum() == pytest.approx(float(owned_usd(machine, months / 12)), rel=1e-9, abs=1e-3)
@@ -103,7 +103,7 @@ def test_cash_by_month_adds_up_to_the_total(machine: Owned, months: int) -> None
                      "staff_usd_per_hour", "usd_per_failure", "interest_per_year"]),
     SHARE,
 )  # fmt: skip
-def test_more_of_anything_never_costs_less(machine: Owned, name: str, more: float) -> None:
+def test_more_of_anything_never_costs_less(machine: OwnedHardware, name: str, more: float) -> None:
     before = getattr(machine, name)
     after = before + more if name not in {"utilization", "interest_per_year"} else max(before, more)
     dearer = replace(machine, **{name: after})
@@ -113,9 +113,9 @@ def test_more_of_anything_never_costs_less(machine: Owned, name: str, more: floa
 def test_many_machines_at_once_are_each_alone() -> None:
     prices, watts = np.array([1e4, 2e4, 3e4]), np.array([500.0, 1000.0, 2000.0])
     shared = {"usd_per_kwh": 0.15, "pue": 1.4, "financed_share": 0.5, "interest_per_year": 0.06}
-    together = Owned(prices, watts=watts, value_kept_per_year=0.6, **shared)
+    together = OwnedHardware(prices, watts=watts, value_kept_per_year=0.6, **shared)
     alone = [
-        Owned(p, watts=w, value_kept_per_year=0.6, **shared)
+        OwnedHardware(p, watts=w, value_kept_per_year=0.6, **shared)
         for p, w in zip(prices, watts, strict=True)
     ]
     assert owned_usd(together, 3).tolist() == pytest.approx([float(owned_usd(a, 3)) for a in alone])
@@ -125,7 +125,7 @@ def test_many_machines_at_once_are_each_alone() -> None:
 
 
 def test_spares_and_installation_are_paid_once() -> None:
-    machine = Owned(1000, spares_share=0.1, installation_usd=50, network_usd=25)
+    machine = OwnedHardware(1000, spares_share=0.1, installation_usd=50, network_usd=25)
     assert float(upfront_usd(machine)) == pytest.approx(1175)
 
 
@@ -143,9 +143,9 @@ def test_spares_and_installation_are_paid_once() -> None:
 )
 def test_nonsense_is_a_sentence(wrong: dict[str, float], sentence: str) -> None:
     with pytest.raises(UserMistake, match=sentence):
-        Owned(**{"hardware_usd": 1000.0, **wrong})
+        OwnedHardware(**{"hardware_usd": 1000.0, **wrong})
 
 
 def test_a_horizon_is_needed() -> None:
     with pytest.raises(UserMistake, match="above zero years"):
-        owned_usd(Owned(1000), 0)
+        owned_usd(OwnedHardware(1000), 0)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.economics.offers import price_offers
-from gpuyard.economics.ownership import Owned
+from gpuyard.economics.ownership import OwnedHardware
 from gpuyard.economics.rent_or_own import (
     RentOrOwn,
     break_even,
@@ -28,9 +28,9 @@ from tests.economics.test_ownership import owned_machines
 def test_the_founding_comparisons(
     reserved: float, hardware: float, months: float, months_with_colocation: float
 ) -> None:
-    alone = RentOrOwn(Owned(hardware), reserved_usd_per_year=reserved)
+    alone = RentOrOwn(OwnedHardware(hardware), reserved_usd_per_year=reserved)
     housed = RentOrOwn(
-        Owned(hardware, colocation_usd_per_year=15_000), reserved_usd_per_year=reserved
+        OwnedHardware(hardware, colocation_usd_per_year=15_000), reserved_usd_per_year=reserved
     )
     assert float(break_even_months(alone)) == pytest.approx(months, abs=0.05)
     assert float(break_even_months(housed)) == pytest.approx(months_with_colocation, abs=0.05)
@@ -38,12 +38,16 @@ def test_the_founding_comparisons(
 
 def test_the_simple_rule_is_a_special_case() -> None:
     simple = break_even(1.50, 8000, 2000, speed_lead=0.30)
-    full = RentOrOwn(Owned(8000), rent_usd_per_hour=1.50, hours_per_year=2000, speed_lead=0.30)
+    full = RentOrOwn(
+        OwnedHardware(8000), rent_usd_per_hour=1.50, hours_per_year=2000, speed_lead=0.30
+    )
     assert 0.7 * float(break_even_months(full)) / 12 == pytest.approx(simple.break_even_years)
 
 
 def test_a_speed_lead_takes_nothing_off_what_is_paid() -> None:
-    case = RentOrOwn(Owned(8000), rent_usd_per_hour=1.50, hours_per_year=2000, speed_lead=0.30)
+    case = RentOrOwn(
+        OwnedHardware(8000), rent_usd_per_hour=1.50, hours_per_year=2000, speed_lead=0.30
+    )
     assert paid_by_month(case)[0] == 8000
     assert float(saving_usd(case)) == pytest.approx(9000 - 8000)
     assert float(break_even_months(case)) == pytest.approx(12 * 8000 / 3000)
@@ -57,7 +61,7 @@ def test_a_faster_machine_costs_what_the_same_offer_costs(lead: float, hours: fl
         {"name": "the same work", "hours_per_year": hours,
          "offers": [{"name": "bought", "kind": "own", "hardware": "$8000", "speed": 1 + lead, **power}]}
     )  # fmt: skip
-    machine = Owned(8000, watts=3500, idle_watts=700, pue=1.5, usd_per_kwh=0.12)
+    machine = OwnedHardware(8000, watts=3500, idle_watts=700, pue=1.5, usd_per_kwh=0.12)
     case = RentOrOwn(machine, rent_usd_per_hour=1.5, hours_per_year=hours, speed_lead=lead)
     (priced,) = price_offers(offered)
     assert paid_by_month(case) == pytest.approx(np.array(priced.cash_by_month))
@@ -74,7 +78,7 @@ def test_a_faster_machine_costs_what_the_same_offer_costs(lead: float, hours: fl
 def test_at_break_even_both_have_cost_the_same(
     hardware: float, colocation: float, above: float, lead: float, financed: float, loan_years: int
 ) -> None:
-    machine = Owned(
+    machine = OwnedHardware(
         hardware,
         colocation_usd_per_year=colocation,
         financed_share=financed,
@@ -92,7 +96,7 @@ def test_at_break_even_both_have_cost_the_same(
 
 @given(owned_machines(), st.floats(0, 50), st.floats(0, 50), st.floats(0, 8784))
 def test_a_dearer_rent_never_makes_owning_worse(
-    machine: Owned, one: float, other: float, hours: float
+    machine: OwnedHardware, one: float, other: float, hours: float
 ) -> None:
     cheap, dear = (RentOrOwn(machine, rent, hours) for rent in sorted((one, other)))
     assert saving_usd(dear) >= saving_usd(cheap) - 1e-6
@@ -101,24 +105,24 @@ def test_a_dearer_rent_never_makes_owning_worse(
 
 @given(st.floats(0.01, 100), st.floats(1, 8784), st.integers(1, 120), st.floats(0, 0.3))
 def test_a_free_machine_always_wins(rent: float, hours: float, months: int, rate: float) -> None:
-    case = RentOrOwn(Owned(0), rent, hours, discount_per_year=rate, months=months)
+    case = RentOrOwn(OwnedHardware(0), rent, hours, discount_per_year=rate, months=months)
     assert float(break_even_months(case)) == 0
     assert saving_usd(case) > 0
 
 
 def test_next_to_nothing_that_is_saved_is_never_even() -> None:
-    case = RentOrOwn(Owned(1.0), rent_usd_per_hour=2e-309, hours_per_year=12)
+    case = RentOrOwn(OwnedHardware(1.0), rent_usd_per_hour=2e-309, hours_per_year=12)
     assert break_even_months(case) == np.inf
 
 
 def test_what_runs_dearer_than_the_rent_is_never_even() -> None:
-    case = RentOrOwn(Owned(1000, colocation_usd_per_year=5000), 1.0, 2000)
+    case = RentOrOwn(OwnedHardware(1000, colocation_usd_per_year=5000), 1.0, 2000)
     assert np.isinf(break_even_months(case))
 
 
 def test_a_loan_moves_the_break_even_to_its_end_or_before_it() -> None:
     # all borrowed: nothing is paid first, so renting is dearer from the start if a payment is below it
-    financed = Owned(3600, financed_share=1.0, loan_years=3)
+    financed = OwnedHardware(3600, financed_share=1.0, loan_years=3)
     assert float(break_even_months(RentOrOwn(financed, reserved_usd_per_year=2400))) == 0
     # payment $100 a month against a rent of $50: after 36 months $1,800 behind, then 36 months more
     assert float(
@@ -127,7 +131,7 @@ def test_a_loan_moves_the_break_even_to_its_end_or_before_it() -> None:
 
 
 CASE = RentOrOwn(
-    Owned(
+    OwnedHardware(
         109_008, watts=3500, idle_watts=700, pue=1.5, usd_per_kwh=0.12, value_kept_per_year=0.6,
         colocation_usd_per_year=15_000, staff_hours_per_month=8, staff_usd_per_hour=60,
     ),
@@ -161,7 +165,7 @@ def test_monte_carlo_repeats_with_its_seed_and_stays_inside_the_corners() -> Non
 
 
 def test_one_uncertain_input_has_the_quantiles_of_its_triangle() -> None:
-    case = RentOrOwn(Owned(0), rent_usd_per_hour=1.0, hours_per_year=1000, months=12)
+    case = RentOrOwn(OwnedHardware(0), rent_usd_per_hour=1.0, hours_per_year=1000, months=12)
     spread = monte_carlo(case, {"rent_usd_per_hour": (0.0, 2.0)}, 200_000)
     # triangle 0..1..2: half lies below 1, 5% below sqrt(0.1)
     assert spread.saving_usd[1] == pytest.approx(1000, rel=0.01)
@@ -171,9 +175,9 @@ def test_one_uncertain_input_has_the_quantiles_of_its_triangle() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: RentOrOwn(Owned(1), 1.0, -5), "hours per year.*-5"),
-        (lambda: RentOrOwn(Owned(1), 1.0, 9000), "0 to 8,784"),
-        (lambda: RentOrOwn(Owned(1), 1.0, months=0), "1 month to 50 years"),
+        (lambda: RentOrOwn(OwnedHardware(1), 1.0, -5), "hours per year.*-5"),
+        (lambda: RentOrOwn(OwnedHardware(1), 1.0, 9000), "0 to 8,784"),
+        (lambda: RentOrOwn(OwnedHardware(1), 1.0, months=0), "1 month to 50 years"),
         (lambda: ranges_around(CASE, 1.5), "below 100%"),
         (lambda: monte_carlo(CASE, {}, 1), "expected 100 to"),
         (lambda: tornado(CASE, {"rent_usd_per_hour": (2.0, 1.0)}), "from 2 down to 1"),
@@ -192,7 +196,9 @@ def test_an_unknown_input_names_the_closest() -> None:
 def test_the_rest_of_a_term_is_owed_after_the_horizon() -> None:
     # $160,308 a year signed for three years and needed for one: twelve payments of $13,359, and two years
     # more, $320,616. The monthly price stays what it is, so owning is even after 8.2 months, not 2.7
-    kept = RentOrOwn(Owned(109_008), reserved_usd_per_year=160_308, rest_years=2.0, months=12)
+    kept = RentOrOwn(
+        OwnedHardware(109_008), reserved_usd_per_year=160_308, rest_years=2.0, months=12
+    )
     cash = rented_cash_by_month(kept)
     assert cash[1] == pytest.approx(13_359)
     assert cash[12] == pytest.approx(13_359 + 320_616)

@@ -10,7 +10,7 @@ import pytest
 from gpuyard.economics.demand import create_demand, demand_from_load
 from gpuyard.economics.growth import Growth, NextMachine, plan_growth
 from gpuyard.economics.hybrid import HybridPrices, best_hybrid
-from gpuyard.economics.ownership import Owned
+from gpuyard.economics.ownership import OwnedHardware
 from gpuyard.economics.rent_or_own import RentOrOwn, break_even_months, saving_usd
 from gpuyard.economics.sensitivity import monte_carlo, ranges_around, tornado
 from gpuyard.report.answer import Answer, Chart, Charts, Sentence, Table
@@ -22,7 +22,7 @@ from gpuyard.report.figures.sensitivity import build_tornado_chart, format_input
 from gpuyard.report.html import write_page
 
 CASE = RentOrOwn(
-    Owned(8000, watts=1200, usd_per_kwh=0.13, value_kept_per_year=0.5),
+    OwnedHardware(8000, watts=1200, usd_per_kwh=0.13, value_kept_per_year=0.5),
     rent_usd_per_hour=1.5,
     hours_per_year=4000,
 )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuyard.economics.capacity_mix import CapacityMix
     from gpuyard.economics.demand import Demand
     from gpuyard.economics.hybrid import HybridPrices
-    from gpuyard.economics.ownership import Owned
+    from gpuyard.economics.ownership import OwnedHardware
 
 _HORIZON_MONTHS = 36
 
@@ -119,7 +119,7 @@ def _read_demand(
 
 
 def _price_gpu_hour(
-    machine: "Owned", gpus_per_node: int, months: int, rent_usd: float
+    machine: "OwnedHardware", gpus_per_node: int, months: int, rent_usd: float
 ) -> "HybridPrices":
     """Split a machine's cost per GPU and hour into the idle cost and the extra cost of use."""
     from gpuyard.economics.billing import HOURS_PER_MONTH

@@ -77,11 +77,11 @@ def _estimate_power(loaded: LoadedDeployment, tariff: Tariff | None, pue: float)
 
 def _calculate_usd_per_hour(power: Electricity) -> float | None:
     from gpuyard.economics.billing import HOURS_PER_MONTH
-    from gpuyard.economics.ownership import Owned, monthly_parts_usd
+    from gpuyard.economics.ownership import OwnedHardware, monthly_parts_usd
 
     if power.tariff is None:
         return None
-    owned = Owned(
+    owned = OwnedHardware(
         hardware_usd=0.0, watts=power.watts, pue=power.pue, usd_per_kwh=power.tariff.usd_per_kwh
     )
     return float(monthly_parts_usd(owned)["power"]) / HOURS_PER_MONTH

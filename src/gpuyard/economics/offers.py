@@ -25,7 +25,7 @@ from gpuyard.economics.billing import (
 from gpuyard.economics.demand import demand_from_load
 from gpuyard.economics.goodput import hours_per_useful_hour
 from gpuyard.economics.ownership import (
-    Owned,
+    OwnedHardware,
     owned_cash_by_month,
     present_value_usd,
 )
@@ -95,9 +95,9 @@ def find_purchase(offer: OwnedOffer) -> Purchase:
 
 def owned_hardware(
     offer: OwnedOffer, utilization: float, hardware_usd: float | None = None
-) -> Owned:
+) -> OwnedHardware:
     """Return the offer's hardware, at its price or another one, and its operating costs for the formulas."""
-    return Owned(
+    return OwnedHardware(
         hardware_usd=find_purchase(offer).usd if hardware_usd is None else hardware_usd,
         spares_share=offer.spares,
         installation_usd=offer.installation,

@@ -1,6 +1,6 @@
 """The cost of owning over time: hardware, operation, and resale.
 
-Every field of `Owned` is a float or a NumPy array, and arrays broadcast: one `Owned` can be one machine or
+Every field of `OwnedHardware` is a float or a NumPy array, and arrays broadcast: one `OwnedHardware` can be one machine or
 100,000 candidates. Results have the common shape S; cash by month has the shape S + (months + 1).
 """
 
@@ -28,7 +28,7 @@ _SHARES = (
 
 
 @dataclass(frozen=True)
-class Owned:
+class OwnedHardware:
     """Purchased hardware and its operating costs; every cost defaults to zero."""
 
     hardware_usd: Amounts
@@ -79,7 +79,7 @@ class Owned:
                 raise UserMistake(f"{what} must be above zero")
 
 
-def upfront_usd(owned: Owned) -> Array:
+def upfront_usd(owned: OwnedHardware) -> Array:
     """Return the one-time costs, paid in cash or by a loan."""
     hardware = array_of(owned.hardware_usd)
     return (
@@ -87,7 +87,7 @@ def upfront_usd(owned: Owned) -> Array:
     )
 
 
-def monthly_parts_usd(owned: Owned) -> dict[str, Array]:
+def monthly_parts_usd(owned: OwnedHardware) -> dict[str, Array]:
     """Return the monthly operating costs by category."""
     busy = array_of(owned.utilization)
     mean_watts = busy * owned.watts + (1 - busy) * owned.idle_watts
@@ -103,12 +103,12 @@ def monthly_parts_usd(owned: Owned) -> dict[str, Array]:
     }
 
 
-def monthly_usd(owned: Owned) -> Array:
+def monthly_usd(owned: OwnedHardware) -> Array:
     """Return the monthly operating costs, without loan payments."""
     return sum(monthly_parts_usd(owned).values(), start=array_of(0.0))
 
 
-def resale_usd(owned: Owned, years: Amounts) -> Array:
+def resale_usd(owned: OwnedHardware, years: Amounts) -> Array:
     """Return the resale value at this age, by the share kept per year or straight-line depreciation."""
     kept = np.power(array_of(owned.value_kept_per_year), years)
     life = array_of(owned.straight_line_years)
@@ -117,7 +117,7 @@ def resale_usd(owned: Owned, years: Amounts) -> Array:
     return array_of(owned.hardware_usd) * np.where(life > 0, remaining, kept)
 
 
-def loan_payment_usd(owned: Owned) -> Array:
+def loan_payment_usd(owned: OwnedHardware) -> Array:
     """The equal payment of each month of the loan."""
     rate = array_of(owned.interest_per_year) / 12
     months = array_of(owned.loan_years) * 12
@@ -127,7 +127,7 @@ def loan_payment_usd(owned: Owned) -> Array:
     return principal * annuity
 
 
-def loan_balance_usd(owned: Owned, months: Amounts) -> Array:
+def loan_balance_usd(owned: OwnedHardware, months: Amounts) -> Array:
     """Return the outstanding loan after this many payments."""
     rate = array_of(owned.interest_per_year) / 12
     term = array_of(owned.loan_years) * 12
@@ -137,7 +137,7 @@ def loan_balance_usd(owned: Owned, months: Amounts) -> Array:
     return loan_payment_usd(owned) * worth
 
 
-def owned_usd(owned: Owned, years: Amounts) -> Array:
+def owned_usd(owned: OwnedHardware, years: Amounts) -> Array:
     """Return all payments over the horizon, including paying off a loan, minus the resale."""
     if np.any(~(array_of(years) > 0)):
         raise UserMistake("the horizon must be above zero years")
@@ -148,7 +148,7 @@ def owned_usd(owned: Owned, years: Amounts) -> Array:
     return upfront + loan + monthly_usd(owned) * months - resale_usd(owned, years)
 
 
-def owned_cash_by_month(owned: Owned, months: int) -> Array:
+def owned_cash_by_month(owned: OwnedHardware, months: int) -> Array:
     """Return the payments by month, with shape `S + (months + 1,)`; month 0 is the purchase.
 
     Month m is the end of month m. The last month pays off the loan and receives the resale, so that the sum is

@@ -18,7 +18,7 @@ from gpuyard.economics.billing import (
     check_share,
 )
 from gpuyard.economics.ownership import (
-    Owned,
+    OwnedHardware,
     loan_payment_usd,
     monthly_usd,
     owned_cash_by_month,
@@ -89,7 +89,7 @@ class RentOrOwn:
     as much per hour, so it is under load for fewer hours at its full price.
     """
 
-    owned: Owned
+    owned: OwnedHardware
     rent_usd_per_hour: Amounts = 0.0
     hours_per_year: Amounts = 2000.0
     reserved_usd_per_year: Amounts = 0.0  # paid used or not, by the month
@@ -119,14 +119,14 @@ class RentOrOwn:
         check_not_negative("the discount rate", self.discount_per_year)
 
     @property
-    def running(self) -> Owned:
+    def running(self) -> OwnedHardware:
         """The owned machine with the utilization that the work needs."""
         hours = array_of(self.hours_per_year) / (1 + array_of(self.speed_lead))
         return replace(self.owned, utilization=np.minimum(hours / HOURS_PER_YEAR, 1.0))
 
     def with_inputs(self, inputs: Mapping[str, Amounts]) -> "RentOrOwn":
-        """Return a copy with other figures, named by the fields of this class and of `Owned`."""
-        owned_names = {f.name for f in fields(Owned)} - {"utilization"}
+        """Return a copy with other figures, named by the fields of this class and of `OwnedHardware`."""
+        owned_names = {f.name for f in fields(OwnedHardware)} - {"utilization"}
         names = {f.name for f in fields(self)} - _NO_INPUTS
         for name in inputs:
             if name not in owned_names | names:
@@ -138,7 +138,9 @@ class RentOrOwn:
     def inputs(self) -> dict[str, Amounts]:
         """Return every figure by name, for `with_inputs`."""
         owned = {
-            f.name: getattr(self.owned, f.name) for f in fields(Owned) if f.name != "utilization"
+            f.name: getattr(self.owned, f.name)
+            for f in fields(OwnedHardware)
+            if f.name != "utilization"
         }
         own_fields = {
             f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NO_INPUTS

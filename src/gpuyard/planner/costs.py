@@ -19,7 +19,7 @@ from gpuyard.economics.billing import (
     reserved_usd,
 )
 from gpuyard.economics.goodput import hours_per_useful_hour, spot_usd
-from gpuyard.economics.ownership import Owned, owned_usd
+from gpuyard.economics.ownership import OwnedHardware, owned_usd
 from gpuyard.errors import UserMistake
 from gpuyard.facilities.housing import (
     BUILD_YEARS,
@@ -311,13 +311,13 @@ def describe_owned_machines(
     clusters: Amounts,
     utilization: Amounts,
     years: float,
-) -> Owned:
+) -> OwnedHardware:
     """Describe clusters of owned machines as input of the ownership formulas."""
     owning, terms = plan.owning, premises.select_terms(acquisition)
     machines = clusters * rows.nodes
     watts = machines * rows.watts
     build_usd_per_kw = premises.build_usd_per_kw(years) if acquisition == "buy" else 0.0
-    return Owned(
+    return OwnedHardware(
         hardware_usd=machines * rows.buy_usd,
         spares_share=owning.spares,
         installation_usd=watts / 1000 * build_usd_per_kw,

@@ -22,7 +22,7 @@ from gpuyard.planner.ranking import rank
 from gpuyard.planner.recommendation import build_result
 from gpuyard.planner.result import MissingRate, PlanResult
 from gpuyard.planner.servers import list_servers
-from gpuyard.planner.sharded import Sharded, find_precisions
+from gpuyard.planner.sharded import ShardedTraining, find_precisions
 from gpuyard.planner.throughput import Grid, cap_lines, find_compute_lines, find_missing_rates
 from gpuyard.planner.training import DataParallel
 from gpuyard.predictor import Calibration
@@ -110,7 +110,7 @@ def search(
     sharded = None
     if sharding is not None:
         tried = {gpu: tuple(by_precision) for gpu, by_precision in lines.items()}
-        sharded = Sharded(workload, sharding, grid, tried, given)
+        sharded = ShardedTraining(workload, sharding, grid, tried, given)
     training = DataParallel(workload, profile, lines, grid, calibration, given, sharded)
     candidates = create_candidates(
         plan,
@@ -167,7 +167,7 @@ def search_sharded(
     trained = float(model.parameters) * trained_share(training, model)
     candidates = create_candidates(
         plan,
-        Sharded(workload, training, grid, by_gpu, bool(precisions), gpus),
+        ShardedTraining(workload, training, grid, by_gpu, bool(precisions), gpus),
         samples_per_run=_count_samples(workload, training.length),
         tokens_per_sample=training.length,
         offers=offers,

@@ -41,7 +41,7 @@ _USUAL_PRECISIONS: tuple[LargePrecision, ...] = ("bf16", "fp16", "fp32")
 
 
 @dataclass(frozen=True)
-class _Spot:
+class _PlacedLayout:
     """The best layout of one shape on one number of machines, in one precision."""
 
     shape: int
@@ -54,7 +54,7 @@ class _Spot:
 
 
 @dataclass(frozen=True)
-class Sharded:
+class ShardedTraining:
     """Trains a model divided among GPUs."""
 
     workload: Workload
@@ -123,13 +123,13 @@ class Sharded:
 
     def _find_best(
         self, shapes: Sequence[MachineShape], spots: Sequence[tuple[int, int]]
-    ) -> list[_Spot]:
+    ) -> list[_PlacedLayout]:
         groups: dict[tuple[int, int, LargePrecision], list[int]] = defaultdict(list)
         for number, nodes in spots:
             shape = shapes[number]
             for precision in self.precisions(shape.gpu.id):
                 groups[shape.gpus, nodes, precision].append(number)
-        best: list[_Spot] = []
+        best: list[_PlacedLayout] = []
         for (domain, nodes, precision), numbers in groups.items():
             training = replace(self.training, precision=precision)
             try:
@@ -141,11 +141,15 @@ class Sharded:
             for number, (index, rate, efficiency, memory) in zip(numbers, chosen, strict=True):
                 rank = self.precisions(shapes[number].gpu.id).index(precision)
                 best.append(
-                    _Spot(number, nodes, rank, layout_at(layouts, index), rate, efficiency, memory)
+                    _PlacedLayout(
+                        number, nodes, rank, layout_at(layouts, index), rate, efficiency, memory
+                    )
                 )
         return sorted(best, key=lambda spot: (spot.shape, spot.nodes, spot.precision))
 
-    def _tabulate(self, spots: Sequence[_Spot], shapes: Sequence[MachineShape]) -> Throughputs:
+    def _tabulate(
+        self, spots: Sequence[_PlacedLayout], shapes: Sequence[MachineShape]
+    ) -> Throughputs:
         def column(values: list[float]) -> Floats:
             return np.array(values, dtype=float)
 
@@ -178,7 +182,9 @@ class Sharded:
     def _no_remedy(self) -> int:
         return self.grid.remedies.index("none") if "none" in self.grid.remedies else 0
 
-    def _find_interval(self, shape: MachineShape, spot: _Spot) -> tuple[float, float, float]:
+    def _find_interval(
+        self, shape: MachineShape, spot: _PlacedLayout
+    ) -> tuple[float, float, float]:
         precision = self.precisions(shape.gpu.id)[spot.precision]
         training = replace(self.training, precision=precision)
         machine = MachineSpec(gpu=shape.gpu.id, gpus=shape.gpus, topology=shape.topology)

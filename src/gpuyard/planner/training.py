@@ -10,7 +10,7 @@ import numpy as np
 from gpuyard.catalog import ModelProfile
 from gpuyard.choices import LargePrecision
 from gpuyard.planner.machine_shapes import MachineShape
-from gpuyard.planner.sharded import Sharded
+from gpuyard.planner.sharded import ShardedTraining
 from gpuyard.planner.throughput import (
     EXCHANGES,
     ComputeLineTable,
@@ -66,7 +66,7 @@ class DataParallel:
     grid: Grid
     calibration: Calibration | None = None
     precision_given: bool = False
-    sharded: "Sharded | None" = None
+    sharded: "ShardedTraining | None" = None
 
     def precisions(self, gpu: str) -> tuple[LargePrecision, ...]:
         """Return the precisions that are tried on a GPU."""

@@ -30,7 +30,7 @@ _CHOKE_NAMES: dict[Choke, str] = {
 
 
 @dataclass(frozen=True)
-class Unmeasured:
+class UncalibratedPrediction:
     """A prediction made without any measured multi-GPU figure or framework."""
 
     samples_per_second: float
@@ -67,7 +67,9 @@ class Prediction:
     moves: tuple[Move, ...] = ()  # transfers over one GPU's link in one step
     epoch_bytes: float | None = None  # all transfers of an epoch
     exchange_seconds: float = 0.0  # the mean exchange of a step, hidden or not
-    before: Unmeasured | None = None  # set if multi-GPU figures or the framework changed it
+    before: UncalibratedPrediction | None = (
+        None  # set if multi-GPU figures or the framework changed it
+    )
 
     @property
     def placement(self) -> Placement:

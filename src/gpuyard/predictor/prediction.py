@@ -22,7 +22,7 @@ from gpuyard.predictor.predicted import (
     Choke,
     ClusterPrediction,
     Prediction,
-    Unmeasured,
+    UncalibratedPrediction,
     describe_memory,
     describe_memory_use,
     describe_peer_access,
@@ -109,14 +109,17 @@ def predict(
     low, high = interval.bounds(throughput)
     chokes = _apply_knees(scenario, configurations, _find_chokes(table, parts), parts)
     steps = [parts.get_step(row) for row in range(len(configurations))]
-    before: list[Unmeasured | None] = [None] * len(configurations)
+    before: list[UncalibratedPrediction | None] = [None] * len(configurations)
     notes, update = EvidenceNotes(), None
     if workload.measured or workload.framework or scenario.calibration:
         notes = describe_evidence(scenario)
         formulas = Posterior(np.log(parts.step_seconds), interval)
         update = update_prediction(scenario, configurations, formulas)
     if update is not None:
-        before = [Unmeasured(*map(float, row)) for row in zip(throughput, low, high, strict=True)]
+        before = [
+            UncalibratedPrediction(*map(float, row))
+            for row in zip(throughput, low, high, strict=True)
+        ]
         posterior, single_gpu_rate = update
         throughput = posterior_rates(posterior, configurations)
         low, high = posterior.interval.bounds(throughput)

@@ -15,7 +15,7 @@ Offload = Literal["optimizer", "parameters"]
 _Degree = Annotated[int, Field(gt=0, le=100_000)]
 
 
-class Degrees(Spec):
+class ParallelDegrees(Spec):
     """The sizes of the groups of a layout; what is left out is chosen."""
 
     tp: Annotated[_Degree | None, Field(description="tensor parallelism; default: chosen")] = None
@@ -42,7 +42,7 @@ class Degrees(Spec):
     ] = None
 
 
-class MeasuredTokens(Degrees):
+class MeasuredTokens(ParallelDegrees):
     """Throughput that you measured at a layout; it corrects the predictions for the same GPU."""
 
     gpu: Annotated[GpuName, Field(description="GPU of the measurement")]
@@ -59,7 +59,7 @@ class MeasuredTokens(Degrees):
     source: Annotated[Line | None, Field(description="source of the measurement")] = None
 
 
-class Parallel(Degrees):
+class Parallel(ParallelDegrees):
     """The parallel training of a large model."""
 
     strategy: Annotated[LargeStrategy, Field(description="strategy")] = "auto"

@@ -5,7 +5,7 @@ import math
 
 from gpuyard.catalog.electricity import price_electricity
 from gpuyard.economics.billing import HOURS_PER_YEAR
-from gpuyard.economics.ownership import Owned
+from gpuyard.economics.ownership import OwnedHardware
 from gpuyard.economics.rent_or_own import (
     RentOrOwn,
     break_even,
@@ -44,7 +44,7 @@ def compare_over_horizon(cost: RentOrBuy) -> HorizonResult:
     keys = ("'power'", "'electricity' or 'country'")
     usd_per_kwh, electricity = price_electricity(cost.power, cost.electricity, cost.country, keys)
     case = RentOrOwn(
-        Owned(
+        OwnedHardware(
             hardware_usd=cost.buy,
             watts=cost.power,
             usd_per_kwh=usd_per_kwh,

@@ -13,7 +13,7 @@ from gpuyard.predictor.large.memory import StateBytes
 from gpuyard.predictor.large.model import ModelColumns
 from gpuyard.predictor.large.search import Choices
 from gpuyard.specs import Workload
-from gpuyard.specs.parallel import Degrees, LargeStrategy, Offload, Parallel
+from gpuyard.specs.parallel import LargeStrategy, Offload, Parallel, ParallelDegrees
 from gpuyard.specs.transformer import TransformerShape
 from gpuyard.workloads.profiles import find_shape
 
@@ -91,7 +91,7 @@ def create_training(workload: Workload) -> LargeTraining:
     )
 
 
-def _read_choices(spec: Degrees, recompute: Recompute | None) -> Choices:
+def _read_choices(spec: ParallelDegrees, recompute: Recompute | None) -> Choices:
     return Choices(
         tensor=spec.tp,
         pipeline=spec.pp,
