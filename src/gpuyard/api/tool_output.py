@@ -24,7 +24,7 @@ def judge_tool_output(
     gpus: int | None = None,
     link: str | float | None = None,
 ) -> Result[Row]:
-    """Judge the output of nccl-tests and other tools against the machine's model.
+    """Judge the output of nccl-tests and other tools against the machine's model; `-` is standard input.
 
     `on` is the machine or cluster, by default the one that the file names; `gpus` is the number of ranks, if the file
     does not say it; `link` is the nominal rate of one network port.
@@ -49,8 +49,9 @@ def _find_machine(output: ToolOutput) -> "Cluster | None":
             continue
         if nodes > 1:
             raise UserMistake(
-                f"the file names {count} × {gpu.name} on {nodes} nodes, but no network: add e.g. "
-                f"--on {nodes}x{count // nodes}x{gpu.id}@100G or --on {nodes}xdgx-h100"
+                f"the file names {count} × {gpu.name} on {nodes} nodes, but no network: add it to "
+                f"--on, e.g. {nodes}x{count // nodes}x{gpu.id}@8xndr for eight InfiniBand ports in "
+                "each node, or @1x100G for one port of 100 Gbit/s"
             )
         return read_cluster(f"{count}x{gpu.id}")
     return None

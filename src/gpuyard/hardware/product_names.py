@@ -12,6 +12,7 @@ _VENDOR_WORDS = {
 _SHORT_NAMES = {
     frozenset({"h100", "80gb", "hbm3"}): "h100-sxm5-80gb",
     frozenset({"h200"}): "h200-sxm5-141gb",
+    frozenset({"gh200", "480gb"}): "gh200-96gb",  # the 480 GB are the CPU's
 }
 _MAX_NAME_LENGTH = 200
 

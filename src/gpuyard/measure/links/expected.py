@@ -106,6 +106,9 @@ def _find_path(graph: MachineGraph, a: str, b: str, *, peer: bool | None) -> tup
             return graph.path(graph.find_socket(b), b)
         if b == "host":
             return graph.path(a, graph.find_socket(a))
-        return graph.path(a, b) if peer else graph.staged_path(a, b)
+        if peer:
+            return graph.path(a, b)
+        # links between sockets don't limit staged copies (gpuyard.hardware.rings)
+        return tuple(hop for hop in graph.staged_path(a, b) if hop.wire.kind != "socket")
     except ValueError:  # not connected: the machine was only partly discovered
         return ()

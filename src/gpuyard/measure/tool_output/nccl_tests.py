@@ -88,7 +88,10 @@ def _read_row(table: _Table, words: Sequence[str]) -> None:
     if size <= 0 or times[best] <= 0:
         return
     table.reduction = cells.get("redop", ["none"])[0]
-    table.rows.append(SizedRate(size, bus * 1e9, times[best], wrong))
+    row = SizedRate(size, bus * 1e9, times[best], wrong)
+    if table.rows[-1:] == [row]:  # a log that has each line twice
+        return
+    table.rows.append(row)
     if algorithm > 0:
         table.ratios.append(bus / algorithm)
 

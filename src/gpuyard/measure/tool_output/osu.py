@@ -11,7 +11,9 @@ from gpuyard.measure.tool_output.readings import (
 )
 
 SIGNATURE = re.compile(r"^#[ \t]*OSU\b.*\bTest\b", re.MULTILINE)
-_TITLE = re.compile(r"^#\s*OSU\s+(?:MPI|NCCL|RCCL|xCCL)?(?:-\w+)*\s*(?P<name>.+?)\s+Test\b")
+_TITLE = re.compile(
+    r"^#\s*OSU\s+(?P<library>MPI|NCCL|RCCL|xCCL)?(?:-\w+)*\s*(?P<name>.+?)\s+Test\b"
+)
 _OPERATIONS: dict[str, Collective] = {
     "allreduce": "all_reduce",
     "allgather": "all_gather",
@@ -36,7 +38,11 @@ def read_osu(text: str) -> tuple[list[CollectiveReading], list[LinkTable]]:
         operation = _OPERATIONS.get(re.sub(r"\s+(?:latency|bandwidth)$", "", name))
         if operation is not None:
             sized = tuple(SizedRate(size, None, value * 1e-6) for size, value in rows if value > 0)
-            collectives.append(CollectiveReading("OSU", operation, None, None, None, sized))
+            mpi = title["library"] in (None, "MPI")
+            if sized:
+                collectives.append(
+                    CollectiveReading("OSU", operation, None, None, None, sized, uses_mpi=mpi)
+                )
         elif "bandwidth" in name:
             tables.append(_read_bandwidth(title["name"], rows))
     return collectives, tables

@@ -30,6 +30,7 @@ class CollectiveReading:
     gpu_name: str | None
     rows: tuple[SizedRate, ...]
     separate_ranks: bool = False  # every process was rank 0, so each measured itself alone
+    uses_mpi: bool = False  # for the collective itself, not NCCL or RCCL
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,12 @@ class LinkTable:
 
 
 @dataclass(frozen=True)
-class GpuHealth:
-    """The slot, clocks, and errors of one GPU."""
+class DeviceHealth:
+    """The slot of one GPU or network card, and the clocks and errors of a GPU."""
 
     name: str
     slot: GpuSlot
+    is_network_card: bool = False
     is_idle: bool = False
     throttle_reasons: tuple[str, ...] = ()  # as nvidia-smi names them
     uncorrectable_errors: int = 0
@@ -77,5 +79,5 @@ class ToolOutput:
     source: str
     collectives: tuple[CollectiveReading, ...] = ()
     tables: tuple[LinkTable, ...] = ()
-    gpus: tuple[GpuHealth, ...] = ()
+    devices: tuple[DeviceHealth, ...] = ()
     acs_bridges: tuple[str, ...] = field(default=())

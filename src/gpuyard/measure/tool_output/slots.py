@@ -1,14 +1,15 @@
-"""Reads PCIe slots from `lspci -vv`, and slots, clocks, and errors from `nvidia-smi -q`."""
+"""Reads PCIe slots of GPUs and network cards from `lspci -vv`, and slots, clocks, and errors from `nvidia-smi -q`."""
 
 import re
 from collections.abc import Iterator
 
 from gpuyard.measure.links.records import GpuSlot
-from gpuyard.measure.tool_output.readings import GpuHealth
+from gpuyard.measure.tool_output.readings import DeviceHealth
 
 LSPCI_SIGNATURE = re.compile(r"^[ \t]+LnkSta:[ \t]+Speed[ \t]", re.MULTILINE)
 SMI_SIGNATURE = re.compile(r"^=+NVSMI LOG=+$|^[ \t]+GPU Link Info$", re.MULTILINE)
 # GT/s per lane of each PCIe generation
+_MIN_CARD_LANES = 8  # network cards with fewer are not for training
 _TRANSFERS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 _IDLE = re.compile(r"^P[5-9]$|^P1\d$")  # performance states of a GPU that saves power
 _SLOWDOWNS = (
@@ -17,9 +18,9 @@ _SLOWDOWNS = (
 )  # fmt: skip
 
 
-def read_lspci(text: str) -> tuple[list[GpuHealth], list[str]]:
-    """Read the link of every GPU and accelerator, and the bridges whose ACS redirects requests of peers."""
-    gpus: list[GpuHealth] = []
+def read_lspci(text: str) -> tuple[list[DeviceHealth], list[str]]:
+    """Read the link of every GPU and fast network card, and the bridges whose ACS redirects requests of peers."""
+    devices: list[DeviceHealth] = []
     bridges: list[str] = []
     for block in re.split(r"\n(?=[0-9a-f]{2,4}:)", text):
         head = re.match(
@@ -29,16 +30,21 @@ def read_lspci(text: str) -> tuple[list[GpuHealth], list[str]]:
             continue
         if re.search(r"ACSCtl:.*ReqRedir\+", block):
             bridges.append(head["address"])
-        if not re.search(r"3D controller|VGA|Display|Processing accel", head["kind"]):
-            continue
-        if "NVIDIA" not in head["name"] and "AMD" not in head["name"]:
-            continue
+        is_gpu = bool(
+            re.search(r"3D controller|VGA|Display|Processing accel", head["kind"])
+            and re.search(r"NVIDIA|AMD", head["name"])
+        )
+        is_card = bool(re.search(r"Infiniband|Ethernet|Network controller", head["kind"]))
         most = re.search(r"LnkCap:.*Speed ([\d.]+)GT/s.*Width x(\d+)", block)
         now = re.search(r"LnkSta:\s+Speed ([\d.]+)GT/s.*Width x(\d+)", block)
-        if now is None:
+        if now is None or not (is_gpu or is_card):
             continue
+        if is_card and (most is None or int(most[2]) < _MIN_CARD_LANES):
+            continue
+        kind = "NIC" if is_card else "GPU"
+        number = sum(device.is_network_card == is_card for device in devices)
         slot = GpuSlot(
-            gpu=f"GPU{len(gpus)}",
+            gpu=f"{kind}{number}",
             address=head["address"],
             width=int(now[2]),
             max_width=int(most[2]) if most else None,
@@ -47,17 +53,18 @@ def read_lspci(text: str) -> tuple[list[GpuHealth], list[str]]:
             port_max_width=None,
             port_max_speed=None,
         )
-        gpus.append(GpuHealth(re.sub(r"\s*\(rev .*", "", head["name"]), slot))
-    return gpus, bridges
+        model = re.sub(r"\s*\(rev .*", "", head["name"])
+        devices.append(DeviceHealth(model, slot, is_network_card=is_card))
+    return devices, bridges
 
 
-def read_smi_query(text: str) -> list[GpuHealth]:
+def read_smi_query(text: str) -> list[DeviceHealth]:
     """Read every GPU of `nvidia-smi -q`."""
     blocks = re.split(r"^GPU (?=[0-9A-Fa-f]{4,8}:)", text, flags=re.MULTILINE)[1:]
     return [_read_gpu(f"GPU{number}", block) for number, block in enumerate(blocks)]
 
 
-def _read_gpu(gpu: str, block: str) -> GpuHealth:
+def _read_gpu(gpu: str, block: str) -> DeviceHealth:
     values = dict(_flatten(block))
 
     def number(*keys: str) -> float | None:
@@ -79,7 +86,7 @@ def _read_gpu(gpu: str, block: str) -> GpuHealth:
         for key in (f"{parent}/{reason}", f"{parent}/HW Slowdown/{reason}")
         if values.get(key) == "Active"
     ]
-    return GpuHealth(
+    return DeviceHealth(
         name=values.get("Product Name", "unknown GPU"),
         slot=GpuSlot(
             gpu=gpu,

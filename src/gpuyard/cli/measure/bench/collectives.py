@@ -60,7 +60,7 @@ def collectives(
             "--from",
             metavar="SOURCE",
             help="Judge this output of nccl-tests, rccl-tests, OSU, ib_write_bw, p2pBandwidthLatencyTest, "
-            "nvbandwidth, lspci -vv, or nvidia-smi -q, and measure nothing.",
+            "nvbandwidth, lspci -vv, or nvidia-smi -q, and measure nothing; - reads standard input.",
         ),
     ] = None,
     on: Annotated[
@@ -80,15 +80,16 @@ def collectives(
     than 25% below, gpuyard lists the likely causes.
 
     Example: gpuyard bench collectives --lab 4x1Gbit --op all_reduce,broadcast --bytes 1KB..64MB
+
     Example: gpuyard bench collectives --from nccl.log --on 8xh200
     """
     if from_file is not None:
         from gpuyard.api.tool_output import judge_tool_output
 
-        show(
-            judge_tool_output(from_file, on=on, gpus=gpus, link=link).answer,
-            json_output=json_output,
-        )
+        judged = judge_tool_output(from_file, on=on, gpus=gpus, link=link).answer
+        show(judged, json_output=json_output)
+        if judged.document["verdict"] == "wrong":
+            raise typer.Exit(1)
         return
     if on is not None or gpus is not None:
         raise UserMistake("--on and --gpus need --from FILE; to measure, use --workers and --hosts")
