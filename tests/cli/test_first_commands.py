@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import gpuyard as gy
 from gpuyard.share.setup import set_up
 from gpuyard.version import __version__
 from tests.conftest import Cli
@@ -161,6 +162,18 @@ def test_csv_of_one_answer_is_one_row(cli: Cli) -> None:
     done = cli("cost", "--rent", "$1/h", "--buy", "$8000", "-o", "csv")
     (row,) = csv.DictReader(io.StringIO(done.stdout))
     assert float(row["buy_usd"]) == 8000
+
+
+def test_lists_on_a_laptop_say_what_to_do_first(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # without Slurm
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    listed = cli("status").stdout
+    assert "sbatch" not in listed and "kubeconfig" not in listed
+    assert "gpuyard status --json" in listed
+    assert "Your jobs on Slurm use" not in cli("queue", "policy").stdout
+    assert "gpuyard bench train" in str(gy.results.list())
 
 
 def test_jobs_and_reservations_by_their_numbers(

@@ -90,6 +90,7 @@ def policy(
 ) -> Result[Row]:
     """Show the policy by which jobs share GPUs, or set it."""
     from gpuyard.jobs.engines.local.engine import LocalEngine
+    from gpuyard.jobs.engines.slurm.availability import check_availability
     from gpuyard.report.answers.jobs.queue import policy_answer
     from gpuyard.share.config import is_set_up, share_directory
     from gpuyard.units import parse_seconds
@@ -103,8 +104,15 @@ def policy(
         raise UserMistake(
             f"{option} needs a policy, like: gpuyard queue policy explore-then-focus {option} 5min"
         )
-    is_shared = is_set_up(share_directory())
-    return Result(policy_answer(local.policy(), local.own_policy(), is_shared=is_shared))
+    slurm = check_availability()
+    return Result(
+        policy_answer(
+            local.policy(),
+            local.own_policy(),
+            is_shared=is_set_up(share_directory()),
+            has_slurm=slurm.ok or slurm.down,
+        )
+    )
 
 
 def keep(period: str, *, dry_run: bool = False) -> Result[Row]:

@@ -3,7 +3,7 @@
 import builtins
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,7 +29,15 @@ WANDB_DIRECTORY = Path("wandb")
 
 def list(kind: str = "train", *, workload: str | None = None) -> Result[Row]:
     """List the measurements of a kind, oldest first."""
-    answer = records_answer(*_read_records(kind, workload))
+    result_kind, records = _read_records(kind, workload)
+    answer = records_answer(result_kind, records)
+    if not records:
+        of_workload = f" of {workload!r}" if workload else ""
+        missing = (
+            f"No results of kind {kind!r}{of_workload} in {results_file()}. "
+            f"Measure some with: {result_kind.command}"
+        )
+        answer = replace(answer, parts=[Sentence(missing)])
     return Result(answer, wrap(answer.document))
 
 

@@ -23,7 +23,7 @@ KindOption = Annotated[
     ResultKindName,
     typer.Option(
         metavar="KIND",
-        help="Name of a bench, job, convergence (from gpuyard train), or rejected.",
+        help="Kind of result: train, job, rejected, convergence (from gpuyard train), or the name of a bench.",
     ),
 ]
 
@@ -40,18 +40,8 @@ def list_results(
     Example: gpuyard results list --workload spoken-digits-linear
     """
     from gpuyard.api import results
-    from gpuyard.files import results_file
-    from gpuyard.measure.registry import get_result_kind
-    from gpuyard.report.terminal import print_line
 
-    records = results.list(kind, workload=workload)
-    show_answer(records.answer, json_output=json_output)
-    if not records.rows and not json_output:
-        of_workload = f" of {workload!r}" if workload else ""
-        print_line(
-            f"No results of kind {kind!r}{of_workload} in {results_file()}. "
-            f"Measure some with: {get_result_kind(kind).command}"
-        )
+    show_answer(results.list(kind, workload=workload).answer, json_output=json_output)
 
 
 @app.command()

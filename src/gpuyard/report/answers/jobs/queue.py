@@ -37,7 +37,7 @@ def queue_answer(
     *,
     includes_ended: bool,
 ) -> Answer:
-    """Show a row for each job, and why jobs are missing: of `silent` engines, or if no engine is available."""
+    """Show a row for each job, and why jobs are missing: of `silent` engines, or of those that are down."""
     document = {
         "jobs": [job.document() for job in jobs],
         "engines": [
@@ -63,9 +63,11 @@ def queue_answer(
         kind = "job" if includes_ended else "waiting or running job"
         where = f" (engines: {', '.join(usable)})" if usable else ""
         parts.append(Sentence(f"You have no {kind}{where}."))
-    none_works = not any(availability.ok for _, availability in engines)
+    if not any(availability.ok or availability.down for _, availability in engines):
+        hint = "No engine that runs jobs is set up here; `gpuyard status --json` says what each one lacks."
+        parts.append(Sentence(hint, "quiet"))
     for name, availability in engines:
-        if name in silent or none_works:
+        if name in silent or availability.down:
             problem = "did not list its jobs" if name in silent else "cannot be used here"
             parts.append(Sentence(f"Engine {name} {problem}: {availability.reason}.", "caution"))
     return Answer(parts, document, verb="queue", rows="jobs", columns=_JOB_COLUMNS)
@@ -155,11 +157,17 @@ def _explanation_document(explanation: "Explanation") -> dict[str, Any]:
     }
 
 
-def policy_answer(policy: "Policy", own: "Policy | None", *, is_shared: bool) -> Answer:
+def policy_answer(
+    policy: "Policy", own: "Policy | None", *, is_shared: bool, has_slurm: bool
+) -> Answer:
     """Show the current policy, the user's own if the machine's replaces it, and all policies."""
     from gpuyard.policies import POLICIES
 
     whose = "The GPUs of this machine use" if is_shared else "Your jobs on Slurm use"
+    if not is_shared and not has_slurm:
+        whose = (
+            "This machine neither shares its GPUs nor has Slurm; with Slurm, your jobs would use"
+        )
     parts: list[Part] = [Sentence(f"{whose} {policy.name}: {policy.summary}.")]
     replaced = own.name if is_shared and own is not None and own.name != policy.name else None
     if replaced is not None:
