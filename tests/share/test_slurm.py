@@ -125,6 +125,7 @@ def test_the_same_commands_work_with_a_slurm_that_the_export_configured(
     again = slurm_share.gpuyard("share", "use", "slurm")
     assert again.returncode == 0, again.stderr
     assert slurm_share.gpuyard("lease", "1", "--now", "--", "true").returncode == 0
+    check_a_silent_owner_is_not_overlooked(slurm_share, share)
 
 
 def check_leases_are_the_only_owner(slurm_share: SlurmShare) -> None:
@@ -153,6 +154,21 @@ def check_a_second_owner_is_found(slurm_share: SlurmShare) -> None:
     assert own["conflict"] is None, "a job may lease what it has"
     assert "share use local" in others["conflict"]
     assert [gpu["index"] for gpu in others["gpus"] if gpu["leases"]] == [0]
+
+
+def check_a_silent_owner_is_not_overlooked(slurm_share: SlurmShare, share: Path) -> None:
+    """Slurm's controller is down: its jobs still run, unless the hand-over has drained the node."""
+    drained = slurm_share.gpuyard("share", "use", "local")
+    assert drained.returncode == 0, drained.stderr
+    slurm_share.slurm.find_daemon("slurmctld").kill()
+    leased = slurm_share.gpuyard("lease", "1", "--", "true")
+    assert leased.returncode == 0, leased.stderr
+    replace(read_config(share), slurm_drained=False).write(
+        share
+    )  # as if the share were set up beside Slurm
+    refused = slurm_share.gpuyard("lease", "1", "--", "true")
+    assert (refused.returncode, "scontrol ping" in refused.stderr) == (1, True), refused.stderr
+    assert "scontrol ping" in json.loads(slurm_share.gpuyard("who", "--json").stdout)["conflict"]
 
 
 def split_documents(text: str) -> list[str]:

@@ -52,23 +52,29 @@ def list_own_nodes() -> list["GpuNode"]:
 
 
 def find_serving_node() -> str | None:
-    """Return Slurm's node for this machine if Slurm can start jobs on its GPUs now."""
+    """Return Slurm's node for this machine if Slurm can start jobs on its GPUs now; raise GpuyardError if it is silent."""
     if not slurm_is_set_up():
         return None
     from gpuyard.slurm.client import run
 
-    try:
-        run("scontrol", "ping")  # fails at once if no controller runs, unlike other commands
-        return next((node.name for node in list_own_nodes() if node.accepts_jobs), None)
-    except GpuyardError:
-        return None
+    run("scontrol", "ping")  # fails at once if no controller runs, unlike other commands
+    return next((node.name for node in list_own_nodes() if node.accepts_jobs), None)
 
 
 def find_conflict(config: ShareConfig) -> str | None:
     """Describe a second owner of GPUs that leases own; None if there is none."""
     if config.scheduler != "local" or "SLURM_JOB_ID" in os.environ:  # a job may lease what it has
         return None
-    node = find_serving_node()
+    try:
+        node = find_serving_node()
+    except GpuyardError:
+        if config.slurm_drained:
+            return None
+        return (
+            "Slurm is set up on this machine but does not answer, and its jobs may still use the GPUs. Start Slurm's "
+            "controller (check it with: scontrol ping); then an admin gives the GPUs to one owner: `gpuyard share use "
+            "slurm`, or `gpuyard share use local`. If Slurm was removed from this machine, also remove its slurm.conf"
+        )
     return node and (
         f"Slurm also hands out the GPUs of this machine, as its node {node}. An admin gives them to one owner: "
         "`gpuyard share use slurm`, or `gpuyard share use local`"

@@ -85,7 +85,8 @@ def set_up(
     with lock_config(directory):
         with contextlib.suppress(GpuyardError):
             # keep the scheduler: two at once would hand out the same GPU twice
-            config = replace(config, scheduler=read_config(directory).scheduler)
+            now = read_config(directory)
+            config = replace(config, scheduler=now.scheduler, slurm_drained=now.slurm_drained)
         config.write(directory)
     close_to_others(directory / DATABASE)
     Store(directory).close()
@@ -96,8 +97,18 @@ def set_up(
 
 def check_public_install(directory: Path) -> None:
     """Raise GpuyardError if other users can reach the share but cannot run this gpuyard."""
+    if (problem := _find_private_part(directory)) is not None:
+        raise GpuyardError(
+            f"other users cannot {problem}, so they could not lease from this share; for root alone, for example in a "
+            "container, add --no-service; for everyone, install gpuyard where everyone can run it, for example in a "
+            "virtual environment in /opt/gpuyard with the system's Python, and run its `gpuyard share setup`"
+        )
+
+
+def _find_private_part(directory: Path) -> str | None:
+    """Return what other users cannot run or read of this gpuyard; None if they can, or cannot reach the share."""
     if not _is_open_to_all(directory.absolute().parent, stat.S_IXOTH):
-        return  # a share that only root reaches
+        return None
     interpreter = Path(sys.executable)
     needed = {
         interpreter: stat.S_IXOTH,
@@ -107,12 +118,8 @@ def check_public_install(directory: Path) -> None:
     }
     for path, permission in needed.items():
         if not _is_open_to_all(path, permission):
-            raise GpuyardError(
-                f"other users cannot {'run' if permission == stat.S_IXOTH else 'read'} {path}, so they could "
-                "not lease from this share; install gpuyard where everyone can run it, for example in a "
-                "virtual environment in /opt/gpuyard with the system's Python, and run its `gpuyard share setup` "
-                "(for root alone: add --no-service)"
-            )
+            return f"{'run' if permission == stat.S_IXOTH else 'read'} {path}"
+    return None
 
 
 def _is_open_to_all(path: Path, permission: int) -> bool:
@@ -190,9 +197,10 @@ def _declare_fake_gpus(count: int, topology: str | None) -> tuple[SharedGpu, ...
 def _discover_gpus() -> tuple[SharedGpu, ...]:
     gpus = discover_gpus()
     if not gpus:
+        alone = os.geteuid() == 0 and _find_private_part(setup_directory()) is not None
         raise MissingRequirement(
             "no GPU found on this machine; to try leases without one, declare test GPUs with: "
-            "gpuyard share setup --fake-gpus 8"
+            f"gpuyard share setup --fake-gpus 8{' --no-service' if alone else ''}"
         )
     from gpuyard.hardware.product_names import find_catalog_gpu
 

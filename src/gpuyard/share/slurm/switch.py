@@ -48,8 +48,9 @@ def use_local(directory: Path) -> None:
                 "removed from this machine, also remove its slurm.conf"
             ) from error
         _check_no_jobs(drained, config)
-        if config.scheduler != "local":
-            replace(config, scheduler="local").write(directory)
+        changed = replace(config, scheduler="local", slurm_drained=slurm_is_set_up())
+        if changed != config:
+            changed.write(directory)
 
 
 def _check_no_jobs(drained: Sequence[GpuNode], config: ShareConfig) -> None:
@@ -75,7 +76,7 @@ def _stop_leasing(directory: Path, config: ShareConfig) -> None:
         with client.broker.store.transaction():
             leases = client.broker.store.active_leases()
             if not leases:
-                replace(config, scheduler="slurm").write(directory)
+                replace(config, scheduler="slurm", slurm_drained=False).write(directory)
     finally:
         client.close()
     if leases:
