@@ -105,6 +105,8 @@ def test_an_assumed_length_makes_no_deadline_certain() -> None:
         explanation = explain("local://4", BUSY, EIGHT, FIFO, now_s=0.0, assumed={assumed})
         (deadline,) = [s for s in explanation.sentences if "deadline" in s]
         assert "meet" in deadline and "assumed" in deadline and "certain" not in deadline
+        assert explanation.end is not None and explanation.end.low_s is None
+        assert not any("probability" in sentence for sentence in explanation.sentences)
         assert explanation.deadline_probability is None
     late = replace(BUSY[3], deadline_s=3.5 * HOUR)
     missed = explain("local://4", [*BUSY[:3], late], EIGHT, FIFO, now_s=0.0, assumed={"local://1"})

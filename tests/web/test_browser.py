@@ -200,6 +200,31 @@ def test_ending_a_lease_proposes_to_go_back(visit: Visit) -> None:
     assert [*visit.messages, *visit.find_barriers()] == []
 
 
+def test_a_jobs_page_follows_it_to_its_end(
+    browser: Browser, serve: Serve, empty_share: Path, cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(TRAINING)
+    script = f"{shlex.quote(sys.executable)} {tmp_path}/train.py; until [ -e {tmp_path}/end ]; do sleep 0.1; done"
+    options = ("--workload", "resnet50", "--gpus", "1")
+    handle = cli("submit", *options, "--", "sh", "-c", script).stdout.strip()
+    with browser.new_context(viewport={"width": 1440, "height": 900}) as context:
+        visit = Visit(context.new_page(), serve())
+        visit.open(f"/job?handle={handle}")
+        visit.wait_until("document.getElementById('log').textContent.includes('step 59')")
+        outlook = visit.page.request.get(f"{visit.site.address}job.json?handle={handle}").json()
+        assert outlook["outlook"]["end"]["low"] is None, "its length is assumed"
+        assert "gpuyard queue explain" in (
+            visit.page.locator("#how code").first.text_content() or ""
+        )
+        visit.wait_until("document.getElementById('job').innerText.includes('Cancel job')")
+        (tmp_path / "end").touch()
+        visit.wait_until("document.getElementById('job').innerText.includes('Retry')")
+        visit.wait_until("document.querySelector('.verdict').innerText.includes('succeeded')")
+        visit.wait_until("document.querySelector('#chart-speed').dataset.drawn === 'true'")
+        visit.screenshot("job-ended")
+        assert visit.messages == []
+
+
 def _numbers(text: str) -> list[float]:
     return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\.?\d*", text)]
 

@@ -61,6 +61,7 @@ def test_a_jobs_page_and_its_log(serve: Serve, empty_share: Path, cli: Cli, tmp_
     assert "/act/retry" in page
     log = site.get(f"/job/log.txt?handle={handle}&search=STEP+7").text
     assert log == "step 7 red\n"
+    assert site.get(f"/job.json?handle={handle}").json()["outlook"] is None, "it has ended"
     assert json.loads(cli("status", handle, "--json").stdout).items() <= (
         site.get(f"/job.json?handle={handle}").json().items()
     )

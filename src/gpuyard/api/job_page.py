@@ -37,12 +37,14 @@ def describe_job(text: str) -> Answer:
     answer = status_answer(status)
     parts: list[Part] = list(answer.parts)
     document: dict[str, Any] = dict(answer.document)
+    document["outlook"] = None
     if not status.final:
         try:
             outlook = explain_answer(status, engine.explain(handle))
         except GpuyardError as error:  # it may have ended meanwhile
             outlook = Answer([Sentence(str(error))])
         parts.append(Section("Outlook", outlook.parts))
+        document["outlook"] = outlook.document or None
     windows = [window for window in engine.reports(handle) if not window.warmup]
     expected = engine.expected_speed(handle)
     document["expected_speed"] = None if expected is None else asdict(expected)

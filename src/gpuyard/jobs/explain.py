@@ -21,11 +21,18 @@ _SAME_TIME_S = 1.0
 
 @dataclass(frozen=True)
 class TimeRange:
-    """An expected time and its 90% interval."""
+    """An expected time and its 90% interval; the interval is None if the time rests on an assumed length."""
 
     expected_s: float
-    low_s: float
-    high_s: float
+    low_s: float | None = None
+    high_s: float | None = None
+
+    def format_interval(self, format_time: FormatTime) -> tuple[str, str] | None:
+        """Format both ends of the interval; None if there is none, or if they look the same."""
+        if self.low_s is None or self.high_s is None:
+            return None
+        low, high = format_time(self.low_s), format_time(self.high_s)
+        return None if low == high else (low, high)
 
 
 @dataclass(frozen=True)
@@ -79,11 +86,15 @@ def explain(
         raise UserMistake(f"no job {quote(job_id)} waits or runs")
     outlook = forecast(jobs, pool, policy, now_s, job_id)
     first, end_s = outlook.first(job_id), outlook.ends.get(job_id)
+    waits_for_assumed = _waits_for(outlook, job, jobs, assumed)
+    end_is_assumed = waits_for_assumed or job_id in assumed
     start = end = probability = None
     if first is not None:
         sampled = sample_times(outlook, jobs, pool, job_id)
-        start = None if job.running else _create_range(first.begin_s, sampled.starts_s)
-        end = None if end_s is None else _create_range(end_s, sampled.ends_s)
+        if not job.running:
+            start = _create_range(first.begin_s, sampled.starts_s, assumed=waits_for_assumed)
+        if end_s is not None:
+            end = _create_range(end_s, sampled.ends_s, assumed=end_is_assumed)
         if job.deadline_s is not None:
             probability = sampled.probability_by(job.deadline_s)
     elif job.deadline_s is not None:
@@ -93,7 +104,7 @@ def explain(
         first,
         outlook,
         format_time or (lambda time_s: _format_relative(time_s - now_s)),
-        _depends_on(outlook, job, jobs, assumed),
+        end_is_assumed,
     )
     return Explanation(
         job_id,
@@ -109,18 +120,16 @@ def explain(
     )
 
 
-def _depends_on(
+def _waits_for(
     outlook: Forecast, job: JobView, jobs: Sequence[JobView], assumed: Collection[str]
 ) -> bool:
-    """Return whether the end of a job depends on its own assumed length or on that of a job before it."""
-    if job.id in assumed:
-        return True
+    """Return whether a job waits for another one whose length is assumed."""
     first = outlook.first(job.id)
     starts_s = first.begin_s if first else math.inf
     return not job.running and any(
         other.running or (before is not None and before.begin_s < starts_s)
         for other in jobs
-        if other.id in assumed and starts_s > outlook.now_s + _SAME_TIME_S
+        if other.id in assumed and other.id != job.id and starts_s > outlook.now_s + _SAME_TIME_S
         for before in (outlook.first(other.id),)
     )
 
@@ -129,7 +138,9 @@ def _format_relative(seconds: float) -> str:
     return f"in {format_seconds(seconds)}" if seconds >= 0 else f"{format_seconds(-seconds)} ago"
 
 
-def _create_range(expected_s: float, sampled_s: Times) -> TimeRange:
+def _create_range(expected_s: float, sampled_s: Times, *, assumed: bool) -> TimeRange:
+    if assumed:
+        return TimeRange(expected_s)
     low, high = np.percentile(sampled_s, (5, 95))
     return TimeRange(expected_s, min(float(low), expected_s), max(float(high), expected_s))
 
@@ -213,10 +224,14 @@ class _SentenceWriter:
             yield "This holds if no other job is submitted."
 
     def _format_range(self, times: TimeRange) -> str:
-        """Format the expected time, and the interval unless both of its ends look the same."""
-        low, high = self.format_time(times.low_s), self.format_time(times.high_s)
+        """Format the expected time with its interval, or with the condition if it rests on an assumed length."""
         expected = self.format_time(times.expected_s)
-        return expected if low == high else f"{expected} (with 90% probability {low} to {high})"
+        if times.low_s is None:
+            return f"{expected} if the assumed lengths are right"
+        interval = times.format_interval(self.format_time)
+        return (
+            f"{expected} (with 90% probability {' to '.join(interval)})" if interval else expected
+        )
 
 
 def describe_deadline(probability: float, deadline: str, *, assumed: bool = False) -> str:

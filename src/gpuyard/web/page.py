@@ -42,10 +42,13 @@ class Computed:
     docs: str = ""
     why: Answer | None = None
     """The explanation that `--why` prints."""
+    further: Sequence[Sequence[str]] = ()
+    """Words of further command lines, whose answers the view shows, too."""
 
     @property
     def line(self) -> str:
-        return shlex.join(("gpuyard", *self.command))
+        words = (self.command, *self.further)
+        return "\n".join(shlex.join(("gpuyard", *command)) for command in words)
 
 
 def format_options(options: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from gpuyard.draw.palette import COLORS, NEUTRAL
 from gpuyard.report.figures.frame import ChartOptions, build_frame, build_value_axis, build_x_axis
-from gpuyard.report.figures.marks import build_line
+from gpuyard.report.figures.marks import SeriesStyle, build_band, build_line
 from gpuyard.units import format_number
 
 if TYPE_CHECKING:
@@ -25,15 +25,12 @@ def build_job_speed_chart(
     series = [build_line("measured", COLORS[0], _thin(points))]
     description = f"The last of {len(points)} reports: {format_number(points[-1][1])} samples/s."
     if expected is not None:
+        name = "expected, with its 90% interval"
         ends = (times[0], max(times[-1], times[0] + 1))
-        for name, value in (
-            ("expected", expected.samples_per_second),
-            ("90% interval, low", expected.low),
-            ("90% interval, high", expected.high),
-        ):
-            series.append(
-                build_line(name, NEUTRAL, [[t, round(value, 3)] for t in ends], "dotted", 1.5)
-            )
+        low, high = round(expected.low, 3), round(expected.high, 3)
+        middle = [[t, round(expected.samples_per_second, 3)] for t in ends]
+        series.append(build_line(name, NEUTRAL, middle, "dotted", 1.5))
+        series += build_band(name, SeriesStyle(NEUTRAL, ""), {t: (low, high) for t in ends})
         description += f" Expected: {format_number(expected.samples_per_second)} samples/s."
     chart = build_frame("Speed", "samples per second, as the job reports it", description, series)
     chart["xAxis"] = build_x_axis("minutes since the first report")

@@ -111,7 +111,7 @@ def build_dashed_line(name: str, style: SeriesStyle, data: Sequence[Value]) -> C
 
 
 def build_band(
-    name: str, style: SeriesStyle, intervals: Mapping[str, Interval]
+    name: str, style: SeriesStyle, intervals: Mapping[str, Interval] | Mapping[float, Interval]
 ) -> list[ChartOptions]:
     """Build the interval around a curve: an invisible lower line, and an area stacked on it.
 

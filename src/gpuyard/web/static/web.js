@@ -108,6 +108,9 @@
       log.textContent = lines.join("\n");
       if (follow.checked) log.scrollTop = log.scrollHeight;
     };
+    // the state, the buttons, and the outlook follow the log: when the job starts, and when it has ended
+    const job = document.getElementById("job");
+    const refresh = () => htmx.ajax("GET", window.location.href, { target: "#job", swap: "innerHTML", select: "#job > *" });
     const stream = new EventSource(log.dataset.log);
     stream.addEventListener("open", () => {
       text = ""; // also after a lost connection, because the stream begins again
@@ -115,10 +118,15 @@
     stream.addEventListener("log", (event) => {
       text = (text + JSON.parse(event.data)).slice(-MAX_LOG);
       state.textContent = "live";
+      if (job.dataset.state === "queued") {
+        job.dataset.state = "running";
+        refresh();
+      }
       if (!pending) pending = window.requestAnimationFrame(show);
     });
     stream.addEventListener("end", () => {
       stream.close();
+      if ("open" in job.dataset) refresh();
       state.textContent = text ? "the job has ended" : "the job has not printed anything";
     });
     stream.addEventListener("error", () => {

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from starlette.types import Receive, Scope, Send
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.jobs.job import Handle
+from gpuyard.jobs.job import FINAL, Handle
 from gpuyard.report.answer import Answer, DefinitionList, Sentence
 from gpuyard.report.kept import decode_answer
 from gpuyard.web.acting import Action, NotPermitted, Outcome, perform, start_stream
@@ -159,11 +159,16 @@ def show_job(request: Request, handle: HandleQuery, user: UserQuery = "") -> Res
         job=answer.document,
         owner=owner,
         user=user,
+        is_open=answer.document["state"] not in FINAL,
         done=round(100 * (answer.document.get("done") or 0) / 5) * 5,
-        computed=_compute(
+        computed=Computed(
             ("status", handle),
-            "The expected speed is the prediction at the submission, with its 90% interval; the measured one is what the "
-            "job reports with gpuyard.step().",
+            (
+                "The expected speed is the prediction at the submission, with its 90% interval; the measured one is what "
+                "the job reports with gpuyard.step().",
+            ),
+            "docs/jobs.md",
+            further=[("queue", "explain", handle)] if answer.document.get("outlook") else (),
         ),
     )
 

@@ -100,8 +100,8 @@ def _describe_prospects(
     if start is not None:
         yield f"Slurm plans to start it {format_time(start)}."
     if end is not None:
-        low, high = format_time(end.low_s), format_time(end.high_s)
-        interval = "" if low == high else f" (90% interval: {low} to {high})"
-        yield f"It is expected to finish {format_time(end.expected_s)}{interval}."
+        interval = end.format_interval(format_time)
+        within = f" (90% interval: {' to '.join(interval)})" if interval else ""
+        yield f"It is expected to finish {format_time(end.expected_s)}{within}."
     if chance is not None and record.job.deadline is not None:
         yield describe_deadline(chance, format_time(record.job.deadline))
