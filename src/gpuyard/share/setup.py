@@ -19,6 +19,7 @@ from gpuyard.share.config import (
     config_file,
     lock_config,
     read_config,
+    setup_directory,
 )
 from gpuyard.share.devices import device_file, fake_device_number
 from gpuyard.share.gpu_choice import MAX_TABULATED_GPUS, gpu_mask
