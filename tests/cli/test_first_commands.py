@@ -5,6 +5,8 @@ import io
 import json
 import re
 import shlex
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ import gpuyard as gy
 from gpuyard.share.setup import set_up
 from gpuyard.version import __version__
 from tests.conftest import Cli
+from tests.share.conftest import needs_root
 
 
 @pytest.fixture(autouse=True)
@@ -174,6 +177,26 @@ def test_lists_on_a_laptop_say_what_to_do_first(
     assert "gpuyard status --json" in listed
     assert "Your jobs on Slurm use" not in cli("queue", "policy").stdout
     assert "gpuyard bench train" in str(gy.results.list())
+
+
+@needs_root
+def test_the_advised_test_gpus_work_with_a_python_that_only_root_can_run(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as public:
+        Path(public).chmod(0o755)
+        monkeypatch.delenv("GPUYARD_SHARE_DIR", raising=False)
+        monkeypatch.setattr("gpuyard.share.config.MACHINE_DIRECTORY", Path(public) / "share")
+        tmp_path.chmod(0o700)
+        python = tmp_path / "python3"
+        python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        python.chmod(0o700)
+        monkeypatch.setattr("sys.executable", str(python))
+        refused = cli("share", "setup", "--fake-gpus", "2", status=1).stderr
+        assert "--no-service" in refused
+        refused = cli("submit", "--engine", "local", "--", "true", status=1).stderr
+        hint = refused.partition("gpuyard share ")[2]
+        assert "8 test GPUs" in cli("share", *shlex.split(hint)).stderr
 
 
 def test_jobs_and_reservations_by_their_numbers(
