@@ -9,14 +9,13 @@ def find_handle(text: str) -> Handle:
     """Parse a handle like `local://17`; a bare number is a job that exactly one of the engines here knows."""
     if not text.isdecimal():
         return Handle.parse(text)
-    matches = []
+    matches: list[Handle] = []
     for name, availability in check_engines():
         if availability.ok:
             try:
-                jobs = load_engine(name).list(None)
+                matches += load_engine(name).find_number(text)
             except GpuyardError:  # `gpuyard queue` says why an engine does not answer
                 continue
-            matches += [job.handle for job in jobs if str(job.handle).rpartition("/")[2] == text]
     if len(matches) == 1:
         return matches[0]
     if matches:

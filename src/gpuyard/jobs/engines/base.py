@@ -96,6 +96,11 @@ class Engine(ABC):
     def list(self, ended: int | None = None) -> Sequence[JobStatus]:
         """Return this user's open jobs and the newest `ended` others (None: all), in order of submission."""
 
+    def find_number(self, number: str) -> Sequence[Handle]:
+        """Return the handles of this user's jobs that end with a number; an engine with many jobs looks it up."""
+        handles = [job.handle for job in self.list(None)]
+        return [handle for handle in handles if str(handle).rpartition("/")[2] == number]
+
     @abstractmethod
     def logs(self, handle: Handle, follow: bool) -> Iterator[str]:
         """Yield the job's output in chunks; with `follow`, until it has ended."""

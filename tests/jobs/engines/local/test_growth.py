@@ -14,6 +14,7 @@ from gpuyard.jobs.engines.base import select_newest
 from gpuyard.jobs.engines.local.engine import LocalEngine
 from gpuyard.jobs.engines.local.runner import Runner
 from gpuyard.jobs.engines.local.store import Store
+from gpuyard.jobs.find_job import find_handle
 from gpuyard.jobs.job import Handle, Job, JobStatus, JobSummary
 from gpuyard.reporting.reporter import MARKER
 from gpuyard.share.broker import Broker
@@ -95,6 +96,16 @@ def test_the_jobs_that_ended_last_are_listed(jobs: Jobs) -> None:
     assert list_handles("--all") == ["1", "2", "3", "4", "5", "6"]
     assert jobs.cli("queue", "--all", "--last", "2").returncode == UserMistake.exit_status
     assert jobs.cli("queue", "--last", "0").returncode == UserMistake.exit_status
+
+
+def test_a_job_is_found_by_its_number_without_a_list_of_all(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_store(ended=3, queued=0)
+    monkeypatch.setattr(LocalEngine, "list", None)
+    assert find_handle("2") == Handle("local", "2")
+    with pytest.raises(UserMistake):
+        find_handle("4")
 
 
 def test_the_newest_of_several_engines_are_chosen_by_their_end() -> None:

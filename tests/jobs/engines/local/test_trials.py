@@ -8,7 +8,7 @@ from gpuyard.jobs.engines.local.reports import StepReports
 from gpuyard.jobs.engines.local.start import create_lock
 from gpuyard.jobs.engines.local.store import Store, StoredStart
 from gpuyard.jobs.engines.local.transitions import close_dead_starts, record_progress
-from gpuyard.jobs.engines.local.views import build_view
+from gpuyard.jobs.engines.local.views import build_view, read_progress
 from gpuyard.reporting.windows import StepWindow, latest_loss
 from tests.jobs.engines.local.conftest import GPUS, Jobs, until
 
@@ -85,7 +85,8 @@ def test_gpu_time_is_counted_over_all_starts_of_a_trial(jobs: Jobs) -> None:
         log.touch()
         os.utime(log, (910.0, 910.0))
         close_dead_starts(store, jobs.paths)
-    view = build_view(jobs.stored(handle), StepReports(jobs.paths), GPUS, 5000.0)
+    stored, reports = jobs.stored(handle), StepReports(jobs.paths)
+    view = build_view(stored, reports, read_progress(stored, reports, 5000.0), GPUS, 5000.0)
     assert view.attained_gpu_s == 2 * (30 + 5 + 10)
 
 

@@ -159,6 +159,11 @@ class KubernetesEngine(Engine):
         jobs.sort(key=lambda job: (job.submitted or 0.0, job.handle))
         return select_newest(jobs, ended)
 
+    def find_number(self, number: str) -> Sequence[Handle]:
+        """Return none: the names of objects are not numbers."""
+        del number
+        return ()
+
     def logs(self, handle: Handle, follow: bool) -> Iterator[str]:
         reference = ObjectReference.from_handle(handle)
         cluster = self._cluster(reference.context)

@@ -138,6 +138,14 @@ class LocalEngine(Engine):
             jobs = store.jobs() if ended is None else (*store.ended_jobs(ended), *store.open_jobs())
         return [self._build_status(job) for job in sorted(jobs, key=lambda job: job.number)]
 
+    def find_number(self, number: str) -> Sequence[Handle]:
+        handle = Handle(self.name, number)
+        try:
+            self._read_job(handle)
+        except UserMistake:
+            return ()
+        return (handle,)
+
     def logs(self, handle: Handle, follow: bool) -> Iterator[str]:
         self._read_job(handle)
         yield from read_logs(

@@ -89,7 +89,7 @@ class SlurmEngine(Engine):
                 raise
             handle_id = f"{record.cluster}/{number}"
             # If Slurm lost a job, it may reuse the number.
-            if any(earlier.handle_id == handle_id for earlier in records.read_all()):
+            if any(earlier.handle_id == handle_id for earlier in records.read_named(str(number))):
                 handle_id = f"{record.cluster}/{uuid}"
             record = record.add_submission(number, time.time(), handle_id)
             record.write()
@@ -107,6 +107,10 @@ class SlurmEngine(Engine):
         if queue is not None:
             cancel_leftovers(queue, [record for record in jobs if record.result])
         return select_newest([self._status(record, queue) for record in jobs], ended)
+
+    def find_number(self, number: str) -> Sequence[Handle]:
+        handles = [record.handle for record in records.read_named(number)]
+        return [handle for handle in handles if handle.id.rpartition("/")[2] == number]
 
     def logs(self, handle: Handle, follow: bool) -> Iterator[str]:
         record, task = records.find(handle)

@@ -82,7 +82,7 @@ class _OpenJob:
 def rebalance(policy: Policy, *, dry_run: bool) -> Rebalance:
     """Decide about all of this user's jobs, and request the changes unless it is a dry run."""
     queue = list_jobs()
-    open_jobs = [job for record in records.read_all() if (job := _find_open(record, queue))]
+    open_jobs = [job for record in records.read_all(0) if (job := _find_open(record, queue))]
     resizes: list[Resize] = []
     kept: dict[str, str] = {}
     for partition in sorted({job.partition for job in open_jobs}):

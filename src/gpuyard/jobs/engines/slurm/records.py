@@ -29,6 +29,8 @@ SITE_FILE = Path("/etc/gpuyard/job_directory")
 """Names the directory for all users' jobs on a cluster without shared homes; `gpuyard deploy` writes it."""
 _NAME = "submission.json"
 _ENDED = "ended"
+_NUMBERS = "numbers"
+"""A directory with one for each of Slurm's numbers, whose entries are the UUIDs of the jobs that have had it."""
 _FOLDER = re.compile(r"[0-9a-f-]{36}")
 _MAX_BYTES = 50_000_000
 
@@ -118,6 +120,10 @@ class SlurmRecord:
         return replace(self, submissions=submissions, handle_id=handle_id or self.handle_id)
 
     def write(self) -> None:
+        for submission in self.submissions:
+            entry = _number_directory(str(submission.number)) / self.job.uuid
+            if not entry.exists():
+                files.write_text(files.create_parent(entry), "", mode=0o600)
         document = {**asdict(self), "job": self.job.document()}
         files.write_text(self.directory / _NAME, json.dumps(document, indent=1) + "\n", mode=0o600)
         if self.result is not None:
@@ -149,6 +155,10 @@ def _root() -> Path:
             f"{root} must belong to you; ask your administrator to remove it, or set GPUYARD_HOME"
         )
     return root
+
+
+def _number_directory(number: str) -> Path:
+    return _root() / _NUMBERS / number
 
 
 def job_directory(uuid: str) -> Path:
@@ -200,6 +210,26 @@ def read_all(ended: int | None = None) -> list[SlurmRecord]:
     return sorted(records, key=lambda record: record.job.submitted)
 
 
+def read_named(name: str) -> list[SlurmRecord]:
+    """Read the undamaged records of the jobs with a UUID, or with a number that Slurm gave them."""
+    records = []
+    for uuid in _list_named(name):
+        with contextlib.suppress(GpuyardError):
+            records.append(read(uuid))
+    return sorted(records, key=lambda record: record.job.submitted)
+
+
+def _list_named(name: str) -> list[str]:
+    if _FOLDER.fullmatch(name):
+        return [name]
+    if not name.isdecimal():
+        return []
+    try:
+        return [path.name for path in _number_directory(name).iterdir()]
+    except OSError:
+        return []
+
+
 def _list_uuids() -> list[str]:
     try:
         return [path.name for path in _root().iterdir() if _FOLDER.fullmatch(path.name)]
@@ -217,9 +247,19 @@ def prune(before: float, *, dry_run: bool = False) -> int:
             if needed and any(_names_job(handle, read(uuid)) for handle in needed):
                 continue
         if not dry_run:
+            _remove_numbers(uuid)
             shutil.rmtree(job_directory(uuid), ignore_errors=True)
         pruned += 1
     return pruned
+
+
+def _remove_numbers(uuid: str) -> None:
+    with contextlib.suppress(GpuyardError):
+        for submission in read(uuid).submissions:
+            directory = _number_directory(str(submission.number))
+            (directory / uuid).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it has another job
+                directory.rmdir()
 
 
 def _names_job(handle: str, record: SlurmRecord) -> bool:
@@ -242,7 +282,7 @@ def find(handle: Handle) -> tuple[SlurmRecord, str | None]:
     """Find the job with this handle, and the array task that the handle names, if any."""
     cluster, _, name = handle.id.rpartition("/")
     name, _, task = name.partition("_")
-    records = [record for record in read_all() if not cluster or record.cluster == cluster]
+    records = [r for r in read_named(name) if not cluster or r.cluster == cluster]
     # The number of a second submission also works, unless it is another job's handle.
     matches = (
         [record for record in records if record.handle_id.rpartition("/")[2] == name]
@@ -250,8 +290,9 @@ def find(handle: Handle) -> tuple[SlurmRecord, str | None]:
         or [r for r in records if name in {str(submission.number) for submission in r.submissions}]
     )
     if not matches:
-        for uuid in _list_uuids():
-            read(uuid)  # Report a damaged record, which may be the one.
+        for uuid in _list_named(name):
+            if job_directory(uuid).exists():
+                read(uuid)  # Report a damaged record, which may be the one.
         raise UserMistake(
             f"no job {handle} was submitted from here; `gpuyard queue` lists your jobs"
         )
