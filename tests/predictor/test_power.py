@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuyard as gy
+from gpuyard.api.large import LargePredictions
 from gpuyard.api.plan import create_plan
 from gpuyard.catalog import gpus
 from gpuyard.catalog.power_caps import power_caps
@@ -83,6 +84,24 @@ def test_large_models_and_mistakes(cli: Cli) -> None:
     )  # fmt: skip
     assert "joule" in cli(*command, "--power-cap", "300W").stdout
     assert "170 W" in cli(*command, "--power-cap", "90W", status=2).stderr
+
+
+def test_other_layouts_of_a_large_model_have_the_cap_too(cli: Cli) -> None:
+    """The simpler layout is as fast as if only it was allowed, and all have the cap."""
+    command = ("predict", "llama-3-8b", "--on", "4xdgx-h100", "--gpus", "32")
+    for cap in ("500W", "400W"):
+        capped = (*command, "--power-cap", cap)
+        result = gy.predict("llama-3-8b", on="4xdgx-h100", gpus=32, power_cap=cap)
+        assert isinstance(result, LargePredictions)
+        simpler, best = result.result.simpler, result.result.largest
+        assert simpler is not None
+        layout = simpler.layout
+        forced = f"tp={layout.tensor},pp={layout.pipeline},cp={layout.context},zero={layout.zero}"
+        (row,) = json.loads(cli(*capped, "--layout", forced, "--json").stdout)["predictions"]
+        assert simpler.tokens_per_second == pytest.approx(row["tokens_per_second"])
+        assert simpler.tokens_per_second < best.tokens_per_second
+        explained = [a.tokens_per_second for a in result.result.pareto if a.layout == best.layout]
+        assert explained == pytest.approx([best.tokens_per_second])
 
 
 def test_a_refused_room_names_a_cap_that_fits(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ def predict_layouts(
     gpu, machine = resolve_machine(cluster)
     most = cluster.nodes * machine.gpus
     counts = read_counts(gpus, "number of GPUs") if gpus is not None else _usual_counts(most)
-    result = predict_large(training, cluster, sorted(counts))
     cap = None if cluster.power_cap is None else cap_power(gpu, cluster.power_cap)
+    result = predict_large(training, cluster, sorted(counts), cap.speed if cap else 1.0)
     if cap is not None:
         capped = tuple(cap_large_prediction(p, cap) for p in result.predictions)
         result = replace(result, predictions=capped)

@@ -121,28 +121,19 @@ def cap_prediction(prediction: Prediction, cap: PowerCap) -> Prediction:
 
 
 def cap_large_prediction(prediction: LargePrediction, cap: PowerCap) -> LargePrediction:
-    """Return the prediction with slower computation."""
-    total, compute = prediction.step_seconds, prediction.step["compute"]
-    ratio, low, high = (
-        total / (total + compute * (1 / speed - 1)) for speed in (cap.speed, cap.low, cap.high)
+    """Widen the interval of a prediction at the cap's speed, and count the energy that the GPUs save."""
+    total = prediction.step_seconds
+    compute = prediction.step["compute"] + prediction.step["recompute"]
+    low, high = (
+        total / (total + compute * (cap.speed / speed - 1)) for speed in (cap.low, cap.high)
     )
+    energy = prediction.energy_kwh
+    if energy is not None and prediction.days is not None:
+        saved = prediction.gpus * (cap.rated_watts - cap.watts) * prediction.days * 0.024
+        energy = max(0.0, energy - saved)
     return replace(
-        prediction,
-        tokens_per_second=prediction.tokens_per_second * ratio,
-        low=prediction.low * low,
-        high=prediction.high * high,
-        step={**prediction.step, "compute": compute / cap.speed},
-        days=None if prediction.days is None else prediction.days / ratio,
-        energy_kwh=_cap_energy(prediction, cap, ratio),
+        prediction, low=prediction.low * low, high=prediction.high * high, energy_kwh=energy
     )
-
-
-def _cap_energy(prediction: LargePrediction, cap: PowerCap, ratio: float) -> float | None:
-    """Return the energy of all machines: their GPUs draw less, everything runs longer."""
-    if prediction.energy_kwh is None or prediction.days is None:
-        return None
-    saved = prediction.gpus * (cap.rated_watts - cap.watts) * prediction.days * 0.024
-    return max(0.0, prediction.energy_kwh - saved) / ratio
 
 
 def list_caps(gpu_id: str) -> list[PowerCap]:

@@ -54,7 +54,7 @@ class Compute:
         self.options, self.constants = options, constants
         self.memory_rate = cluster.memory_bytes_per_second * constants.memory_share
         self.matrix_rate = cluster.gemm_flops_per_second * constants.gemm_share
-        self.layers = model.layers / layout.pipeline
+        self.layers = layout.stage_layers(model.layers)
         self.fused: Booleans = np.asarray(options.flash) > 0
         self.pytorch: Booleans = np.asarray(layout.pytorch) > 0
         self.traffic = Traffic(
@@ -161,7 +161,10 @@ class Compute:
         launches = launches + np.where(np.asarray(layout.tensor) > 1, c.tensor_seconds, 0.0)
         layer = blend(work, 2 * (launches + self.moe_share * c.expert_seconds), _FLOOR_SHARE)
         share = 1 / layout.pipeline + _UNEVEN_SHARE * (1 - 1 / layout.pipeline)
-        return np.asarray(self.layers * layer + share * self._output())
+        # a last stage with fewer layers has time for the output layer
+        missing = layout.pipeline * self.layers - self.model.layers
+        output = np.maximum(self._output() - missing * layer, 0.0)
+        return np.asarray(self.layers * layer + share * output)
 
     def _output(self) -> Floats:
         """The output layer and the loss, both directions."""

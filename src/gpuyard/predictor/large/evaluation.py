@@ -50,8 +50,10 @@ class Evaluation:
         return int(speed.argmax()) if speed.any() else int(self.memory.total.argmin())
 
 
-def evaluate(training: LargeTraining, cluster: Cluster, gpus: int) -> Evaluation:
-    """Evaluate all candidate layouts on a number of GPUs."""
+def evaluate(
+    training: LargeTraining, cluster: Cluster, gpus: int, compute_speed: float = 1.0
+) -> Evaluation:
+    """Evaluate all candidate layouts on a number of GPUs, whose speed a power cap may lower."""
     gpu, machine = resolve_machine(cluster)
     if gpus > cluster.nodes * machine.gpus:
         raise UserMistake(
@@ -60,7 +62,7 @@ def evaluate(training: LargeTraining, cluster: Cluster, gpus: int) -> Evaluation
     layouts = list_layouts(training, gpus, machine.gpus)
     columns = describe_cluster(cluster, training.precision, -(-gpus // machine.gpus))
     memory = layout_memory(training, layouts)
-    step = layout_step(training, layouts, columns, [gpu])
+    step = layout_step(training, layouts, columns, [gpu]).slow_compute(compute_speed)
     rate = layouts.global_batch * training.length / step.total
     return Evaluation(layouts, rate, step, memory, needed_bytes(memory.total) <= gpu.memory_bytes)
 

@@ -57,6 +57,11 @@ class LayoutColumns:
         held = np.where(np.asarray(self.virtual_pipeline) > 1, chunked, self.pipeline)
         return np.minimum(held, np.maximum(self.micro_batches, 1.0))
 
+    def stage_layers(self, layers: Column) -> Floats:
+        """Return the layers of the fullest stage; if they don't divide evenly, other chunks hold one less."""
+        chunks = self.pipeline * self.virtual_pipeline
+        return np.asarray(self.virtual_pipeline * np.ceil(layers / chunks))
+
     def take(self, index: Integers | Booleans) -> "LayoutColumns":
         """Return the rows of an index or mask."""
         size = max(np.size(getattr(self, f.name)) for f in fields(self))

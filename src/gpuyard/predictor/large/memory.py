@@ -72,8 +72,10 @@ def compute_memory(
     c = constants
     tensor, pipeline = layout.tensor, layout.pipeline
     moe_share = np.where(np.asarray(model.moe_layers) > 0, model.moe_layers / model.layers, 0.0)
-    experts = model.routed_parameters / (layout.expert * layout.expert_tensor) / pipeline
-    dense = model.layer_parameters / (tensor * pipeline)
+    layers = layout.stage_layers(model.layers)
+    share = layers / model.layers
+    experts = model.routed_parameters / (layout.expert * layout.expert_tensor) * share
+    dense = model.layer_parameters / tensor * share
     embedding = model.embedding_parameters / tensor
     output = np.where(
         np.asarray(pipeline) > 1, 0.0, model.output_parameters / tensor
@@ -118,7 +120,6 @@ def compute_memory(
         factor * per_layer,
     )
     working = np.where(np.asarray(layout.recompute) == 2, factor * per_layer, 0.0)
-    layers = model.layers / pipeline
     in_flight = layout.stages_in_flight
     entry = np.where(np.asarray(layout.pytorch) > 0, c.pytorch_logit_bytes, c.logit_bytes)
     logits = entry * tokens * model.vocabulary / tensor

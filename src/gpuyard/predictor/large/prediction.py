@@ -151,13 +151,16 @@ class LargeResult:
 
 
 def predict_large(
-    training: LargeTraining, cluster: Cluster, gpu_counts: Sequence[int]
+    training: LargeTraining,
+    cluster: Cluster,
+    gpu_counts: Sequence[int],
+    compute_speed: float = 1.0,
 ) -> LargeResult:
-    """Predict every number of GPUs; `auto` searches all layouts that fit."""
+    """Predict every number of GPUs, whose speed a power cap may lower; `auto` searches all layouts that fit."""
     gpu, machine = resolve_machine(cluster)
     predictions, evaluations = [], []
     for count in gpu_counts:
-        evaluation = evaluate(training, cluster, count)
+        evaluation = evaluate(training, cluster, count, compute_speed)
         evaluations.append(evaluation)
         prediction = _describe(training, cluster, count, evaluation, evaluation.best())
         if not prediction.fits:

@@ -1,7 +1,7 @@
 """The rules that a layout must obey, each with the nearest layout that works."""
 
 from gpuyard.errors import UserMistake
-from gpuyard.predictor.large.search import SearchSpace, divisors
+from gpuyard.predictor.large.search import SearchSpace, divisors, possible_chunks
 
 MAX_SEQUENCE = 100_000_000
 
@@ -16,13 +16,15 @@ def check_request(space: SearchSpace, strategy: str) -> None:
     tensor, pipeline, context = choices.tensor or 1, choices.pipeline or 1, choices.context or 1
     gpus, batch = space.gpus, space.global_batch
     _check_divides("tp", tensor, shape.heads, "heads")
-    _check_divides("pp", pipeline, layers, "layers")
-    if choices.virtual_pipeline and layers % (pipeline * choices.virtual_pipeline):
-        nearest = _nearest(choices.virtual_pipeline, divisors(layers // pipeline))
-        raise UserMistake(
-            f"vp={choices.virtual_pipeline} does not divide the {layers // pipeline} layers of a stage; "
-            f"the nearest that works is vp={nearest}"
-        )
+    if pipeline > layers:
+        raise UserMistake(f"pp={pipeline} is more than the model's {layers} layers; use pp={layers} or less")
+    if choices.virtual_pipeline:
+        allowed = possible_chunks(layers, pipeline)
+        if choices.virtual_pipeline not in allowed:
+            raise UserMistake(
+                f"vp={choices.virtual_pipeline} does not divide the {allowed[-1]} layers of a stage; "
+                f"the nearest that works is vp={_nearest(choices.virtual_pipeline, allowed)}"
+            )
     if choices.expert and choices.expert > max(shape.experts, 1):
         have = f"{shape.experts} experts" if shape.experts else "no experts"
         raise UserMistake(

@@ -35,9 +35,15 @@ def divisors(number: int) -> list[int]:
     return [d for d in range(1, number + 1) if number % d == 0]
 
 
+def possible_chunks(layers: int, pipeline: int) -> list[int]:
+    """Return the numbers of chunks per stage that leave the fullest stage as it is."""
+    most = -(-layers // pipeline)
+    return [v for v in range(1, most + 1) if v * -(-layers // (pipeline * v)) == most]
+
+
 @dataclass(frozen=True)
 class SearchSpace:
-    """The layouts that divide heads, layers, experts, and the batch evenly."""
+    """The layouts that divide heads, experts, and the batch evenly; a stage may hold one layer less than others."""
 
     shape: TransformerShape
     gpus: int
@@ -84,7 +90,8 @@ class SearchSpace:
         choices = self.choices
         most = min(self.domain, self.gpus)
         tensors = _pick(choices.tensor, [t for t in divisors(self.shape.heads) if t <= most])
-        pipelines = _pick(choices.pipeline, [1] if pytorch else divisors(self.layers))
+        stages = [p for p in range(1, self.layers + 1) if self.gpus % p == 0]
+        pipelines = _pick(choices.pipeline, [1] if pytorch else stages)
         powers = [2**i for i in range(_MAX_CONTEXT_POWER + 1)]
         long_enough = [c for c in powers if c == 1 or self.sequence // c >= _MIN_CONTEXT_TOKENS]
         contexts = _pick(choices.context, long_enough)
@@ -95,7 +102,7 @@ class SearchSpace:
     def _chunks(self, pipeline: int) -> list[int]:
         if pipeline == 1:
             return [1]
-        sizes = [v for v in divisors(self.layers // pipeline) if v <= _MAX_CHUNKS]
+        sizes = [v for v in possible_chunks(self.layers, pipeline) if v <= _MAX_CHUNKS]
         return _pick(self.choices.virtual_pipeline, sizes)
 
     def _experts(self, replicas: int) -> list[int]:

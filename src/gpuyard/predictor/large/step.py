@@ -4,7 +4,7 @@ Sources: Narayanan et al. 2021 (arXiv 2104.04473) for pipelines and tensor paral
 (arXiv 2205.05198) for sequence parallelism and recomputation, Rajbhandari et al. 2020 (arXiv 1910.02054) for ZeRO.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -38,6 +38,19 @@ class StepColumns:
     @property
     def total(self) -> Floats:
         return np.asarray(sum(vars(self).values()), dtype=float)
+
+    def slow_compute(self, speed: float) -> "StepColumns":
+        """Return the steps of GPUs with this share of their computing speed; exchanges take as long as before."""
+        added = (self.compute + self.recompute) * (1 / speed - 1)
+        stage = self.compute + self.recompute + self.tensor + self.context + self.expert
+        slowed = replace(
+            self,
+            compute=self.compute / speed,
+            recompute=self.recompute / speed,
+            bubble=self.bubble * (1 + added / stage),
+        )
+        busy, busy_before = (step.total - self.straggler for step in (slowed, self))
+        return replace(slowed, straggler=self.straggler * busy / busy_before)
 
 
 def compute_step(
@@ -184,11 +197,11 @@ class _Step(Compute):
 
     @property
     def bubble(self) -> Floats:
-        """Idle time while the pipeline fills and drains; chunks shorten it.
+        """Idle time while the pipeline fills and drains, as long as all other stages together; chunks shorten it.
 
         Zero-bubble schedules fill two thirds of it with gradients of weights: ZB-H1 of Qi et al. 2023 (arXiv 2401.10241)
         leaves forward + gradients of inputs − gradients of weights, which are about equally long.
         """
-        idle = (self.layout.pipeline - 1) / self.layout.virtual_pipeline
+        idle = (self.model.layers / self.layers - 1) / self.layout.virtual_pipeline
         idle = idle * np.where(np.asarray(self.layout.zero_bubble) > 0, 1 / 3, 1.0)
         return np.asarray(idle * (self.stage + self.shard_wait))

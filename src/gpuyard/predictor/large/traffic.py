@@ -45,7 +45,7 @@ class Traffic:
         inside_experts = np.minimum(self.layout.expert_tensor - 1, 1)
         calls = calls * (1 - self.moe_share / 2 * (1 - inside_experts))
         volume = self.activation_bytes * self.tokens * self.model.hidden
-        layers = self.model.layers / self.layout.pipeline
+        layers = self.layout.stage_layers(self.model.layers)
         return np.asarray(layers * calls * 2 * (tensor - 1) / tensor * volume)
 
     @property
@@ -56,10 +56,15 @@ class Traffic:
         return np.where(np.asarray(self.layout.pipeline) > 1, sent, 0.0)
 
     @property
+    def stage_share(self) -> Floats:
+        """The share of all layers that the fullest stage holds."""
+        return self.layout.stage_layers(self.model.layers) / self.model.layers
+
+    @property
     def local_experts(self) -> Column:
         """Routed parameters of one GPU."""
         groups = self.layout.expert * self.layout.expert_tensor
-        return self.model.routed_parameters / groups / self.layout.pipeline
+        return self.model.routed_parameters / groups * self.stage_share
 
     @property
     def local_dense(self) -> Column:
@@ -67,7 +72,7 @@ class Traffic:
         model, layout = self.model, self.layout
         ends = model.embedding_parameters + model.output_parameters
         ends = ends / (layout.tensor * np.minimum(layout.pipeline, 2))
-        return model.layer_parameters / (layout.tensor * layout.pipeline) + ends
+        return model.layer_parameters / layout.tensor * self.stage_share + ends
 
     @property
     def shard(self) -> Floats:

@@ -150,6 +150,8 @@ def _add_energy(rows: list[dict[str, Any]], cap: PowerCap | None) -> dict[str, A
 
 def describe_power_cap(cap: PowerCap, rate_per_gpu: float, noun: str) -> str:
     """Return what a power cap costs in speed and gains in energy; `rate_per_gpu` is already capped."""
+    if cap.watts >= cap.rated_watts:
+        return f"A power cap of {cap.rated_watts:g} W or more has no effect: it is the GPU's rated power."
     per_joule = rate_per_gpu / cap.drawn_watts
     gain = cap.uncapped_watts / cap.drawn_watts * cap.speed - 1
     return (
