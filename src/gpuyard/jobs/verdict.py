@@ -47,7 +47,7 @@ class Expectation:
     low_seconds: float
     high_seconds: float
     compute_seconds: float | None = None
-    exchange_seconds: float | None = None
+    exchange_seconds: float | None = None  # the whole exchange: a loop may hide none of it
     samples_per_step: float | None = None
 
 
@@ -82,8 +82,9 @@ class Verdict:
         if self.stuck:
             return 1.0
         gap = 0.0 if self.share_of_expected is None else 1 - self.share_of_expected
+        drift = 0.0 if self.drift is None else self.drift.lost_share
         costs = [cause.cost for cause in self.causes if cause.name != "wrong batch"]
-        return max(0.0, gap, *costs)
+        return max(0.0, gap, drift, *costs)
 
     @property
     def stuck(self) -> bool:
@@ -92,7 +93,7 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence, without the drift, and without a silence of some ranks."""
+        """The verdict in one sentence, without a silence of some ranks."""
         if self.stuck and self.silence is not None:
             return self.silence.sentence
         speed = ""
@@ -100,11 +101,13 @@ class Verdict:
             speed = f"runs at {self.share_of_expected:.0%} of the predicted speed"
         if self.normal:
             return f"Normal: it {speed or 'loses nothing that its reports show'}."
-        if not self.causes:
+        if not self.causes and self.drift is None:
             return f"Slow: it {speed}, and its reports show no cause."
-        clauses = "; ".join(cause.clause for cause in self.causes)
-        below = self.share_of_expected is not None and self.share_of_expected < 1
-        return f"Slow: {f'it {speed}; ' if below else ''}{clauses}."
+        clauses = [] if self.drift is None else [self.drift.clause]
+        if self.share_of_expected is not None and self.share_of_expected < 1:
+            clauses.append(f"it {speed}")
+        clauses += [cause.clause for cause in self.causes]
+        return f"Slow: {'; '.join(clauses)}."
 
 
 def judge(
@@ -127,8 +130,10 @@ def judge(
     if expected is not None:
         middle = (expected.low_seconds + expected.high_seconds) / 2
         share, slow = middle / step, step > expected.high_seconds
-    normal = not causes and not slow and not (silence is not None and silence.everyone)
-    return Verdict(step, normal, share, tuple(causes), find_drift(steady), ranks, silence)
+    drift = find_drift(steady)
+    stuck = silence is not None and silence.everyone
+    normal = not (causes or slow or stuck or drift is not None)
+    return Verdict(step, normal, share, tuple(causes), drift, ranks, silence)
 
 
 def _drop_former_ranks(windows: Sequence[RankWindow]) -> list[RankWindow]:
@@ -150,8 +155,10 @@ def _find_causes(
         causes += _judge_crowd(ranks, step, causes)
     if expected is not None:
         causes += _judge_batch(windows, expected)
-        named = any(cause.name in ("slow rank", "throttled clock", "other job") for cause in causes)
-        if not named and not any(cause.name == "wrong batch" for cause in causes):
+        named = [c for c in causes if c.name in ("slow rank", "throttled clock", "other job")]
+        # fewer than half of the ranks leave the median as it is
+        explained = 2 * len(named) >= len(ranks) or any(cause.rank is None for cause in named)
+        if not explained and not any(cause.name == "wrong batch" for cause in causes):
             causes += _judge_compute(ranks, step, expected)
     return sorted(causes, key=lambda cause: -cause.cost)
 
@@ -312,7 +319,7 @@ def _judge_link(
     if slow is not None and (cost := (1 - slow.ratio) * shortest / step) >= _MIN_COST:
         clause = f"{slow.clause}, which costs {cost:.0%} of each step"
         return [Cause("slow link", cost, clause, hosts=slow.hosts)]
-    if expected is None or expected.exchange_seconds is None:
+    if expected is None or expected.exchange_seconds is None or step <= expected.high_seconds:
         return []
     cost = (shortest - expected.exchange_seconds) / step
     busy = median(rank.cpu_wait for rank in ranks)  # a busy CPU also delays the exchange
@@ -366,5 +373,5 @@ def _explain_compute(ranks: Sequence[RankTimes], ratio: float) -> tuple[CauseNam
         reasons = ", ".join(dict.fromkeys(r for rank in reduced for r in rank.clock_reasons))
         return "throttled clock", f"its GPUs report: {reasons}"
     if ratio >= _PRECISION_RATIO:
-        return "precision", "is its precision as described?"
+        return "precision", "check that its precision is as described"
     return "throttled clock", "check the clocks and power of its GPUs"
