@@ -225,6 +225,30 @@ def test_a_jobs_page_follows_it_to_its_end(
         assert visit.messages == []
 
 
+def test_a_phone_shows_the_answer_first(browser: Browser, serve: Serve, share: Path) -> None:
+    with browser.new_context(viewport={"width": 390, "height": 844}) as context:
+        visit = Visit(context.new_page(), serve())
+        for path in ("/scale", VIEWS["buy"], "/buy/cost", "/buy/hybrid"):
+            visit.open(path)
+            headline = visit.page.locator("#result > .sentence").first
+            box = headline.bounding_box()
+            assert box is not None and box["y"] + box["height"] < 500, path
+        visit.open("/scale")
+        visit.page.locator("#in-accumulate").scroll_into_view_if_needed()
+        box = visit.page.locator("#result > .sentence").first.bounding_box()
+        assert box is not None and box["y"] >= 0, "it stays in sight while sliders move"
+        visit.screenshot("scale-phone")
+        visit.open("/machine?machine=dgx-a100")
+        width = visit.page.locator(".drawing svg").first.bounding_box()
+        assert width is not None and width["width"] > 600, "a drawing scrolls at a readable size"
+        visit.open("/")
+        for wanted in (".gpus td.name", ".gpus .state.idle", "[id^=release-]"):
+            box = visit.page.locator(wanted).first.bounding_box()
+            assert box is not None and box["x"] + box["width"] <= 390, wanted
+        visit.screenshot("now-phone")
+        assert [*visit.messages, *visit.find_barriers()] == []
+
+
 def _numbers(text: str) -> list[float]:
     return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\.?\d*", text)]
 
