@@ -390,13 +390,16 @@ BACKGROUND = "> /dev/null 2>&1 < /dev/null &"
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("can_deploy")
 def test_a_lab_is_resized_and_repaired_and_nobody_loses_what_they_did_not_give_up(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, gpuyard_process: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pexpect = pytest.importorskip("pexpect")
     home, path = own_home(), tmp_path / "pair.deployment.yaml"
     file = str(path)
     path.write_text(SMALL)
-    _up(cli, file)
+    piped = gpuyard_process("deploy", "up", file).stderr.splitlines()
+    steps = ("node[0]", "host keys", "Gathering Facts", "Base", "Shared storage")
+    numbers = [next(i for i, line in enumerate(piped) if step in line) for step in steps]
+    assert numbers == sorted(numbers) and piped.count("Base") == 1
     _on(home, "node1", f"runuser -u bob -- setsid sleep 9876 {BACKGROUND} touch /root/mine")
 
     # node2 goes, and bob leaves

@@ -1,5 +1,6 @@
 """Training over real shaped links; skipped with the reason if no lab can be created."""
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -72,11 +73,14 @@ def test_real_computation_is_dilated(store: ResultsStore, tiny: Build) -> None:
     }
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("how", "everyone"),
+    [(signal.SIGTERM, False), (signal.SIGHUP, False), (signal.SIGTERM, True)],
+)
 def test_an_ended_sweep_leaves_no_namespace_and_no_rank(
-    how: signal.Signals, home: Path, tmp_path: Path
+    how: signal.Signals, everyone: bool, home: Path, tmp_path: Path
 ) -> None:
-    """SIGHUP comes when its terminal is closed."""
+    """SIGHUP comes when its terminal is closed; a service manager or Slurm signals every process at once."""
     (tmp_path / "ended.sweep.yaml").write_text(
         "{name: ended, workloads: [spoken-digits-linear], nodes: [3], batch: [8], gpu: t4,"
         " link: [100 Mbit/s], time_per_point: 10 min}"
@@ -92,6 +96,9 @@ def test_an_ended_sweep_leaves_no_namespace_and_no_rank(
         time.sleep(0.05)
         for node in (each for each in namespaces() if each.startswith(name)):
             ranks |= set(netns_pids(node))
+    for process in psutil.Process(sweep.pid).children(recursive=True) if everyone else ():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(how)
     sweep.send_signal(how)
     assert sweep.wait(timeout=60) == 128 + how
     assert not [each for each in namespaces() if each.startswith(name)]
