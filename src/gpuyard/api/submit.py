@@ -1,5 +1,6 @@
 """Submit a job to an engine, and follow it: `job = gy.submit(["python", "train.py"], gpus="2..8"); job.wait()`."""
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,15 +11,18 @@ from pydantic import ValidationError
 
 from gpuyard.api.result import Result, Row
 from gpuyard.catalog.specfiles import known_names, read_job
-from gpuyard.errors import UserMistake
+from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.files import expand_home
 from gpuyard.jobs.engines.base import Engine, choose_engine, load_engine
+from gpuyard.jobs.engines.local.engine import LocalEngine
 from gpuyard.jobs.job import Handle, Job
 from gpuyard.jobs.job_wait import get_status, wait_for_jobs
 from gpuyard.report.answers.jobs.status import status_answer
 from gpuyard.specs.job import JobSpec
 from gpuyard.specs.spec_errors import explain_value
 from gpuyard.units import parse_seconds
+
+_PRUNED_PER_SUBMISSION = 10
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,12 @@ class Submission:
     request: Any
 
     def submit(self) -> SubmittedJob:
-        """Submit it."""
-        return SubmittedJob(self.engine.submit(self.request))
+        """Submit it, and delete the records of a few jobs that ended long ago."""
+        submitted = SubmittedJob(self.engine.submit(self.request))
+        with contextlib.suppress(GpuyardError):
+            before = time.time() - LocalEngine().keep_seconds()
+            self.engine.prune(before, limit=_PRUNED_PER_SUBMISSION)
+        return submitted
 
 
 def submit(

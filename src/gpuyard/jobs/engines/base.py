@@ -109,12 +109,12 @@ class Engine(ABC):
     def cancel(self, handle: Handle) -> None:
         """Stop the job or remove it from the queue; do nothing if it has ended."""
 
-    def prune(self, before: float, *, dry_run: bool = False) -> int:
-        """Delete the records of jobs that ended before a time, and return their number.
+    def prune(self, before: float, *, limit: int = -1, dry_run: bool = False) -> int:
+        """Delete the records of up to `limit` jobs (-1: all) that ended before a time, and return their number.
 
         A job stays if an open one depends on it. By default, the engine keeps no records.
         """
-        del before, dry_run
+        del before, limit, dry_run
         return 0
 
     def job(self, handle: Handle) -> Job:

@@ -2,18 +2,23 @@
 
 import base64
 import json
+import os
 import re
 import stat
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuyard import files
+from gpuyard.api.submit import Submission
 from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from gpuyard.jobs.engines.kubernetes import availability
 from gpuyard.jobs.engines.kubernetes import cluster as clusters
 from gpuyard.jobs.engines.kubernetes.engine import KubernetesEngine
+from gpuyard.jobs.engines.kubernetes.records import read_record
 from gpuyard.jobs.job import Handle
 from gpuyard.report.answers.jobs.status import format_state
 from tests.jobs.engines.kubernetes.api_server import TOKEN, ApiServer, Handler
@@ -342,6 +347,44 @@ def test_a_deleted_job_is_canceled_or_lost(engine: KubernetesEngine, api: ApiSer
     with pytest.raises(UserMistake, match="not found"):
         engine.cancel(deleted)
     assert engine.job(canceled).uuid == engine.status(canceled).uuid  # so that it can be retried
+
+
+def test_records_of_jobs_that_ended_long_ago_are_pruned(
+    engine: KubernetesEngine, api: ApiServer, config: Path
+) -> None:
+    """A record has the private variables of its job; a job that runs or whose cluster is silent keeps it."""
+    runs, ends, deleted, recent = (submit(engine) for _ in range(4))
+    complete = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-16T10:00:00Z"}
+    for path, document in [*api.objects.items()]:
+        if path.endswith(f"/{deleted.id.rpartition('/')[2]}"):
+            del api.objects[path]
+        elif path.endswith(f"/{ends.id.rpartition('/')[2]}"):
+            document["status"] = {"conditions": [complete], "succeeded": 1}
+    for record in (files.home() / "kubernetes").iterdir():
+        if str(recent) not in record.read_text():
+            os.utime(record, (0.0, 0.0))
+    now = time.time()
+    assert engine.prune(0.0) == 0
+    assert engine.prune(now, dry_run=True) == 2
+    assert engine.prune(now, limit=0) == 0
+    unreachable = config.read_text()
+    config.write_text(kubeconfig("http://127.0.0.1:1"))
+    assert KubernetesEngine().prune(now) == 0
+    config.write_text(unreachable)
+    assert KubernetesEngine().prune(now) == 2
+    kept = [read_record(handle) is not None for handle in (runs, ends, deleted, recent)]
+    assert kept == [True, False, False, True]
+
+
+def test_a_submission_prunes_old_records(engine: KubernetesEngine, api: ApiServer) -> None:
+    old = submit(engine)
+    api.objects.clear()
+    for path in (files.home() / "kubernetes").iterdir():
+        os.utime(path, (0.0, 0.0))
+    job = new_job()
+    submitted = Submission(job, engine, engine.plan(job)).submit()
+    assert read_record(old) is None
+    assert read_record(submitted.handle) is not None
 
 
 def test_cancel_does_not_change_ended_jobs(engine: KubernetesEngine, api: ApiServer) -> None:

@@ -82,7 +82,10 @@ def test_a_damaged_record_is_reported_for_its_number_only() -> None:
 @pytest.mark.usefixtures("home")
 def test_a_pruned_job_leaves_nothing() -> None:
     pruned, kept = write_record(3, 4, ended=100.0), write_record(4)
-    assert records.prune(200.0) == 1
+    for number in range(10, 13):
+        write_record(number, ended=150.0)
+    assert records.prune(200.0, limit=2) == 2
+    assert records.prune(200.0) == 2
     assert not pruned.directory.exists()
     assert find("slurm://here/4") == kept.job.uuid
     assert SlurmEngine().find_number("3") == []

@@ -1,5 +1,6 @@
 """The Kubernetes engine: each job is one object, identified by its handle and UUID."""
 
+import random
 import secrets
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
@@ -28,6 +29,7 @@ from gpuyard.jobs.engines.kubernetes.pods import PodSummary
 from gpuyard.jobs.engines.kubernetes.records import (
     KubernetesRecord,
     delete_record,
+    list_old,
     mark_cancelled,
     read_record,
 )
@@ -200,6 +202,35 @@ class KubernetesEngine(Engine):
         except ApiError as error:
             if error.status != 404:
                 raise
+
+    def prune(self, before: float, *, limit: int = -1, dry_run: bool = False) -> int:
+        """Delete records only; the objects are the cluster's. A cluster that does not answer is asked once."""
+        old, silent, pruned = list_old(before), set(), 0
+        random.shuffle(
+            old
+        )  # so that jobs that run for long never keep a limit from reaching others
+        for handle in old if limit < 0 else old[:limit]:
+            reference = ObjectReference.from_handle(handle)
+            try:
+                if reference.context not in silent and self._ended_before(reference, before):
+                    pruned += 1
+                    if not dry_run:
+                        delete_record(handle)
+            except GpuyardError:
+                silent.add(reference.context)
+        return pruned
+
+    def _ended_before(self, reference: ObjectReference, before: float) -> bool:
+        """Return whether a job whose record is that old was deleted, or ended before a time."""
+        cluster = self._cluster(reference.context)
+        try:
+            manifest = cluster.get(reference.kind.resource, reference.namespace, reference.name)
+        except ApiError as error:
+            if error.status == 404:
+                return True
+            raise
+        state = reference.kind.get_state(manifest, PodSummary())
+        return state.state in {"succeeded", "failed"} and (state.ended or 0.0) < before
 
     def job(self, handle: Handle) -> Job:
         reference = ObjectReference.from_handle(handle)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gpuyard.errors import GpuyardError
 from gpuyard.files import create_parent, home, write_text
 from gpuyard.jobs.job import Handle, Job
 
@@ -41,8 +42,18 @@ def read_record(handle: Handle) -> KubernetesRecord | None:
 
 
 def delete_record(handle: Handle) -> None:
-    """Delete the record of a rejected submission."""
+    """Delete the record of a job that was rejected, or that ended long ago."""
     _record_path(handle).unlink(missing_ok=True)
+
+
+def list_old(before: float) -> list[Handle]:
+    """List the jobs that were submitted and, if at all, canceled before a time."""
+    handles = []
+    for path in (home() / "kubernetes").glob("*.json"):
+        with contextlib.suppress(GpuyardError, OSError, ValueError, KeyError, TypeError):
+            if path.stat().st_mtime < before:
+                handles.append(Handle.parse(json.loads(path.read_text("utf-8"))["handle"]))
+    return handles
 
 
 def mark_cancelled(handle: Handle) -> None:

@@ -169,11 +169,11 @@ class LocalEngine(Engine):
                 done = store.update_job(job, cancel_requested=now, reason="", **changes)
         self._update()
 
-    def prune(self, before: float, *, dry_run: bool = False) -> int:
+    def prune(self, before: float, *, limit: int = -1, dry_run: bool = False) -> int:
         if not self._paths.store.exists():
             return 0
         with Store(self._paths.store) as store:
-            return prune_jobs(store, self._paths, before, dry_run=dry_run)
+            return prune_jobs(store, self._paths, before, limit=limit, dry_run=dry_run)
 
     def keep_seconds(self) -> float:
         """Return how long the records of this user's ended jobs are kept, on all engines."""

@@ -134,8 +134,8 @@ class SlurmEngine(Engine):
                 cancel_companions(record)
                 replace(records.read(record.job.uuid), canceled=True).write()
 
-    def prune(self, before: float, *, dry_run: bool = False) -> int:
-        return records.prune(before, dry_run=dry_run)
+    def prune(self, before: float, *, limit: int = -1, dry_run: bool = False) -> int:
+        return records.prune(before, limit=limit, dry_run=dry_run)
 
     def job(self, handle: Handle) -> Job:
         """Return the job; a handle of one array task stands for a job with that task alone."""

@@ -237,12 +237,17 @@ def _list_uuids() -> list[str]:
         return []
 
 
-def prune(before: float, *, dry_run: bool = False) -> int:
-    """Delete the folders of jobs that ended before a time, unless an open job depends on one; return their number."""
-    ends = _find_ends(_list_uuids())
-    needed = {handle for record in read_all(0) for handle in record.job.spec.after}
+def prune(before: float, *, limit: int = -1, dry_run: bool = False) -> int:
+    """Delete the folders of up to `limit` jobs (-1: all) that ended before a time; return their number.
+
+    A job stays if an open one depends on it.
+    """
+    old = [uuid for uuid, end in _find_ends(_list_uuids()).items() if end < before]
+    needed = {handle for record in read_all(0) for handle in record.job.spec.after} if old else ()
     pruned = 0
-    for uuid in (uuid for uuid, end in ends.items() if end < before):
+    for uuid in old:
+        if pruned == limit:
+            break
         with contextlib.suppress(GpuyardError):
             if needed and any(_names_job(handle, read(uuid)) for handle in needed):
                 continue
