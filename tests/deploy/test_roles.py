@@ -2,18 +2,23 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
 from gpuyard.deploy.ports import PORTS, get_ports
+from gpuyard.deploy.stack.environments import describe_environments
+from gpuyard.deploy.stack.lock import read_lock
 from gpuyard.specs.deployment import RoleName
 from tests.deploy.rendering import flatten_tasks
 
 PLAYBOOK = Path(__file__).parents[2] / "src/gpuyard/deploy/ansible"
+REQUIREMENTS = Path(__file__).parents[2] / "requirements"
 GPUS = PLAYBOOK / "roles/slurm/files/gpus.py"
 
 
@@ -46,6 +51,52 @@ def test_a_playbook_that_ansible_can_read() -> None:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
+
+
+def _pip_tasks() -> dict[str, dict[str, Any]]:
+    return {
+        f"{path.parents[1].name}/{path.name}": task["ansible.builtin.pip"]
+        for path in sorted(PLAYBOOK.glob("roles/*/tasks/*.yaml"))
+        for task in flatten_tasks(YAML(typ="safe").load(path))
+        if "ansible.builtin.pip" in task
+    }
+
+
+def _read_locked(path: Path) -> dict[str, str]:
+    """Return the requirement of each package of a lock, all of which must have hashes."""
+    entries = re.split(r"\n(?=\w)", path.read_text().partition("\n")[2].strip())
+    assert all(" --hash=sha256:" in entry and "==" in entry for entry in entries)
+    return {entry.partition("==")[0]: entry.partition(" ")[0] for entry in entries}
+
+
+def test_root_installs_only_files_whose_hashes_are_locked() -> None:
+    tasks = _pip_tasks()
+    assert set(tasks.pop("gpu_stack/framework.yaml")) >= {"requirements"}  # several indexes
+    for task in tasks.values():
+        assert "name" not in task
+        assert {"--no-deps", "--require-hashes", "--only-binary"} <= {*task["extra_args"].split()}
+    assert set(tasks) == {"jupyter/install.yaml", "mlflow/main.yaml", "mlflow/server.yaml"}
+
+
+def test_locks_have_the_tested_versions_and_leave_the_training_environment_alone() -> None:
+    described = describe_environments(read_lock(), "pytorch", horovod=False)
+    training = {pin.partition("==")[0] for pin in described["training_environments"][0]["gpu"]}
+    locks = {path.stem: _read_locked(path) for path in PLAYBOOK.glob("roles/*/files/*.txt")}
+    tested = "\n".join(
+        (REQUIREMENTS / name).read_text() for name in ("dev.in", "soak.in")
+    ).splitlines()
+    for file, package in (
+        ("jupyterlab", "jupyterlab"),
+        ("jupyterhub", "jupyterhub"),
+        ("client", "mlflow-skinny"),
+        ("server", "mlflow"),
+    ):
+        assert locks[file][package] in tested
+    assert locks.keys() == {"jupyterlab", "jupyterhub", "without-training", "client", "server"}
+    for file in ("jupyterlab", "jupyterhub", "client"):
+        assert not locks[file].keys() & training
+    assert locks["without-training"].keys() <= training
+    assert not locks["jupyterlab"].keys() & locks["jupyterhub"].keys()
 
 
 def _machine(root: Path) -> None:
