@@ -66,6 +66,9 @@ def test_who_queue_and_status_import_nothing_heavy(
     output, heavy = _find_heavy_imports("queue", "--last", "2", "--json")
     assert [job["handle"] for job in json.loads(output)["jobs"]] == ["local://2", "local://3"]
     assert heavy == []
+    output, heavy = _find_heavy_imports("status", "--json")
+    assert json.loads(output)["jobs"] == []
+    assert heavy == []
     output, heavy = _find_heavy_imports("status", "local://2")
     assert "local://2" in output
     assert heavy == []
@@ -108,7 +111,6 @@ def test_a_plain_line_has_the_options_that_typer_declares(name: str) -> None:
         ["queue", "--last", "-1"],
         ["queue", "--last", "x"],
         ["queue", "prune"],
-        ["status"],
         ["status", "local://1", "local://2"],
         ["submit", "--", "true"],
         [],

@@ -25,6 +25,8 @@ def parse_plain(function_path: str, words: Sequence[str]) -> Callable[[], None] 
     function = getattr(import_module(module), name)
     parameters = signature(function).parameters.values()
     options = {_format_option(p.name): p for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
+    positional = [p for p in parameters if p.kind is not Parameter.KEYWORD_ONLY]
+    required = sum(p.default is Parameter.empty for p in positional)
     arguments: list[str] = []
     values: dict[str, Any] = {}
     remaining = iter(words)
@@ -40,7 +42,7 @@ def parse_plain(function_path: str, words: Sequence[str]) -> Callable[[], None] 
             arguments.append(word)
         else:
             return None
-    if len(arguments) != len(signature(function).parameters) - len(options):
+    if not required <= len(arguments) <= len(positional):
         return None
     return partial(function, *arguments, **values)
 

@@ -24,9 +24,4 @@ def status(
 
     Example: gpuyard status 17 --json
     """
-    if handle is None:
-        from gpuyard.cli.jobs.queue_view import show_queue
-
-        show_queue(json_output=json_output)
-    else:
-        show_status(handle, json_output=json_output)
+    show_status(handle, json_output=json_output)

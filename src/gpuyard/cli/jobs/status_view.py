@@ -3,8 +3,9 @@
 from gpuyard.cli.show import show
 
 
-def show_status(handle: str, *, json_output: bool = False) -> None:
-    """Show everything that is known about a job."""
-    from gpuyard.api.queue import status
+def show_status(handle: str | None = None, *, json_output: bool = False) -> None:
+    """Show everything that is known about a job; without a handle, list the open jobs."""
+    from gpuyard.api.queue import queue, status
 
-    show(status(handle).answer, json_output=json_output)
+    result = queue() if handle is None else status(handle)
+    show(result.answer, json_output=json_output)
