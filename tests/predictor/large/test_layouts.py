@@ -8,7 +8,7 @@ import pytest
 from gpuyard.catalog.transformers import transformers
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import read_cluster
-from gpuyard.predictor.large.evaluation import evaluate
+from gpuyard.predictor.large.evaluation import Evaluation, evaluate
 from gpuyard.predictor.large.interval import correction_weight
 from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.large.prediction import predict_large
@@ -114,7 +114,9 @@ def test_a_measured_figure_corrects_its_own_layout_fully_and_others_less() -> No
     ("choices", "batch", "words"),
     [
         (Choices(tensor=3), 128, "heads.*tp=[24]"),
-        (Choices(pipeline=5), 128, "layers.*pp=4"),
+        (Choices(pipeline=64), 128, "32 layers.*pp=32"),
+        (Choices(pipeline=3), 128, "does not divide 32 GPUs; use 33"),
+        (Choices(pipeline=4, virtual_pipeline=3), 128, "8 layers of a stage.*vp=2"),
         (Choices(expert=8), 128, "no experts"),
         (Choices(tensor=1, pipeline=1, context=1), 16, "smaller than the 32 .*--global-batch 32"),
         (Choices(tensor=1, pipeline=1, context=1, micro_batch=3), 128, "--global-batch 96"),
@@ -162,3 +164,29 @@ def test_zero_bubble_leaves_a_third_of_the_bubble_and_the_same_memory() -> None:
     (bubble, memory), (short, same) = find(0), find(1)
     assert short == pytest.approx(bubble / 3)
     assert same == memory
+
+
+def test_uneven_stages_wait_for_the_fullest_one() -> None:
+    """61 layers on 16 stages are 4 on most of them, as many as 64 layers have."""
+
+    def find(layers: int) -> Evaluation:
+        shape = LLAMA.shape.model_copy(update={"layers": layers})
+        choices = Choices(
+            tensor=2, pipeline=16, virtual_pipeline=1, context=1, micro_batch=1, recompute=0
+        )
+        training = replace(LLAMA, shape=shape, strategy="megatron", choices=choices)
+        return evaluate(training, DGX, 32)
+
+    uneven, even, fewer = find(61), find(64), find(48)
+    assert uneven.memory.total[0] == pytest.approx(even.memory.total[0], rel=0.01)
+    assert fewer.memory.total[0] < uneven.memory.total[0]
+    assert fewer.step.total[0] < uneven.step.total[0] <= even.step.total[0]
+
+
+def test_a_model_whose_layers_have_few_divisors_uses_pipelines_too() -> None:
+    """126 layers are 16 stages of 8, two of which have one less (arXiv 2407.21783 reports 41% MFU)."""
+    training = LargeTraining("405b", transformers().get("llama-3.1-405b").shape, global_batch=2048)
+    cluster = read_cluster("2048xdgx-h100")
+    half, whole = predict_large(training, cluster, [8192, 16384]).predictions
+    assert whole.layout.pipeline > 1
+    assert whole.tokens_per_second > 1.5 * half.tokens_per_second

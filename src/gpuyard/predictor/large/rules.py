@@ -17,7 +17,9 @@ def check_request(space: SearchSpace, strategy: str) -> None:
     gpus, batch = space.gpus, space.global_batch
     _check_divides("tp", tensor, shape.heads, "heads")
     if pipeline > layers:
-        raise UserMistake(f"pp={pipeline} is more than the model's {layers} layers; use pp={layers} or less")
+        raise UserMistake(
+            f"pp={pipeline} is more than the model's {layers} layers; use pp={layers} or less"
+        )
     if choices.virtual_pipeline:
         allowed = possible_chunks(layers, pipeline)
         if choices.virtual_pipeline not in allowed:
