@@ -122,7 +122,7 @@ def test_it_names_the_smaller_run_that_tells_most_of_an_open_choice() -> None:
         assert result.winner is not None and result.winner.nodes > 1
         return next(w for w in result.would_change if "the choice is open" in w)
 
-    assert re.search(r"smaller run.*\d+ GPUs on \d nodes? with .* ±\d+% → ±\d+%", solve())
+    assert re.search(r"run on \d+ GPUs.* from ±\d+% to ±\d+%", solve())
     known = {"gpu": "v100-sxm2-16gb", "batch_per_gpu": 64}
     once = known | {"gpus": 8, "samples_per_second": 7700}
     again = known | {"gpus": 16, "nodes": 2, "network": "100 Gbit/s", "samples_per_second": 15200}

@@ -93,7 +93,7 @@ def test_the_framework_needs_memory_too_and_the_answer_names_the_optimizer() -> 
     assert needed == FRAMEWORK_BYTES + model_bytes(base.workload, base.profile)
     result = predict(base, [Placement(1, 1, 1)])
     assert result.optimizer == "adamw"
-    assert "adamw" in result.memory_use_note
+    assert "AdamW" in result.memory_use_note
 
 
 def test_a_module_in_bf16_is_counted_at_its_width() -> None:

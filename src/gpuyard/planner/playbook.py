@@ -294,7 +294,9 @@ def _sort_reasons(where: Where, reasons: list[Reason]) -> tuple[str, ...]:
     side = "on-premises" if owned else where
     in_favor = [reason.text for reason in reasons if where == "hybrid" or reason.side == side]
     against = [reason.text for reason in reasons if where != "hybrid" and reason.side != side]
-    return (*in_favor, *(f"A rule of thumb against it: {text}" for text in against))
+    favored = "a cloud" if owned else "buying"
+    rules = (f"A rule of thumb favors {favored}: {text[0].lower()}{text[1:]}" for text in against)
+    return (*in_favor, *rules)
 
 
 def _find_next_step(team: Team, stage: Stage) -> NextStep | None:

@@ -27,6 +27,13 @@ _CHOKE_NAMES: dict[Choke, str] = {
     "storage": "the disks that samples are read from",
     "host": "the CPUs of the host",
 }
+_OPTIMIZER_NAMES: dict[Optimizer, str] = {
+    "sgd": "SGD",
+    "momentum": "SGD with momentum",
+    "adam": "Adam",
+    "adamw": "AdamW",
+    "adam-8bit": "8-bit Adam",
+}
 
 
 @dataclass(frozen=True)
@@ -163,14 +170,18 @@ def describe_peer_access(scenario: PlatformScenario, placements: Sequence[Placem
 def describe_memory_use(scenario: PlatformScenario, predictions: Sequence[Prediction]) -> str:
     """Describe the memory of the largest batch, with the optimizer and the share of the framework."""
     largest = max(predictions, key=lambda p: p.memory_bytes)
-    available = scenario.platform.memory_bytes
-    given = "" if scenario.workload.optimizer else ", the default for such models"
-    optimizer = resolve_optimizer(scenario.workload, scenario.profile)
-    of_gpu = "" if available is None else f" of a GPU's {format_bytes(available)}"
+    used = format_bytes(largest.memory_bytes)
+    if largest.fits and scenario.platform.memory_bytes is not None:
+        available = format_bytes(scenario.platform.memory_bytes)
+        used = f"{used.removesuffix(available[-3:])} of {available}"
     return (
-        f"Memory: {format_bytes(largest.memory_bytes)}{of_gpu} at a batch of {largest.batch_per_gpu}, with the optimizer "
-        f"{optimizer}{given}; {format_bytes(FRAMEWORK_BYTES)} of it is for CUDA and the framework."
+        f"Memory: {used} per GPU (batch {largest.batch_per_gpu}, {_name_optimizer(scenario)}), "
+        f"{format_bytes(FRAMEWORK_BYTES)} of it for CUDA and PyTorch."
     )
+
+
+def _name_optimizer(scenario: PlatformScenario) -> str:
+    return _OPTIMIZER_NAMES[resolve_optimizer(scenario.workload, scenario.profile)]
 
 
 def describe_memory(scenario: PlatformScenario, predictions: Sequence[Prediction]) -> str:
@@ -181,9 +192,8 @@ def describe_memory(scenario: PlatformScenario, predictions: Sequence[Prediction
     smallest = min(too_large, key=lambda p: (p.batch_per_gpu, -p.gpus))
     largest_batch = scenario.largest_batch(smallest.gpus)
     return (
-        f"A batch of {smallest.batch_per_gpu} does not fit: it needs {format_bytes(smallest.memory_bytes)} of a GPU's "
-        f"{format_bytes(scenario.platform.memory_bytes)} with the optimizer "
-        f"{resolve_optimizer(scenario.workload, scenario.profile)}; "
+        f"A batch of {smallest.batch_per_gpu} does not fit: with {_name_optimizer(scenario)}, it needs "
+        f"{format_bytes(smallest.memory_bytes)}, and a GPU has {format_bytes(scenario.platform.memory_bytes)}; "
         + (
             f"up to {largest_batch} would fit (--batch {largest_batch})"
             if largest_batch

@@ -23,7 +23,7 @@ KindOption = Annotated[
     ResultKindName,
     typer.Option(
         metavar="KIND",
-        help="Kind of result: train, job, rejected, convergence (from gpuyard train), or the name of a bench.",
+        help="Kind of result",
     ),
 ]
 

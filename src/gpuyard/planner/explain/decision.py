@@ -175,7 +175,7 @@ def _price_speed_interval(candidates: Candidates, row: int) -> tuple[float, floa
 def _suggest_smaller_run(candidates: Candidates, row: int) -> str:
     """Suggest a run on fewer GPUs that is easier to get and still informative."""
     run = candidates.suggest_next_run(row)
-    return "" if run is None else f" A smaller run also helps: {run.description}."
+    return "" if run is None else f" {run.description}."
 
 
 def _check_other_runs(candidates: Candidates, ranking: Ranking, winner: Choice) -> Iterator[str]:

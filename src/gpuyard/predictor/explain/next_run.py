@@ -39,16 +39,16 @@ class NextRun:
     @property
     def description(self) -> str:
         gpus = "1 GPU" if self.gpus == 1 else f"{self.gpus} GPUs"
-        nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
+        nodes = "" if self.nodes == 1 else f" of {self.nodes} nodes"
         return (
-            f"{gpus} on {nodes} with a batch of {self.batch_per_gpu} for a minute, "
-            f"±{100 * self.width_now:.0f}% → ±{100 * self.width_after:.0f}%"
+            f"A one-minute run on {gpus}{nodes} would narrow the interval "
+            f"from ±{100 * self.width_now:.0f}% to ±{100 * self.width_after:.0f}%"
         )
 
     @property
     def sentence(self) -> str:
         return (
-            f"One run would narrow the answer for {self.for_gpus} GPUs most: {self.description}; "
+            f"{self.description} for {self.for_gpus} GPUs at a batch of {self.batch_per_gpu}; "
             "put its samples/s under the workload's 'measured'."
         )
 
