@@ -1,11 +1,13 @@
 """`gpuyard goodput` and the lines about losses in other answers."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import gpuyard as gy
+from gpuyard.draw.goodput import choose_floor
 from tests.conftest import Cli
 
 ARGUMENTS = ("goodput", "llama-3-70b", "--on", "32xp5.48xlarge", "--tokens", "1T")
@@ -67,6 +69,32 @@ def test_mistakes_are_sentences(cli: Cli, more: tuple[str, ...], named: str) -> 
 def test_tokens_need_a_transformer(cli: Cli) -> None:
     command = ("goodput", "resnet50", "--on", "8xh100", "--tokens", "1B")
     assert "--days" in cli(*command, status=2).stderr
+
+
+def test_a_workstation_writes_to_its_own_drive_and_says_what_does_not_fit(cli: Cli) -> None:
+    printed = cli("goodput", "llama-3-8b", "--on", "1xrtx-4090").stdout
+    assert "local-nvme" in printed
+    assert "does not fit" in printed
+    answer = gy.goodput("llama-3-8b", on="1xrtx-4090")
+    assert answer.checkpoint_seconds == pytest.approx(answer.checkpoint_bytes / 3.5e9)
+    assert answer.to_dict()["fits"] is False
+    large = gy.goodput("llama-3-8b", on="4xdgx-h100")
+    assert large.to_dict()["fits"] is True
+    assert "lustre-nvme" in large.storage
+
+
+def test_shares_in_one_answer_have_the_same_digits(cli: Cli) -> None:
+    rows = re.findall(r"│ +[\d,]+ +│.*?│ +>?([\d.]+)%", cli(*ARGUMENTS).stdout)
+    assert len(rows) > 3
+    assert {len(share.partition(".")[2]) for share in rows} == {1}
+
+
+def test_the_charts_are_zoomed_to_the_best_interval() -> None:
+    shares = [point.share for _, point in gy.goodput("resnet50", on="8xh100").result.by_interval]
+    floor = choose_floor(iter(shares))
+    assert 0.9 < floor < min(shares)
+    assert choose_floor([0.3, 0.9]) == 0
+    assert choose_floor([1.0, 1.0]) < 1
 
 
 def test_predict_counts_losses_if_the_length_is_known(cli: Cli) -> None:

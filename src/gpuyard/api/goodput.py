@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Goodputs(Result[Row]):
     """The goodput of a training; its rows are the numbers of GPUs of the curve."""
 
-    def __init__(self, result: GoodputResult) -> None:
-        answer = goodput_answer(result)
+    def __init__(self, result: GoodputResult, misfit: str | None = None) -> None:
+        answer = goodput_answer(result, misfit)
         super().__init__(
             answer,
             wrap(answer.document["by_gpus"]),
@@ -73,8 +73,9 @@ def goodput(
     useful = None if days is None else (days, days, days)
     _, machine = resolve_machine(cluster)
     count = gpus or cluster.nodes * machine.gpus
+    misfit = None
     if find_shape(spec) is not None:
-        found, predicted = _describe_large(
+        found, predicted, misfit = _describe_large(
             spec, cluster, count, tokens=tokens, strategy=strategy, precision=precision
         )
         size, useful = size or found, useful or predicted
@@ -97,7 +98,8 @@ def goodput(
             gpu_hours=mean_gpu_hours,
             instance=find_instance(on),
             useful_days=useful,
-        )
+        ),
+        misfit,
     )
 
 
@@ -109,28 +111,38 @@ def _describe_large(
     tokens: Any,
     strategy: str | None,
     precision: str | None,
-) -> tuple[float, tuple[float, float, float] | None]:
-    """Return the bytes of a checkpoint and, if the tokens are known, the days without losses."""
+) -> tuple[float, tuple[float, float, float] | None, str | None]:
+    """Return the bytes of a checkpoint, the days without losses if the tokens are known, and what does not fit."""
     from gpuyard.api.large import apply_options
     from gpuyard.predictor.large.checkpoints import count_checkpoint_bytes
+    from gpuyard.predictor.large.evaluation import evaluate
     from gpuyard.predictor.large.prediction import predict_large
+    from gpuyard.predictor.large.remedies import find_remedy
     from gpuyard.predictor.large.training import create_training
 
     training = create_training(
         apply_options(spec, strategy=strategy, precision=precision, tokens=tokens)
     )
+    where = f"{units.format_count(gpus, 'GPU')} of {cluster.name}"
     if training.tokens is None:
-        return count_checkpoint_bytes(training, strategy or "fsdp"), None
+        size = count_checkpoint_bytes(training, strategy or "fsdp")
+        try:
+            fits = bool(evaluate(training, cluster, gpus).fits.any())
+        except UserMistake:  # no layout divides these GPUs: other numbers of the curve may have one
+            return size, None, None
+        remedy = "" if fits else find_remedy(training, cluster, gpus)
+        advice = f"; it would fit with {remedy}" if remedy else ""
+        return size, None, "" if fits else f"{spec.name} does not fit on {where}{advice}."
     (row,) = predict_large(training, cluster, [gpus]).predictions
     if not row.fits or row.days is None:
         remedy = f"; it would fit with {row.remedy}" if row.remedy else ""
-        raise UserMistake(f"{spec.name} does not fit on {gpus} GPUs of {cluster.name}{remedy}")
+        raise UserMistake(f"{spec.name} does not fit on {where}{remedy}")
     days = (
         row.days,
         row.days * row.tokens_per_second / row.high,
         row.days * row.tokens_per_second / row.low,
     )
-    return count_checkpoint_bytes(training, row.strategy), days
+    return count_checkpoint_bytes(training, row.strategy), days, ""
 
 
 def find_instance(on: object) -> Price | None:

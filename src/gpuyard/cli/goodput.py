@@ -35,7 +35,7 @@ def goodput(
             metavar="NAME",
             autocompletion=complete_storage,
             help="Storage of checkpoints from the catalog, like lustre-nvme or 4xweka.",
-            show_default="the cluster's, otherwise one lustre-nvme per 16 machines",
+            show_default="the cluster's, otherwise one lustre-nvme per 16 machines, or local-nvme for one without a network",
         ),
     ] = None,
     checkpoint_size: Annotated[

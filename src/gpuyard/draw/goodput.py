@@ -1,16 +1,16 @@
 """Draws goodput over the checkpoint interval and over the number of GPUs as a standalone SVG."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpuyard.draw.markup import CHART_EDGE, element, format_points, render_chart, text_element
 from gpuyard.draw.palette import COLORS
-from gpuyard.units import format_share
 
 _LEFT, _TOP, _GAP, _FOOT = 58.0, 92.0, 74.0, 56.0
 _WIDTH, _HEIGHT = 330.0, 210.0
 _MAX_TICKS = 6
+_FLOORS = (0.0, 0.4, 0.8, 0.9, 0.96, 0.98, 0.99, 0.996, 0.998, 0.999)  # quarters above are round
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,29 @@ def draw_goodput_svg(curves: Sequence[GoodputCurve], title: str, subtitle: str) 
     return render_chart(parts, width, _TOP + _HEIGHT + _FOOT, title=title)
 
 
+def choose_floor(shares: Iterable[float]) -> float:
+    """Return where the axis of goodput starts: from 0, the optimum could not be seen."""
+    lowest = min(shares)
+    return max(floor for floor in _FLOORS if floor <= lowest)
+
+
 def _draw_curve(curve: GoodputCurve, left: float) -> list[str]:
+    floor = choose_floor(share for _, share, *_ in curve.points)
     first, last = (math.log(curve.points[index][0]) for index in (0, -1))
 
     def x(value: float) -> float:
         return left + _WIDTH * (math.log(value) - first) / (last - first)
 
     def y(share: float) -> float:
-        return _TOP + _HEIGHT * (1 - share)
+        return _TOP + _HEIGHT * (1 - max(share, floor)) / (1 - floor)
 
     parts = [text_element("text", curve.title, class_="panel", x=left, y=_TOP - 16)]
     for quarter in range(5):
-        level = y(quarter / 4)
+        at_line = floor + (1 - floor) * quarter / 4
+        level = y(at_line)
         parts.append(element("line", class_="grid", x1=left, x2=left + _WIDTH, y1=level, y2=level))
         parts.append(
-            text_element("text", format_share(quarter / 4), class_="soft", x=left - 8, y=level + 4,
+            text_element("text", f"{100 * at_line:.5g}%", class_="soft", x=left - 8, y=level + 4,
                          text_anchor="end")
         )  # fmt: skip
     step = math.ceil(len(curve.ticks) / _MAX_TICKS)
@@ -72,7 +80,7 @@ def _draw_curve(curve: GoodputCurve, left: float) -> list[str]:
     share = next(share for at, share, _, _ in curve.points if at == curve.best)
     parts.append(element("circle", cx=x(curve.best), cy=y(share), r=5, fill=COLORS[1]))
     parts.append(
-        text_element("text", format_share(share), x=x(curve.best), y=y(share) + 22,
+        text_element("text", f"{share:.1%}", x=x(curve.best), y=y(share) + 22,
                      text_anchor="middle")
     )  # fmt: skip
     return parts

@@ -14,6 +14,7 @@ from gpuyard.economics.interruption_rates import find_failures, find_spot_interr
 from gpuyard.errors import UserMistake
 from gpuyard.facilities.storage import CHECKPOINT_BYTES_PER_PARAMETER
 from gpuyard.hardware.clusters import resolve_machine
+from gpuyard.predictor.platform import find_network
 from gpuyard.specs import Cluster
 
 RESTART_SECONDS = 600.0
@@ -24,7 +25,7 @@ also start again.
 """
 _MIN_WRITE_SECONDS = 1.0  # to collect and serialize even a small model
 _HOPELESS_GOODPUT = 0.1
-_DEFAULT_STORAGE = "lustre-nvme"
+_DEFAULT_STORAGE, _OWN_DRIVE = "lustre-nvme", "local-nvme"
 _MACHINES_PER_UNIT = 16  # of the default storage
 _INTERVALS, _LARGEST = 41, 16_384  # points and GPUs of the curves
 _INTERVAL_RANGE = 16.0  # the curve spans this factor to either side of the best interval
@@ -264,10 +265,11 @@ def plan_checkpoints(
     read = None if own is None else own.read or own.write
     label = "the cluster's storage"
     if storage is not None or write is None or read is None:
-        option, built = _choose_storage(storage, nodes)
+        option, built = _choose_storage(storage, cluster, nodes)
         total = built * (nodes if option.kind == "local" else 1)
         write, read = total * option.write_bytes_per_second, total * option.read_bytes_per_second
-        label = f"{built} × {option.id}" if option.kind != "local" else f"{option.id} per machine"
+        each = " per machine" if nodes > 1 else ""
+        label = f"{built} × {option.id}" if option.kind != "local" else f"{option.id}{each}"
         label += "" if storage is not None else " (assumed)"
     restart = RESTART_SECONDS if restart_seconds is None else restart_seconds
     return Checkpoints(
@@ -278,8 +280,13 @@ def plan_checkpoints(
     )
 
 
-def _choose_storage(name: str | None, nodes: int) -> tuple[StorageOption, int]:
-    """Parse "lustre-nvme" or "4xlustre-nvme"; without a name, assume one unit per 16 machines."""
+def _choose_storage(name: str | None, cluster: Cluster, nodes: int) -> tuple[StorageOption, int]:
+    """Parse "lustre-nvme" or "4xlustre-nvme"; without a name, assume one unit per 16 machines.
+
+    A machine alone has its own drive.
+    """
+    if name is None and cluster.nodes == 1 and find_network(cluster) is None:
+        return storage_options().get(_OWN_DRIVE), 1
     if name is None:
         option = storage_options().get(_DEFAULT_STORAGE)
         return option, min(option.max_units, math.ceil(nodes / _MACHINES_PER_UNIT))

@@ -26,10 +26,14 @@ _SHOWN_FACTORS = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
 _COLUMNS = ("checkpoint every", "goodput", Column("90% interval", 1))
 
 
-def goodput_answer(result: GoodputResult) -> Answer:
-    """Show the best interval first, then where it comes from and how it changes."""
+def goodput_answer(result: GoodputResult, misfit: str | None = None) -> Answer:
+    """Show the best interval first, then where it comes from and how it changes.
+
+    `misfit` says that the model does not fit; it is empty if it does, and None if that is unknown.
+    """
     best = result.goodput
     parts: list[Part] = [
+        *([Sentence(misfit, "bad")] if misfit else []),
         Sentence(first_line(result), "good" if best.share > 0.9 else "caution"),
         DefinitionList(_facts(result)),
         _interval_table(result),
@@ -40,7 +44,8 @@ def goodput_answer(result: GoodputResult) -> Answer:
     if result.spot is not None:
         parts.append(Sentence(f"Spot: {result.spot.mean_time.basis}.", "quiet"))
     title = f"Goodput of {result.workload} on {units.format_count(result.gpus, 'GPU')} of {result.cluster}"
-    return Answer(parts, result.as_json(), title=title, verb="goodput")
+    document = result.as_json() | {"fits": None if misfit is None else not misfit}
+    return Answer(parts, document, title=title, verb="goodput")
 
 
 def first_line(result: GoodputResult) -> str:
@@ -175,7 +180,7 @@ def _hours(hours: float) -> str:
 
 
 def _percent(share: float) -> str:
-    """Keep a digit near 100%, where whole percents hide the loss."""
+    """Keep a digit: near 100%, whole percents would hide the loss."""
     if share >= 0.9995:
         return ">99.9%" if share < 1 else "100%"
-    return f"{share:.1%}" if share >= 0.99 else f"{share:.0%}"
+    return f"{share:.1%}"

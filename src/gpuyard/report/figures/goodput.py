@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from gpuyard.draw.goodput import choose_floor
 from gpuyard.draw.palette import COLORS
 from gpuyard.economics.goodput import Goodput
 from gpuyard.planner.goodput import GoodputResult
@@ -40,7 +41,7 @@ def _build_chart(
 ) -> ChartOptions:
     style = SeriesStyle(COLORS[0], "circle")
     name = "goodput, 90% interval"
-    shares = [round(100 * point.share, 2) for _, point in points]
+    shares = [round(100 * point.share, 3) for _, point in points]
     series = [
         build_dashed_line(name, style, shares),
         *build_band(name, style, {at: (100 * point.low, 100 * point.high) for at, point in points}),
@@ -49,9 +50,10 @@ def _build_chart(
     chart = build_frame(
         title,
         subtitle,
-        f"{title} in percent. It is highest at {best[0]}: {best[1].share:.0%}.",
+        f"{title} in percent. It is highest at {best[0]}: {best[1].share:.1%}.",
         series[:1],
     )
     chart["xAxis"] = build_category_axis(axis, [at for at, _ in points])
-    chart["yAxis"] = build_value_axis("% of time", max=100)
+    floor = choose_floor(point.share for _, point in points)
+    chart["yAxis"] = build_value_axis("% of time", min=round(100 * floor, 1), max=100)
     return chart | {"series": series}
