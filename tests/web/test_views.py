@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -236,6 +237,7 @@ def test_empty_views_say_what_to_run(site: Site) -> None:
     for path, command in (
         ("/", "gpuyard share setup"),
         ("/jobs", "gpuyard submit"),
+        ("/history", "gpuyard share setup"),
         ("/results", "gpuyard bench train"),
     ):
         assert command in site.get(path).text, path
@@ -250,6 +252,15 @@ def test_history_counts_gpu_hours(serve: Serve, share: Path, cli: Cli) -> None:
     rows = list(csv.DictReader(io.StringIO(history.get("/history.csv?since=1+day").text)))
     assert [row["user"] for row in rows] == [row["user"] for row in shown["leases"]]
     assert "GPU-hours" in history.get("/history?more=4").text
+    today = datetime.now().date()
+    page = history.get(f"/history?begin={today}&end={today}")
+    assert page.status == 200
+    assert history.get("/history?begin=&end=").status == 200, "an empty field is no day"
+    assert "chart-use-over-time" in page.text
+    assert f"--until {today + timedelta(1)}" in page.text
+    assert history.get(f"/history.json?end={today - timedelta(1)}&since=").json()["leases"] == []
+    (hour,) = shown["over_time"][-1:]
+    assert 0 <= hour["computing_gpus"] <= hour["leased_gpus"] <= shown["gpus"]
 
 
 def test_a_result_reopens_and_downloads_as_one_file(

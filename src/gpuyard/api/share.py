@@ -1,6 +1,12 @@
 """The shared GPUs of this machine: who holds which, and who used how many GPU-hours."""
 
+import contextlib
+import math
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+from gpuyard.errors import UserMistake
+from gpuyard.units import parse_seconds
 
 if TYPE_CHECKING:
     from gpuyard.api.result import Result, Row
@@ -53,20 +59,35 @@ def read_share(client: "Client") -> dict[str, Any]:
     return {**document, "conflict": conflict}
 
 
-def usage(since: str | None = None) -> "Result[Row]":
-    """Sum GPU-hours, utilization, and cloud cost by user, group, and project; `since` is like "30 days"."""
+def usage(since: str | None = None, until: str | None = None) -> "Result[Row]":
+    """Sum GPU-hours, utilization, and cloud cost by user, group, and project.
+
+    `since` and `until` are days like "2026-11-19", which begin at midnight, or times ago like "30 days".
+    """
     from gpuyard.api.result import Result, wrap
     from gpuyard.report.answers.share.use import usage_answer
     from gpuyard.share.client import open_reader
     from gpuyard.share.clock import Clock
-    from gpuyard.share.usage import cloud_price, usage_document
-    from gpuyard.units import parse_seconds
+    from gpuyard.share.usage import Period, cloud_price, usage_document
 
     clock = Clock()
-    begin = clock.wall() - parse_seconds(since) if since else None
-    client = open_reader()
-    document = usage_document(
-        client.history(max(0.0, begin or 0.0)), clock, cloud_price(client.config), begin
+    now = clock.wall()
+    period = Period(
+        _parse_past(since, now) if since else -math.inf,
+        _parse_past(until, now) if until else math.inf,
     )
+    if period.begin >= period.end:
+        raise UserMistake(f"the period ends ({until}) before it begins ({since})")
+    client = open_reader()
+    leases = client.history(max(0.0, period.begin))
+    document = usage_document(leases, clock, cloud_price(client.config), period)
+    gpus = len(client.config.gpus)
     client.close()
-    return Result(usage_answer(document), wrap(document["leases"]))
+    return Result(usage_answer({**document, "gpus": gpus}), wrap(document["leases"]))
+
+
+def _parse_past(text: str, now: float) -> float:
+    """Return seconds since 1970 for a day or a time ago."""
+    with contextlib.suppress(ValueError):
+        return datetime.fromisoformat(text.strip()).timestamp()
+    return now - parse_seconds(text)

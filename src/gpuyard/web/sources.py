@@ -19,7 +19,7 @@ _SSH_SECONDS = 15.0
 def create_sources(settings: WebSettings) -> list[Sampler]:
     """Return one sampler for each source."""
     sources = []
-    if not (settings.slurm or settings.deployments) or _has_share():
+    if not (settings.slurm or settings.deployments) or has_own_share():
         sources.append(Sampler(os.uname().nodename, read_own_share))
     if settings.slurm:
         sources.append(Sampler("Slurm", read_slurm, _SLURM_SECONDS, is_slow=True))
@@ -31,7 +31,8 @@ def create_sources(settings: WebSettings) -> list[Sampler]:
     return sources
 
 
-def _has_share() -> bool:
+def has_own_share() -> bool:
+    """Return whether the GPUs of this machine are shared."""
     from gpuyard.share.config import is_set_up, share_directory
 
     return is_set_up(share_directory())

@@ -11,7 +11,13 @@ def usage(
     *,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only recent use, like '30 days' (default: all)."),
+        typer.Option(
+            metavar="TIME", help="Begin, like '30 days' ago or 2026-11-01 (default: all)."
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="End, like '1 day' ago or 2026-12-01 (default: now)."),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -21,4 +27,4 @@ def usage(
     """
     from gpuyard.api.share import usage as sum_usage
 
-    show(sum_usage(since).answer, json_output=json_output)
+    show(sum_usage(since, until).answer, json_output=json_output)

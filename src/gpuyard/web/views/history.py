@@ -1,24 +1,28 @@
 """History: GPU-hours, utilization, waiting time, and cost by user, group, and project; and what more GPUs would have done."""
 
 from dataclasses import replace
+from datetime import date, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from gpuyard.api.share import usage
 from gpuyard.api.simulate import simulate
-from gpuyard.errors import GpuyardError
+from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.printable import format_csv
 from gpuyard.report.answer import ALL_BATCHES, Answer, Chart, Charts, Part, Section, Sentence
 from gpuyard.report.figures.usage import build_usage_chart
 from gpuyard.web.auth import Identity
 from gpuyard.web.page import Computed, render, render_json
+from gpuyard.web.sources import has_own_share
 from gpuyard.web.work_limit import heavy
 
 router = APIRouter()
 _RANGES = ("1 day", "7 days", "30 days", "90 days", "1 year", "")
+_Day = Annotated[date | None, BeforeValidator(lambda text: text or None)]
+"""A day; an empty field of a form is none."""
 _COLUMNS = ("id", "user", "group", "project", "gpus", "share", "start", "end", "ended", "elapsed_seconds", "waiting_seconds", "gpu_hours", "utilization")  # fmt: skip
 
 
@@ -28,6 +32,8 @@ class HistoryQuery(BaseModel):
     since: Annotated[str, Field(max_length=20, description="range like '30 days'; empty: all")] = (
         "30 days"
     )
+    begin: Annotated[_Day, Field(description="first day of the range, instead of since")] = None
+    end: Annotated[_Day, Field(description="last day of the range")] = None
     by: Annotated[str, Field(pattern="^(user|group|project)$")] = "user"
     more: Annotated[
         int, Field(ge=0, le=64, description="GPUs to add in the simulator; 0: none")
@@ -36,17 +42,23 @@ class HistoryQuery(BaseModel):
 
 def sum_usage(query: HistoryQuery, identity: Identity) -> tuple[Answer, Computed]:
     """Return the usage as `gpuyard usage` gives it, with a chart, and the simulator's answer for more GPUs."""
-    answer = usage(query.since or None).answer
+    since = f"{query.begin}" if query.begin else query.since or None
+    until = f"{query.end + timedelta(1)}" if query.end else None
+    answer = usage(since, until).answer
     document = _hide_commands(answer.document, identity)
     parts: list[Part] = list(answer.parts)
     if document["leases"]:
         chart = build_usage_chart(document[f"by_{query.by}"], query.by)
-        parts.insert(0, Charts([Chart("chart-usage", "", {ALL_BATCHES: chart})]))
+        parts.insert(1, Charts([Chart("chart-usage", "", {ALL_BATCHES: chart})]))
     if query.more and document["leases"]:
         simulated = _add_gpus(query.more)
         parts.append(Section(f"With {query.more} more GPUs", simulated.parts))
         document = {**document, "what_if": simulated.document}
-    words = ["usage", *(["--since", query.since] if query.since else [])]
+    words = [
+        "usage",
+        *(["--since", since] if since else []),
+        *(["--until", until] if until else []),
+    ]
     notes = [
         "A lease counts from its start to its end; utilization is the mean of readings while it was held."
     ]
@@ -81,7 +93,12 @@ def _hide_commands(document: dict[str, Any], identity: Identity) -> dict[str, An
 
 @router.get("/history", include_in_schema=False)
 def show_history(request: Request, query: Annotated[HistoryQuery, Query()]) -> Response:
-    answer, computed = sum_usage(query, request.state.identity)
+    try:
+        answer, computed = sum_usage(query, request.state.identity)
+    except GpuyardError as error:
+        if isinstance(error, UserMistake) or has_own_share():
+            raise
+        return render(request, "no_share.html.jinja", view="history", title="History")
     return render(
         request,
         "history.html.jinja",
@@ -89,6 +106,7 @@ def show_history(request: Request, query: Annotated[HistoryQuery, Query()]) -> R
         title="History",
         answer=answer,
         computed=computed,
+        csv_url=f"/history.csv?{request.url.query}",
         query=query,
         ranges=_RANGES,
         is_empty=not answer.document["leases"],

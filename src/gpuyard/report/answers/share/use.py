@@ -5,8 +5,21 @@ from dataclasses import asdict
 from typing import Any
 
 from gpuyard.report import formats
-from gpuyard.report.answer import Answer, Bullets, Column, Part, Sentence, Table, Text
+from gpuyard.report.answer import (
+    ALL_BATCHES,
+    Answer,
+    Bullets,
+    Chart,
+    Charts,
+    Column,
+    Part,
+    RendererOnly,
+    Sentence,
+    Table,
+    Text,
+)
 from gpuyard.report.answers.share.leases import guard_sentence
+from gpuyard.report.figures.usage import build_use_over_time_chart
 from gpuyard.share.misuse import Violation
 from gpuyard.share.violations import IDLE
 
@@ -15,9 +28,11 @@ def usage_answer(document: Mapping[str, Any]) -> Answer:
     """Build tables by user, group, and project, and a sentence with the total cost."""
     if not document["leases"]:
         return Answer(
-            [Sentence("No GPU has been leased yet.")], document, verb="usage", rows="leases"
+            [Sentence("No GPU was leased in this time.")], document, verb="usage", rows="leases"
         )
+    chart = Chart("chart-use-over-time", "", {ALL_BATCHES: build_use_over_time_chart(document)})
     parts: list[Part] = [
+        RendererOnly("page", [Charts([chart])]),
         _build_table("user", document["by_user"]),
         _build_table("group", document["by_group"]),
     ]
