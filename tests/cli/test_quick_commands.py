@@ -18,8 +18,12 @@ from gpuyard.cli.jobs.status_view import show_status
 from gpuyard.cli.main import PLAIN_COMMANDS
 from gpuyard.cli.plain import parse_plain
 from gpuyard.cli.share.who_view import show_who
+from gpuyard.reporting.reporter import MARKER
 from gpuyard.share.setup import set_up
 from tests.command_line import ROOT
+from tests.jobs.engines.local.conftest import Jobs, jobs, until
+
+__all__ = ["jobs"]
 
 _HEAVY = ("typer", "pydantic", "numpy", "ssl", "urllib.request", "kubernetes", "gpuyard.policies")
 _QUICK: dict[str, Callable[..., None]] = {
@@ -73,6 +77,23 @@ def test_who_queue_and_status_import_nothing_heavy(
     assert "local://2" in output
     assert heavy == []
     assert "typer" in _find_heavy_imports("who", "--help")[1], "the check can fail"
+
+
+@pytest.mark.parametrize("more", [{}, {"samples": 6400}])
+def test_a_job_that_reports_its_steps_needs_no_heavy_imports(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    line = f'{MARKER}{{"steps": 10, "samples": 640, "seconds": 1, "number": 10, "total": 100}}'
+    spec = jobs.directory / "train.job.yaml"
+    spec.write_text(json.dumps({"command": ["sh", "-c", f"echo '{line}'; exec sleep 600"], **more}))
+    handle = jobs.submit(str(spec))
+    until(lambda: jobs.status(handle)["samples_per_second"], "the report")
+    monkeypatch.setenv("PATH", "/nonexistent")  # no Slurm
+    output, heavy = _find_heavy_imports("queue", "--json")
+    (job,) = json.loads(output)["jobs"]
+    assert (job["done"], job["samples_per_second"]) == (0.1, 640)
+    assert heavy == []
+    assert _find_heavy_imports("status", handle)[1] == []
 
 
 def _parse(words: list[str]) -> Callable[[], None] | None:

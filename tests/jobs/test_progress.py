@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.jobs.progress import correct_curve, estimate_progress
+from gpuyard.jobs.curve_correction import correct_curve
+from gpuyard.jobs.progress import estimate_progress
 from gpuyard.policies.curve import Curve
 from gpuyard.reporting.windows import StepWindow
 
@@ -44,6 +45,18 @@ def test_reports_of_absurdly_many_gpu_counts_are_still_estimated() -> None:
         progress = estimate_progress([*windows, *largest], curve=curve, gpus=4, now=2000.0)
         assert progress.curve is not None
         assert np.isfinite(progress.curve.packed).all()
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 20), st.floats(1e-3, 1e6)), min_size=1, max_size=8),
+    st.integers(1, 30),
+)
+def test_without_a_curve_the_speed_is_that_of_the_curve_of_the_reports(
+    runs: list[tuple[int, float]], gpus: int
+) -> None:
+    windows = [w for count, speed in runs for w in reports(speed, count=2, gpus=count)]
+    progress = estimate_progress(windows, curve=None, gpus=gpus, now=2000.0)
+    assert progress.samples_per_second == pytest.approx(get_speed(progress.curve, gpus))
 
 
 def test_without_reports_the_curve_alone_counts() -> None:

@@ -144,6 +144,8 @@ class JobSummary:
     priority: int
     submitted: float
     deadline: float | None
+    resumes: bool
+    """Whether it continues from a checkpoint after a stop."""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "JobSummary":
@@ -159,6 +161,7 @@ class JobSummary:
             priority=spec.get("priority", 0),
             submitted=document["submitted"],
             deadline=document["deadline"],
+            resumes=spec.get("checkpoint") is not None,
         )
 
 

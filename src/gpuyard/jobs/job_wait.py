@@ -19,19 +19,22 @@ def add_progress(status: JobStatus, job: Job, windows: Sequence[StepWindow]) -> 
     if status.state != "running" or not windows:
         return status
     from gpuyard.jobs.progress import estimate_progress
-    from gpuyard.jobs.work_estimate import WorkEstimate, estimate_work
 
     spec = job.spec
     gpus = status.gpus or spec.gpus.max
-    estimate = WorkEstimate(samples=spec.samples)
-    with contextlib.suppress(GpuyardError):  # the workload's file may have been deleted
-        estimate = estimate_work(spec, gpu=None, gpus=gpus)
+    curve, samples = None, None if spec.samples is None else float(spec.samples)
+    if spec.workload is not None:
+        from gpuyard.jobs.work_estimate import estimate_work
+
+        with contextlib.suppress(GpuyardError):  # the workload's file may have been deleted
+            estimate = estimate_work(spec, gpu=None, gpus=gpus)
+            curve, samples = estimate.curve, estimate.samples
     progress = estimate_progress(
         windows,
-        curve=estimate.curve,
+        curve=curve,
         gpus=gpus,
         now=time.time(),
-        total_samples=estimate.samples,
+        total_samples=samples,
         resumes=spec.checkpoint is not None,
     )
     return replace(

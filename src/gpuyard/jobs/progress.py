@@ -1,29 +1,27 @@
-"""Estimate a running job's progress: its reports correct its scaling curve and predict its end.
+"""Estimate a running job's progress: its reports show its speed or correct its scaling curve, and predict its end.
 
-A curve that was predicted or measured elsewhere is off by some factor, which is similar for similar numbers of GPUs.
-The logarithm of that factor is modeled as a Gaussian process over log₂(GPUs). Its prior is the curve's own interval;
-each number of GPUs that the job has run on is an observation.
+`gpuyard queue` shows it, so it imports numpy only for a job with a curve.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from gpuyard.jobs.job import SpeedBasis
-from gpuyard.policies.curve import Curve, Speeds, SplitSpeed
 from gpuyard.reporting.windows import StepWindow
 
-_Z_90 = 1.645  # σ to either side of 90% of a normal distribution
-_DEFAULT_SIGMA = 0.2  # for a curve without an interval
+if TYPE_CHECKING:
+    from gpuyard.policies.curve import Curve
+
 _SINGLE_WINDOW_ERROR = 0.1  # σ of the speed if there is only one window
-_MIN_ERROR = 0.02  # σ; the next hour may always differ by this much
+MIN_ERROR = 0.02
+"""σ of a speed; the next hour may always differ by this much."""
 _MAX_ERROR = 1.0  # σ; windows that differ by more carry no information
-_MAX_RATIO = 1e4  # between observed and expected speed; beyond it the curve is of something else
 _NEVER_SECONDS = 100 * 365 * 86400.0  # an end further away than this is not reported
 _MAX_SHAPES = 64  # numbers of GPUs and nodes that correct a curve: solving takes their cube
-_CORRELATION_DOUBLINGS = 3.0  # of GPUs, over which the correlation falls to 1/e
 
 
 @dataclass(frozen=True)
@@ -36,9 +34,17 @@ class Progress:
     """Wall-clock speed on its current GPUs, including evaluations and checkpoints."""
     speed_basis: SpeedBasis | None
     """Whether the job's own reports on this number of GPUs show that speed, or its curve predicts it."""
-    curve: Curve | None
-    """The corrected curve; its interval is that at the current number of GPUs."""
     expected_end: float | None
+    corrected: "Curve | None"
+    """The curve that was known before, corrected by the reports."""
+    windows: Sequence[StepWindow] = field(repr=False)
+
+    @cached_property
+    def curve(self) -> "Curve | None":
+        """The corrected curve, or that of the reports alone; its interval is that at the current number of GPUs."""
+        from gpuyard.jobs.curve_correction import interpolate_curve
+
+        return self.corrected or interpolate_curve(self.windows)
 
     @property
     def share(self) -> float | None:
@@ -51,7 +57,7 @@ class Progress:
 def estimate_progress(
     windows: Sequence[StepWindow],
     *,
-    curve: Curve | None,
+    curve: "Curve | None",
     gpus: int,
     now: float,
     total_samples: float | None = None,
@@ -63,8 +69,13 @@ def estimate_progress(
     """
     done = _count_done(windows, resumes=resumes)
     planned, done = _find_total(windows, total_samples, done)
-    corrected = correct_curve(curve, windows, gpus=gpus)
-    speed = corrected.speed(gpus) if corrected is not None else 0.0
+    if curve is not None:
+        from gpuyard.jobs.curve_correction import correct_curve
+
+        curve = correct_curve(curve, windows, gpus=gpus)
+        speed = curve.speed(gpus)
+    else:
+        speed = measure_speed(windows, gpus)
     reported = max((window.at for window in windows if window.at is not None), default=now)
     since = min(reported, now)
 
@@ -74,56 +85,10 @@ def estimate_progress(
         end = max(now, since + seconds) if seconds < _NEVER_SECONDS else None
     observed = any(w.gpus == gpus for w in windows if not w.warmup and w.samples > 0)
     basis: SpeedBasis | None = ("measured" if observed else "predicted") if speed else None
-    return Progress(done, planned, speed or None, basis, corrected, end)
+    return Progress(done, planned, speed or None, basis, end, curve, windows)
 
 
-def correct_curve(curve: Curve | None, windows: Sequence[StepWindow], *, gpus: int) -> Curve | None:
-    """Correct the curve by the job's own reports; return None if there is neither a curve nor a report."""
-    observations = _summarize_windows(windows)
-    if not observations:
-        return curve
-    speeds = {count: speed for (count, _), (speed, _) in observations.items()}
-    if curve is None:
-        low, high = _interval(max(error for _, error in observations.values()))
-        return Curve.from_points(speeds, low=low, high=high)
-    curve = _fill_unknown(curve, speeds)
-    observed = np.log2([count for count, _ in observations])
-    ratios = np.log(
-        np.clip(
-            [speed / _expect_speed(curve, *key) for key, (speed, _) in observations.items()],
-            1 / _MAX_RATIO,
-            _MAX_RATIO,
-        )
-    )
-    sigma = math.log(curve.high / curve.low) / (2 * _Z_90) or _DEFAULT_SIGMA
-    sigma = max(sigma, float(np.abs(ratios).max()))  # an interval that missed was too narrow
-    errors = np.array([error for _, error in observations.values()])
-    all_counts = np.log2(np.arange(1, curve.max_gpus + 1))
-
-    def kernel(a: Speeds, b: Speeds) -> Speeds:
-        distance = np.abs(a[:, None] - b[None, :])
-        return np.asarray(sigma**2 * np.exp(-distance / _CORRELATION_DOUBLINGS))
-
-    covariance = kernel(observed, observed) + np.diag(errors**2)
-    cross = kernel(observed, all_counts)
-    gain = np.linalg.solve(covariance, cross).T
-    factors = np.concatenate(([1.0], np.exp(gain @ ratios)))
-    current = min(gpus, curve.max_gpus) - 1
-    variance = sigma**2 - float(gain[current] @ cross[:, current])
-    low, high = _interval(math.sqrt(max(variance, 0.0) + _MIN_ERROR**2))
-    return replace(
-        curve,
-        packed=curve.packed * factors,
-        split=None if curve.split is None else _scale(curve.split, factors),
-        across=None if curve.across is None else _scale(curve.across, factors),
-        low=low,
-        high=high,
-    )
-
-
-def _summarize_windows(
-    windows: Sequence[StepWindow],
-) -> dict[tuple[int, int], tuple[float, float]]:
+def summarize_windows(windows: Sequence[StepWindow]) -> dict[tuple[int, int], tuple[float, float]]:
     """Return wall-clock samples per second and their relative σ, by GPUs and nodes."""
     grouped: dict[tuple[int, int], list[StepWindow]] = {}
     for window in windows:
@@ -132,42 +97,29 @@ def _summarize_windows(
     observations = {}
     for key in list(grouped)[-_MAX_SHAPES:]:
         members = grouped[key]
-        seconds = np.array([member.seconds for member in members])
-        rates = np.array([member.samples for member in members]) / seconds
-        mean = float(np.average(rates, weights=seconds))
+        seconds = sum(member.seconds for member in members)
+        mean = sum(member.samples for member in members) / seconds
         error = _SINGLE_WINDOW_ERROR
         if len(members) > 1:
-            spread = math.sqrt(float(np.average((rates / mean - 1) ** 2, weights=seconds)))
-            error = spread / math.sqrt(len(members) - 1)
-        observations[key] = mean, min(max(error, _MIN_ERROR), _MAX_ERROR)
+            squares = (w.seconds * (w.samples / w.seconds / mean - 1) ** 2 for w in members)
+            error = math.sqrt(sum(squares) / seconds / (len(members) - 1))
+        observations[key] = mean, min(max(error, MIN_ERROR), _MAX_ERROR)
     return observations
 
 
-def _expect_speed(curve: Curve, gpus: int, nodes: int) -> float:
-    if nodes == 1:
-        return curve.speed(gpus)
-    per_node, extra = divmod(gpus, nodes)
-    speed = curve.speed_on([per_node + 1] * extra + [per_node] * (nodes - extra))
-    return speed if speed > 0 else curve.speed(gpus)
-
-
-def _fill_unknown(curve: Curve, speeds: dict[int, float]) -> Curve:
-    """Use the observed speed for numbers of GPUs on which the curve expects none."""
-    unknown = {count: speed for count, speed in speeds.items() if curve.speed(count) <= 0}
-    if not unknown:
-        return curve
-    packed = curve.packed.copy()
-    for count, speed in unknown.items():
-        packed[min(count, curve.max_gpus)] = speed
-    return replace(curve, packed=packed)
-
-
-def _scale(split: SplitSpeed, factors: Speeds) -> SplitSpeed:
-    return lambda counts: split(counts) * float(factors[min(sum(counts), len(factors) - 1)])
-
-
-def _interval(sigma: float) -> tuple[float, float]:
-    return math.exp(-_Z_90 * sigma), math.exp(_Z_90 * sigma)
+def measure_speed(windows: Sequence[StepWindow], gpus: int) -> float:
+    """Return the same speed as the curve of the reports, but without numpy; 0 without any report."""
+    speeds = {count: speed for (count, _), (speed, _) in summarize_windows(windows).items()}
+    if not speeds:
+        return 0.0
+    counts = sorted(speeds)
+    gpus = min(gpus, counts[-1])
+    place = bisect_left(counts, gpus)
+    above = counts[place]
+    below = counts[max(0, place - 1)]
+    low, high = speeds[below] / below, speeds[above] / above
+    part = (gpus - below) / (above - below) if below < gpus < above else float(below < gpus)
+    return gpus * (low + part * (high - low))
 
 
 def _count_done(windows: Sequence[StepWindow], *, resumes: bool) -> float:

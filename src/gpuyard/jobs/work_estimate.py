@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError
-from gpuyard.jobs.progress import correct_curve
+from gpuyard.jobs.curve_correction import correct_curve, interpolate_curve
 from gpuyard.policies.curve import Curve
 from gpuyard.reporting.windows import StepWindow
 from gpuyard.specs import DEFAULT_EXCHANGE, Cluster, Workload
@@ -79,7 +79,9 @@ def estimate_work(
     else:
         predicted = None if gpu is None else _predict_on(workload, gpu, min(gpus, _MAX_GPUS))
         runs = _read_local_runs(workload, None if gpu is None else "cuda")
-    curve = correct_curve(predicted, runs, gpus=min(gpus, spec.gpus.max))
+    curve = interpolate_curve(runs)
+    if predicted is not None:
+        curve = correct_curve(predicted, runs, gpus=min(gpus, spec.gpus.max))
     basis = ["predicted"] if predicted is not None else []
     if runs:
         counts = sorted({run.gpus for run in runs})

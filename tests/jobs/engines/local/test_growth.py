@@ -125,6 +125,7 @@ def test_the_newest_of_several_engines_are_chosen_by_their_end() -> None:
         JobSpec(command=("/bin/train", "x")),
         JobSpec.model_validate({"command": ["a"], "gpus": "1..4", "name": "n", "priority": 3}),
         JobSpec.model_validate({"command": "a b", "gpus": "2..2", "deadline": "tomorrow 12:00"}),
+        JobSpec.model_validate({"command": "a", "checkpoint": "saved"}),
     ],
 )
 def test_a_summary_says_the_same_as_the_whole_job(spec: JobSpec) -> None:
@@ -134,6 +135,7 @@ def test_a_summary_says_the_same_as_the_whole_job(spec: JobSpec) -> None:
     assert (summary.min_gpus, summary.max_gpus) == (spec.gpus.min, spec.gpus.max)
     assert (summary.priority, summary.submitted) == (spec.priority, job.submitted)
     assert summary.deadline == job.deadline
+    assert summary.resumes == (spec.checkpoint is not None)
 
 
 def test_a_long_report_file_is_read_only_at_its_end(

@@ -4,11 +4,11 @@ import os
 import sys
 from dataclasses import replace
 
-from gpuyard.jobs.engines.local.reports import StepReports
+from gpuyard.jobs.engines.local.reports import StepReports, read_progress
 from gpuyard.jobs.engines.local.start import create_lock
 from gpuyard.jobs.engines.local.store import Store, StoredStart
 from gpuyard.jobs.engines.local.transitions import close_dead_starts, record_progress
-from gpuyard.jobs.engines.local.views import build_view, read_progress
+from gpuyard.jobs.engines.local.views import build_view
 from gpuyard.reporting.windows import StepWindow, latest_loss
 from tests.jobs.engines.local.conftest import GPUS, Jobs, until
 

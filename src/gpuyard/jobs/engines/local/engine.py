@@ -18,7 +18,7 @@ from gpuyard.jobs.engines.local.pruning import (
     read_keep_seconds,
     set_keep_seconds,
 )
-from gpuyard.jobs.engines.local.reports import StepReports
+from gpuyard.jobs.engines.local.reports import StepReports, read_progress
 from gpuyard.jobs.engines.local.runner_process import ensure_runner
 from gpuyard.jobs.engines.local.store import Store, StoredJob
 from gpuyard.jobs.engines.local.transitions import close_dead_starts
@@ -263,7 +263,7 @@ class LocalEngine(Engine):
 
     def expected_speed(self, handle: Handle) -> ExpectedSpeed | None:
         stored = self._read_job(handle)
-        curve = stored.estimate.curve if stored.has_estimate else None
+        curve = stored.estimate.curve if stored.has_curve else None
         if curve is None:
             return None
         speed = curve.speed(stored.gpus or stored.job.spec.gpus.max)
@@ -304,12 +304,10 @@ class LocalEngine(Engine):
         return [log for log in logs if os.path.lexists(log)]  # links are listed, never followed
 
     def _estimate_progress(self, stored: StoredJob, reports: StepReports) -> "Progress | None":
-        """Return the progress of a running job; None without reports or an estimate, which saves its imports."""
+        """Return the progress of a running job; None without reports or an estimate."""
         windows = reports.read_job(stored)
-        if not windows and not stored.has_estimate:
+        if not windows and stored.samples is None and not stored.has_curve:
             return None
-        from gpuyard.jobs.engines.local.views import read_progress
-
         progress = read_progress(stored, reports, time.time())
         if reports.counts_everything(windows):
             return progress

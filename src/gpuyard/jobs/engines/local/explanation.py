@@ -4,12 +4,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from gpuyard.jobs.engines.local.paths import JobPaths
-from gpuyard.jobs.engines.local.reports import StepReports
+from gpuyard.jobs.engines.local.reports import StepReports, read_progress
 from gpuyard.jobs.engines.local.store import StoredJob
 from gpuyard.jobs.engines.local.views import (
     build_view,
     knows_length,
-    read_progress,
 )
 from gpuyard.jobs.explain import Explanation, explain
 from gpuyard.policies import JobView, Policy, Pool

@@ -5,7 +5,21 @@ from pathlib import Path
 
 from gpuyard.jobs.engines.local.paths import JobPaths
 from gpuyard.jobs.engines.local.store import StoredJob
+from gpuyard.jobs.progress import Progress, estimate_progress
 from gpuyard.reporting.windows import MAX_WINDOWS, StepsFile, StepWindow
+
+
+def read_progress(job: StoredJob, reports: "StepReports", now: float) -> Progress:
+    """Estimate a job's progress from its reports and from the estimate at its submission."""
+    summary = job.summary
+    return estimate_progress(
+        reports.read_job(job),
+        curve=job.estimate.curve if job.has_curve else None,
+        gpus=job.gpus or summary.max_gpus,
+        now=now,
+        total_samples=job.samples,
+        resumes=summary.resumes,
+    )
 
 
 class StepReports:

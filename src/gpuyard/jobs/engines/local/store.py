@@ -171,10 +171,15 @@ class StoredJob:
         return JobSummary.from_document(json.loads(self.job_json))
 
     @property
-    def has_estimate(self) -> bool:
-        """True if its speed or its length was known when it was submitted."""
-        estimate = json.loads(self.estimate_json)
-        return estimate["curve"] is not None or estimate["samples"] is not None
+    def has_curve(self) -> bool:
+        """True if its scaling curve was known when it was submitted; `estimate` takes long to import."""
+        return json.loads(self.estimate_json)["curve"] is not None
+
+    @property
+    def samples(self) -> float | None:
+        """All of its work, if that was known when it was submitted."""
+        samples: float | None = json.loads(self.estimate_json)["samples"]
+        return samples
 
     @property
     def estimate(self) -> "WorkEstimate":

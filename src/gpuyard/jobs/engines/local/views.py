@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from gpuyard.errors import GpuyardError
-from gpuyard.jobs.engines.local.reports import StepReports
+from gpuyard.jobs.engines.local.reports import StepReports, read_progress
 from gpuyard.jobs.engines.local.store import StoredJob
 from gpuyard.jobs.job_wait import store_measurements
-from gpuyard.jobs.progress import Progress, estimate_progress
+from gpuyard.jobs.progress import Progress
 from gpuyard.policies import JobView
 from gpuyard.policies.curve import Curve
 from gpuyard.reporting.windows import latest_loss
@@ -28,19 +28,6 @@ _MIN_SECONDS = 60.0  # remaining, as long as a job of unknown length runs
 _NEAR_BEST = 0.99  # of the best speed: a smaller gain is not worth more GPUs
 
 
-def read_progress(job: StoredJob, reports: StepReports, now: float) -> Progress:
-    """Estimate a job's progress from its reports and from the estimate at its submission."""
-    estimate, spec = job.estimate, job.job.spec
-    return estimate_progress(
-        reports.read_job(job),
-        curve=estimate.curve,
-        gpus=job.gpus or spec.gpus.max,
-        now=now,
-        total_samples=estimate.samples,
-        resumes=spec.checkpoint is not None,
-    )
-
-
 def knows_length(progress: Progress) -> bool:
     """Return whether its work and its speed show how long a job takes."""
     return progress.curve is not None and progress.total_samples is not None
@@ -57,7 +44,7 @@ def build_view(
     max_gpus = min(spec.gpus.max, total_gpus)
     min_gpus = min(spec.gpus.min, max_gpus)
     curve, loss = progress.curve, latest_loss(reports.read_job(stored))
-    if curve is not None and stored.estimate.curve is None:
+    if curve is not None and not stored.has_curve:
         curve = _extrapolate(curve, max_gpus)
     usable = curve is not None and curve.speed(max_gpus) > 0
     if curve is not None and usable:
