@@ -117,7 +117,13 @@ def test_a_measured_figure_corrects_its_own_layout_fully_and_others_less() -> No
         (Choices(pipeline=64), 128, "32 layers.*pp=32"),
         (Choices(pipeline=3), 128, "does not divide 32 GPUs; use 33"),
         (Choices(pipeline=4, virtual_pipeline=3), 128, "8 layers of a stage.*vp=2"),
+        (Choices(pipeline=1, virtual_pipeline=2), 128, "vp=2 needs a pipeline.*pp=2"),
+        (Choices(pipeline=1, zero_bubble=1), 128, "zb=1 needs a pipeline"),
         (Choices(expert=8), 128, "no experts"),
+        (Choices(context=3), 128, "8192 tokens.*cp=[24]"),
+        (Choices(zero=3, shard=3), 128, "32 replicas.*shard=[24]"),
+        (Choices(zero=3, shard=64), 128, "shard=32"),
+        (Choices(micro_batch=3), 128, "--micro-batch [24]"),
         (Choices(tensor=1, pipeline=1, context=1), 16, "smaller than the 32 .*--global-batch 32"),
         (Choices(tensor=1, pipeline=1, context=1, micro_batch=3), 128, "--global-batch 96"),
     ],
@@ -132,6 +138,44 @@ def test_a_layout_that_cannot_work_names_one_that_does(
 def test_more_experts_than_the_model_has_are_refused() -> None:
     with pytest.raises(UserMistake, match="ep=8 or less"):
         evaluate(replace(MIXTRAL, choices=Choices(expert=16)), DGX, 32)
+
+
+def test_expert_groups_divide_the_gpus_of_a_stage() -> None:
+    with pytest.raises(UserMistake, match=r"4 GPUs of a stage.*ep=4"):
+        evaluate(replace(MIXTRAL, choices=Choices(expert=8)), DGX, 4)
+    layouts = evaluate(replace(MIXTRAL, choices=Choices(expert=8)), DGX, 32).layouts
+    assert np.all(layouts.gpus / layouts.pipeline % 8 == 0)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "choices", "words"),
+    [
+        ("fsdp", Choices(zero=0), "zero=2.*--strategy ddp"),
+        ("fsdp", Choices(zero=1), "zero=2.*--strategy megatron"),
+        ("ddp", Choices(zero=3), "zero=0.*--strategy fsdp"),
+        ("ddp", Choices(tensor=4), "tp=4.*--strategy auto"),
+    ],
+)
+def test_a_strategy_refuses_sizes_that_contradict_it(
+    strategy: LargeStrategy, choices: Choices, words: str
+) -> None:
+    with pytest.raises(UserMistake, match=words):
+        evaluate(replace(LLAMA, strategy=strategy, choices=choices), DGX, 32)
+
+
+def test_hybrid_sharding_also_reduces_gradients_between_its_groups() -> None:
+    """On a slow network, most of what groups of one machine save is spent on that reduction."""
+
+    def wait(shard: int) -> float:
+        cluster = read_cluster("4x8xh100-sxm5-80gb@10G")
+        choices = Choices(zero=3, shard=shard, context=1, micro_batch=1, recompute=2)
+        training = replace(LLAMA, strategy="fsdp", choices=choices, global_batch=32)
+        return float(evaluate(training, cluster, 32).step.data[0])
+
+    # each machine sends and receives an eighth of all gradients for each of its GPUs, in 32 bits
+    sent = 2 * 3 / 4 * 4 * 8.03e9 / 1.25e9
+    assert 0.8 * sent < wait(8) < wait(32)
+    assert "shard 8" in Layout(data=32, zero=3, shard=8, family="pytorch").description
 
 
 def test_a_precision_that_the_gpu_lacks_is_refused() -> None:

@@ -11,6 +11,7 @@ from gpuyard.predictor.large.constants import load_fit
 from gpuyard.predictor.large.effects import has_evidence
 from gpuyard.predictor.large.evaluation import evaluate, layout_at
 from gpuyard.predictor.large.layout import Layout
+from gpuyard.predictor.large.rules import find_contradiction
 from gpuyard.predictor.large.training import LargeTraining, MeasuredLayout
 from gpuyard.specs import Cluster
 
@@ -54,8 +55,11 @@ def _correct(
     """Return the logarithm of a figure's correction, or None if such a cluster could not run it."""
     _, machine = resolve_machine(cluster)
     nodes = max(cluster.nodes, -(-point.gpus // machine.gpus))
+    # a figure may have been measured with another strategy than the one that is asked for
+    other = find_contradiction(training.strategy, point.choices)
     plain = replace(
-        training, measured=(), choices=point.choices, global_batch=point.global_batch or training.global_batch
+        training, measured=(), choices=point.choices, strategy="auto" if other else training.strategy,
+        global_batch=point.global_batch or training.global_batch,
     )  # fmt: skip
     try:
         evaluation = evaluate(plain, cluster.model_copy(update={"nodes": nodes}), point.gpus)

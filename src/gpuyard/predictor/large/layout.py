@@ -41,6 +41,11 @@ class LayoutColumns:
         return self.tensor * self.pipeline * self.context * self.data
 
     @property
+    def copies(self) -> Column:
+        """Copies of what ZeRO divides: more than one if groups are smaller than all replicas (hybrid sharding)."""
+        return np.maximum(self.data * self.context / np.maximum(self.shard, 1.0), 1.0)
+
+    @property
     def micro_batches(self) -> Column:
         """Micro-batches of one step per pipeline."""
         return np.maximum(self.global_batch / (self.micro_batch * self.data), 1.0)
@@ -132,6 +137,8 @@ class Layout:
         words.append(f"dp {self.data}")
         if self.zero:
             words.append(f"zero {self.zero}")
+        if self.zero >= 2 and self.shard and self.shard < self.data * self.context:
+            words.append(f"shard {self.shard}")
         return ", ".join(words)
 
     def as_json(self) -> dict[str, int]:

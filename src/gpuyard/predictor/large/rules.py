@@ -1,54 +1,98 @@
 """The rules that a layout must obey, each with the nearest layout that works."""
 
 from gpuyard.errors import UserMistake
-from gpuyard.predictor.large.search import SearchSpace, divisors, possible_chunks
+from gpuyard.predictor.large.search import Choices, SearchSpace, divisors, possible_chunks
 
 MAX_SEQUENCE = 100_000_000
 
 
+def find_contradiction(strategy: str, choices: Choices) -> str:
+    """Return why a strategy cannot have the chosen sizes, or an empty string."""
+    zero = choices.zero
+    if strategy == "fsdp" and zero in (0, 1):
+        other = "ddp" if zero == 0 else "megatron"
+        return f"FSDP is zero=2 or zero=3, got zero={zero}; use zero=2, or --strategy {other}"
+    if strategy != "ddp":
+        return ""
+    if zero:
+        return f"DDP divides no states, got zero={zero}; use zero=0, or --strategy {'fsdp' if zero > 1 else 'megatron'}"
+    sizes = {
+        "tp": choices.tensor,
+        "pp": choices.pipeline,
+        "cp": choices.context,
+        "ep": choices.expert,
+    }
+    divided = next((f"{name}={size}" for name, size in sizes.items() if size and size > 1), None)
+    if divided:
+        return f"DDP keeps the whole model on each GPU, got {divided}; use --strategy auto, or leave it out"
+    return ""
+
+
 def check_request(space: SearchSpace, strategy: str) -> None:
     """Raise UserMistake with the nearest value that works if a chosen number divides nothing evenly."""
-    shape, choices, layers = space.shape, space.choices, space.layers
     if not 1 <= space.sequence <= MAX_SEQUENCE:
         raise UserMistake(
             f"--sequence must be 1 to {MAX_SEQUENCE:,} tokens, got {space.sequence:,}"
         )
-    tensor, pipeline, context = choices.tensor or 1, choices.pipeline or 1, choices.context or 1
-    gpus, batch = space.gpus, space.global_batch
-    _check_divides("tp", tensor, shape.heads, "heads")
-    if pipeline > layers:
+    choices = space.choices
+    _check_divides("tp", choices.tensor or 1, space.shape.heads, "the model's {} heads")
+    _check_divides("cp", choices.context or 1, space.sequence, "a sequence of {} tokens")
+    _check_pipeline(space)
+    used = (choices.tensor or 1) * (choices.pipeline or 1) * (choices.context or 1)
+    if space.gpus % used:
+        nearest = _nearest(space.gpus, _multiples(used, space.gpus))
+        raise UserMistake(
+            f"tp × pp × cp = {used} does not divide {space.gpus} GPUs; use {nearest} GPUs or a smaller layout"
+        )
+    _check_experts(space)
+    replicas = space.gpus // ((choices.tensor or 1) * (choices.pipeline or 1))
+    _check_divides("shard", choices.shard or 1, replicas, "the {} replicas (data × context)")
+    _check_batch(space, strategy, space.gpus // used)
+
+
+def _check_pipeline(space: SearchSpace) -> None:
+    choices, layers = space.choices, space.layers
+    pipeline, chunks = choices.pipeline, choices.virtual_pipeline
+    if pipeline and pipeline > layers:
         raise UserMistake(
             f"pp={pipeline} is more than the model's {layers} layers; use pp={layers} or less"
         )
-    if choices.virtual_pipeline:
+    if pipeline == 1 and ((chunks or 1) > 1 or choices.zero_bubble):
+        name = "zb=1" if choices.zero_bubble else f"vp={chunks}"
+        raise UserMistake(f"{name} needs a pipeline; use pp=2 or more, or leave it out")
+    if pipeline and chunks:
         allowed = possible_chunks(layers, pipeline)
-        if choices.virtual_pipeline not in allowed:
+        if chunks not in allowed:
             raise UserMistake(
-                f"vp={choices.virtual_pipeline} does not divide the {allowed[-1]} layers of a stage; "
-                f"the nearest that works is vp={_nearest(choices.virtual_pipeline, allowed)}"
+                f"vp={chunks} does not divide the {allowed[-1]} layers of a stage; "
+                f"the nearest that works is vp={_nearest(chunks, allowed)}"
             )
-    if choices.expert and choices.expert > max(shape.experts, 1):
-        have = f"{shape.experts} experts" if shape.experts else "no experts"
-        raise UserMistake(
-            f"ep={choices.expert} is more than the model's {have}; use ep={max(shape.experts, 1)} or less"
-        )
-    if choices.expert and shape.experts:
-        _check_divides("ep", choices.expert, shape.experts, "experts")
-    used = tensor * pipeline * context
-    if gpus % used:
-        raise UserMistake(
-            f"tp × pp × cp = {used} does not divide {gpus} GPUs; use {_nearest(gpus, _multiples(used, gpus))} GPUs "
-            "or a smaller layout"
-        )
-    if strategy == "ddp" or choices.tensor or choices.pipeline or choices.context:
-        _check_batch(batch, gpus // used, choices.micro_batch)
-    elif choices.micro_batch and batch % choices.micro_batch:
-        raise UserMistake(
-            f"a global batch of {batch} is not a multiple of the micro-batch {choices.micro_batch}"
-        )
 
 
-def _check_batch(batch: int, data: int, micro: int | None) -> None:
+def _check_experts(space: SearchSpace) -> None:
+    chosen, experts = space.choices.expert, space.shape.experts
+    if not chosen:
+        return
+    if chosen > max(experts, 1):
+        have = f"{experts} experts" if experts else "no experts"
+        raise UserMistake(
+            f"ep={chosen} is more than the model's {have}; use ep={max(experts, 1)} or less"
+        )
+    _check_divides("ep", chosen, max(experts, 1), "the model's {} experts")
+    stage = space.gpus // (space.choices.pipeline or 1)
+    _check_divides("ep", chosen, stage, "the {} GPUs of a stage (tp × cp × dp)")
+
+
+def _check_batch(space: SearchSpace, strategy: str, data: int) -> None:
+    choices, batch, micro = space.choices, space.global_batch, space.choices.micro_batch
+    if not (strategy == "ddp" or choices.tensor or choices.pipeline or choices.context):
+        if micro and batch % micro:
+            nearest = _nearest(micro, divisors(batch))
+            raise UserMistake(
+                f"a global batch of {batch} is not a multiple of the micro-batch {micro}; "
+                f"the nearest that works is --micro-batch {nearest}"
+            )
+        return
     if batch < data:
         raise UserMistake(
             f"a global batch of {batch} is smaller than the {data} data-parallel replicas; "
@@ -63,11 +107,11 @@ def _check_batch(batch: int, data: int, micro: int | None) -> None:
         )
 
 
-def _check_divides(name: str, value: int, total: int, noun: str) -> None:
+def _check_divides(name: str, value: int, total: int, what: str) -> None:
     if total % value:
-        nearest = _nearest(value, divisors(total))
+        nearest = _nearest(value, [d for d in range(1, 2 * value) if total % d == 0])
         raise UserMistake(
-            f"{name}={value} does not divide the model's {total} {noun}; the nearest that works is {name}={nearest}"
+            f"{name}={value} does not divide {what.format(total)}; the nearest that works is {name}={nearest}"
         )
 
 

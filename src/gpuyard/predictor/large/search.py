@@ -72,6 +72,8 @@ class SearchSpace:
                 continue
             per_replica = self.global_batch // data
             shard = choices.shard or data * context
+            if data * context % shard or (choices.zero_bubble and pipeline == 1):
+                continue
             for micro, chunk, expert, zero, recompute in product(
                 [micro for micro in micros if per_replica % micro == 0],
                 self._chunks(pipeline),
@@ -93,23 +95,26 @@ class SearchSpace:
         stages = [p for p in range(1, self.layers + 1) if self.gpus % p == 0]
         pipelines = _pick(choices.pipeline, [1] if pytorch else stages)
         powers = [2**i for i in range(_MAX_CONTEXT_POWER + 1)]
-        long_enough = [c for c in powers if c == 1 or self.sequence // c >= _MIN_CONTEXT_TOKENS]
+        long_enough = [
+            c
+            for c in powers
+            if c == 1 or (self.sequence % c == 0 and self.sequence // c >= _MIN_CONTEXT_TOKENS)
+        ]
         contexts = _pick(choices.context, long_enough)
         for tensor, pipeline, context in product(tensors, pipelines, contexts):
             if self.gpus % (tensor * pipeline * context) == 0:
                 yield tensor, pipeline, context
 
     def _chunks(self, pipeline: int) -> list[int]:
-        if pipeline == 1:
-            return [1]
-        sizes = [v for v in possible_chunks(self.layers, pipeline) if v <= _MAX_CHUNKS]
-        return _pick(self.choices.virtual_pipeline, sizes)
+        sizes = possible_chunks(self.layers, pipeline) if pipeline > 1 else [1]
+        chosen = self.choices.virtual_pipeline
+        return [v for v in sizes if (v == chosen if chosen else v <= _MAX_CHUNKS)]
 
     def _experts(self, replicas: int) -> list[int]:
         if not self.shape.experts:
             return [1]
         sizes = [e for e in divisors(self.shape.experts) if replicas % e == 0]
-        return _pick(self.choices.expert, sizes)
+        return [e for e in sizes if self.choices.expert in (None, e)]
 
 
 def _pick(choice: int | None, values: list[int]) -> list[int]:

@@ -147,7 +147,10 @@ class _Step(Compute):
 
     @cached_property
     def shard_wait(self) -> Floats:
-        """FSDP gathers weights in forward and backward and scatters gradients, for every micro-batch."""
+        """FSDP gathers weights in forward and backward and scatters gradients, for every micro-batch.
+
+        Hybrid sharding then reduces the gradients between its groups.
+        """
         group = np.maximum(self.layout.shard, 1.0)
         leaves = np.asarray(group * self.layout.tensor) > np.asarray(self.cluster.domain)
         steps = np.where(leaves, 3 * self.layers * (group - 1), 0.0)  # of rings, for every layer
@@ -155,8 +158,11 @@ class _Step(Compute):
         slowest = self.constants.shard_memory_share * self.memory_rate
         rate = 1 / (1 / self.cluster.group_rate(group, self.layout.tensor) + 1 / slowest)
         exchange = self.traffic.shard / rate + steps * self.constants.ring_step_seconds
+        between = self.cluster.group_rate(self.layout.copies, self.layout.tensor * group)
+        exchange = exchange + self.traffic.copy * (1 / between + 1 / slowest)
         wait = blend(self.stage, exchange, self.constants.shard_exposed) - self.stage
-        return np.where(self.sharded & (np.asarray(group) > 1), wait, 0.0)
+        replicas = np.asarray(self.layout.data * self.layout.context)
+        return np.where(self.sharded & (replicas > 1), wait, 0.0)
 
     @cached_property
     def expert_replicas(self) -> Floats:

@@ -81,3 +81,11 @@ class Traffic:
         moved = (self.local_dense + self.local_experts) * (group - 1) / group
         width = 2 * self.parameter_bytes + self.trained_share * self.gradient_bytes
         return np.asarray(moved * width)
+
+    @property
+    def copy(self) -> Floats:
+        """Per micro-batch: hybrid sharding reduces its share of the gradients among the groups that hold a copy."""
+        copies, group = self.layout.copies, np.maximum(self.layout.shard, 1.0)
+        share = (self.local_dense + self.local_experts) / group
+        moved = 2 * (copies - 1) / copies * share
+        return np.asarray(moved * self.trained_share * self.gradient_bytes)

@@ -11,6 +11,7 @@ from gpuyard.predictor.large.cluster import NARROW
 from gpuyard.predictor.large.layout import RECOMPUTE, Family, LayoutColumns, Recompute
 from gpuyard.predictor.large.memory import StateBytes
 from gpuyard.predictor.large.model import ModelColumns
+from gpuyard.predictor.large.rules import find_contradiction
 from gpuyard.predictor.large.search import Choices
 from gpuyard.specs import Workload
 from gpuyard.specs.parallel import LargeStrategy, Offload, Parallel, ParallelDegrees
@@ -121,6 +122,8 @@ def find_families(strategy: LargeStrategy, gpus: int) -> tuple[Family, ...]:
 def narrow_choices(training: LargeTraining, gpus: int) -> Choices:
     """Return the choices with what a strategy fixes."""
     choices = training.choices
+    if problem := find_contradiction(training.strategy, choices):
+        raise UserMistake(problem)
     if training.strategy == "ddp":
         return replace(choices, tensor=1, pipeline=1, context=1, expert=1, zero=0)
     if training.strategy == "fsdp":
