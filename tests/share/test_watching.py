@@ -147,7 +147,7 @@ def test_who_keeps_its_keys(share: Path, start: Start, who: Who) -> None:
     waits_for(lambda: who()["queue"])
     output = who()
     sections = {"gpus", "queue", "jobs", "withheld", "policy", "reservations"}
-    assert set(output) == sections | {"violations", "guard", "conflict"}
+    assert set(output) == sections | {"violations", "guard", "conflict", "problems"}
     (withheld,) = output["withheld"]
     assert set(withheld) == {"gpus", "user", "for", "needs", "reason", "expected"}
     assert (withheld["gpus"], withheld["needs"]) == (6, 8)

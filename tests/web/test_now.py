@@ -26,6 +26,7 @@ def test_the_document_is_that_of_who(serve: Serve, share: Path, cli: Cli) -> Non
         assert idle in document["violations"].pop()["sentence"]
     assert _without_times(source["share"]) == _without_times(who)
     assert source["error"] is None
+    assert "GPU 1 has 2 uncorrected memory errors" in cli("who").stdout
 
 
 def test_the_first_screen_answers_who_has_what(serve: Serve, share: Path) -> None:

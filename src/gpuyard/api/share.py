@@ -32,7 +32,7 @@ def read_share(client: "Client") -> dict[str, Any]:
     from gpuyard.share.config import share_directory
     from gpuyard.share.misuse import find_busy_gpus
     from gpuyard.share.ownership import find_conflict
-    from gpuyard.share.views import read_gpus, who_document
+    from gpuyard.share.views import describe_problems, read_gpus, who_document
     from gpuyard.share.violations import find_violations
 
     clock = Clock()
@@ -40,7 +40,8 @@ def read_share(client: "Client") -> dict[str, Any]:
     if client.config.scheduler == "slurm":
         from gpuyard.share.slurm.jobs import describe_jobs
 
-        return describe_jobs(client.config, readings)
+        document = describe_jobs(client.config, readings)
+        return {**document, "problems": describe_problems(document)}
     state = client.state()
     violations = find_violations(
         state.held, readings, clock.boot(), client.config.rules.idle_grace_seconds
@@ -56,7 +57,7 @@ def read_share(client: "Client") -> dict[str, Any]:
         others = describe_jobs(client.config, readings)
         for gpu, other in zip(document["gpus"], others["gpus"], strict=True):
             gpu["leases"] += other["leases"]
-    return {**document, "conflict": conflict}
+    return {**document, "problems": describe_problems(document), "conflict": conflict}
 
 
 def usage(since: str | None = None, until: str | None = None) -> "Result[Row]":

@@ -127,6 +127,22 @@ def who_document(
     }
 
 
+def describe_problems(document: Mapping[str, Any]) -> list[str]:
+    """Return sentences on GPUs that are broken, or in use without a lease beside the violations."""
+    named = {violation["gpu"] for violation in document["violations"]}
+    errors = [
+        f"GPU {gpu['index']} has {gpu['memory_errors']} uncorrected memory errors; reset it or drain it"
+        for gpu in document["gpus"]
+        if gpu.get("memory_errors")
+    ]
+    busy = [
+        gpu["busy"]
+        for gpu in document["gpus"]
+        if gpu.get("busy") and not gpu["leases"] and gpu["index"] not in named
+    ]
+    return errors + busy
+
+
 def open_jobs_document(state: ShareState, clock: Clock) -> dict[str, Any]:
     """Return the open jobs of all users, as their runners announce them; their commands are not announced."""
     return {

@@ -43,7 +43,7 @@ def build_use_over_time_chart(document: Mapping[str, Any]) -> ChartOptions:
     busy = [round(row["computing_gpus"], 2) for row in rows]
     idle = [round(row["leased_gpus"] - row["computing_gpus"], 2) for row in rows]
     series: list[ChartOptions] = [
-        {"name": "computing", "type": "bar", "stack": "gpus", "color": COLORS[0], "data": busy},
+        {"name": "computing", "type": "bar", "stack": "gpus", "barMaxWidth": 48, "color": COLORS[0], "data": busy},
         {"name": "leased, not computing", "type": "bar", "stack": "gpus", "color": NEUTRAL, "data": idle},
     ]  # fmt: skip
     mean = sum(row["leased_gpus"] for row in rows) / max(1, len(rows))

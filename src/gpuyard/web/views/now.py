@@ -121,7 +121,9 @@ def summarize(document: Mapping[str, Any], identity: Identity) -> dict[str, Any]
         withheld += share.get("withheld", [])
         where = f"{source['name']}: " if len(document["sources"]) > 1 else ""
         sentences = [violation["sentence"] for violation in share["violations"]]
-        problems += [f"{where}{sentence}" for sentence in (*sentences, *_find_problems(share))]
+        sentences += share.get("problems", [])
+        sentences += [share["conflict"]] if share.get("conflict") else []
+        problems += [f"{where}{sentence}" for sentence in sentences]
     states = [cell["state"] for machine in machines for cell in machine["cells"]]
     return {
         "machines": machines,
@@ -149,21 +151,6 @@ def _mark_kept(cells: Sequence[dict[str, Any]], withheld: int) -> int:
         for cell in free:
             cell["state"] = "kept"
     return min(withheld, len(free))
-
-
-def _find_problems(share: Mapping[str, Any]) -> list[str]:
-    problems = [
-        f"GPU {gpu['index']} has {gpu['memory_errors']} uncorrected memory errors; reset it or drain it"
-        for gpu in share["gpus"]
-        if gpu.get("memory_errors")
-    ]
-    named = {violation["gpu"] for violation in share["violations"]}
-    problems += [
-        gpu["busy"]
-        for gpu in share["gpus"]
-        if gpu.get("busy") and not gpu["leases"] and gpu["index"] not in named
-    ]
-    return [*problems, *([share["conflict"]] if share.get("conflict") else [])]
 
 
 def _describe_cell(gpu: Mapping[str, Any], troubled: set[int | None]) -> dict[str, Any]:

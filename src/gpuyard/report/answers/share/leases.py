@@ -72,6 +72,7 @@ def who_answer(document: Mapping[str, Any]) -> Answer:
     if document.get("conflict"):
         parts.append(Sentence(f"{document['conflict']}.", "bad"))
     parts.extend(Sentence(violation["sentence"], "bad") for violation in document["violations"])
+    parts.extend(Sentence(f"{problem}.", "bad") for problem in document.get("problems", ()))
     parts.append(Sentence(guard_sentence(document["guard"])))
     return Answer(parts, document, verb="who", rows="gpus")
 
