@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuyard.jobs.job import ExpectedSpeed
+from gpuyard.jobs.judged_run import expect_speed
 from gpuyard.jobs.verdict import Expectation, judge
+from gpuyard.policies.curve import StepParts
 from gpuyard.reporting.ranks import RankWindow
 
 STEP = 0.1
@@ -98,6 +101,18 @@ def test_a_wrong_batch_and_a_wrong_precision() -> None:
     crowded = judge(create_windows(compute=0.14, wait=0.5), EXPECTED)
     assert crowded is not None
     assert [cause.name for cause in crowded.causes] == ["other job"]
+
+
+def test_a_submitted_job_is_compared_with_the_parts_of_its_predicted_step() -> None:
+    windows = create_windows(compute=0.3)
+    speed = ExpectedSpeed(2560.0, 2133.0, 3200.0, StepParts(256.0, 0.07, 0.03))
+    verdict = judge(windows, expect_speed(windows, speed))
+    assert verdict is not None
+    assert [cause.name for cause in verdict.causes] == ["precision"]
+    # another batch than the predicted one: its parts are unknown
+    other = expect_speed(windows, replace(speed, parts=StepParts(64.0, 0.02, 0.03)))
+    assert other is not None
+    assert other.compute_seconds is None
 
 
 def test_a_slow_rank_does_not_hide_that_all_ranks_are_slow() -> None:

@@ -26,6 +26,10 @@ def test_a_catalog_model_is_predicted_on_a_catalog_gpu() -> None:
     again = WorkEstimate.from_document(json.loads(json.dumps(estimate.document())))
     assert again.curve is not None
     assert [again.curve.speed(count) for count in range(5)] == speeds
+    assert again.curve.parts == estimate.curve.parts
+    step = estimate.curve.parts[4]
+    assert step.compute_seconds < step.samples / speeds[4]
+    assert step.exchange_seconds > 0
 
 
 def test_measured_runs_replace_a_missing_prediction(

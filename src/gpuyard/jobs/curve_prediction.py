@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpuyard.errors import GpuyardError
-from gpuyard.policies.curve import Curve, SplitSpeed
-from gpuyard.predictor import Placement, PlatformScenario, create_scenario, predict
+from gpuyard.policies.curve import Curve, SplitSpeed, StepParts
+from gpuyard.predictor import Placement, PlatformScenario, Prediction, create_scenario, predict
 from gpuyard.specs import Cluster, Workload
 from gpuyard.workloads.profiles import catalog_profile
 
@@ -57,7 +57,16 @@ def predict_curve(workload: Workload, cluster: Cluster, max_gpus: int) -> Curve 
         return split_speed
 
     across = None if rack is None else build_split_speed(scenario)
-    return Curve(packed, build_split_speed(in_rack), across, low=min(1.0, low), high=max(1.0, high))
+    parts = {prediction.gpus: _describe_step(prediction) for prediction in fitting}
+    split = build_split_speed(in_rack)
+    return Curve(packed, split, across, low=min(1.0, low), high=max(1.0, high), parts=parts)
+
+
+def _describe_step(prediction: Prediction) -> StepParts:
+    step = prediction.step
+    exchange = max(prediction.exchange_seconds, step.exposed_communication_seconds)
+    samples = float(prediction.batch_per_gpu * prediction.gpus)
+    return StepParts(samples, step.compute_seconds, exchange)
 
 
 def _as_one_rack(cluster: Cluster) -> Cluster | None:

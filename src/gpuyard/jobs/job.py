@@ -17,6 +17,7 @@ from gpuyard.share.clock import iso_timestamp
 from gpuyard.share.timeparse import parse_time
 
 if TYPE_CHECKING:
+    from gpuyard.policies.curve import StepParts
     from gpuyard.specs.job import JobSpec
 
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled", "lost", "unknown"]
@@ -186,6 +187,8 @@ class ExpectedSpeed:
     samples_per_second: float
     low: float
     high: float
+    parts: "StepParts | None" = None
+    """The predicted parts of its step."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpuyard.specs import Workload
 
 _HOURS_PER_DAY = 24
+_SAMPLES_TOLERANCE = 0.02
 
 
 @dataclass(frozen=True)
@@ -162,12 +163,18 @@ def find_price(gpu: "Gpu", gpus: int, gpus_per_machine: int) -> TrainingPrice | 
 def expect_speed(
     windows: Sequence[RankWindow], speed: "ExpectedSpeed | None"
 ) -> Expectation | None:
-    """Convert a throughput that was predicted at the submission to that of a step; its parts are unknown."""
+    """Convert a throughput that was predicted at the submission to that of a step.
+
+    Its parts are compared only if the step has as many samples as was predicted.
+    """
     last = find_last_window(windows)
     if last is None or speed is None or not speed.low > 0:
         return None
     samples = last.samples / last.steps
-    return Expectation(samples / speed.high, samples / speed.low)
+    low, high, parts = samples / speed.high, samples / speed.low, speed.parts
+    if parts is None or abs(samples / parts.samples - 1) > _SAMPLES_TOLERANCE:
+        return Expectation(low, high)
+    return Expectation(low, high, parts.compute_seconds, parts.exchange_seconds, samples)
 
 
 def find_ideal_seconds(

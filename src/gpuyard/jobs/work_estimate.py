@@ -6,7 +6,7 @@ replace it if there is none. A job without either gets the GPUs that it requests
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from gpuyard import files
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.curve_correction import correct_curve, interpolate_curve
-from gpuyard.policies.curve import Curve
+from gpuyard.policies.curve import Curve, StepParts
 from gpuyard.reporting.windows import StepWindow
 from gpuyard.specs import DEFAULT_EXCHANGE, Cluster, Workload
 from gpuyard.specs.job import JobSpec
@@ -42,6 +42,7 @@ class WorkEstimate:
                 "speeds": [float(speed) for speed in self.curve.packed],
                 "low": self.curve.low,
                 "high": self.curve.high,
+                "parts": [(gpus, *astuple(part)) for gpus, part in self.curve.parts.items()],
             }
         return {"curve": curve, "samples": self.samples, "basis": self.basis}
 
@@ -49,7 +50,9 @@ class WorkEstimate:
     def from_document(cls, document: Mapping[str, Any]) -> "WorkEstimate":
         curve = document["curve"]
         if curve is not None:
-            curve = Curve(np.array(curve["speeds"]), low=curve["low"], high=curve["high"])
+            parts = {gpus: StepParts(*part) for gpus, *part in curve.get("parts", ())}
+            speeds = np.array(curve["speeds"])
+            curve = Curve(speeds, low=curve["low"], high=curve["high"], parts=parts)
         return cls(curve, document["samples"], document["basis"])
 
 

@@ -1,7 +1,7 @@
 """A job's scaling curve: how fast it works with each number of GPUs, measured, predicted, or from a trace."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,16 @@ Speeds = npt.NDArray[np.float64]
 SplitSpeed = Callable[[tuple[int, ...]], float]
 CurvePoint = tuple[int, float]
 """A number of GPUs and the speed with that many."""
+
+
+@dataclass(frozen=True)
+class StepParts:
+    """The predicted parts of one step with this many samples."""
+
+    samples: float
+    compute_seconds: float
+    exchange_seconds: float
+    """The whole exchange, hidden or not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +36,8 @@ class Curve:
     low: float = 1.0
     """With 90% probability, the true speed is between `low` and `high` times this one."""
     high: float = 1.0
+    parts: Mapping[int, StepParts] = field(default_factory=dict)
+    """The parts of a step by number of GPUs, if they were predicted."""
 
     def __post_init__(self) -> None:
         if self.packed.ndim != 1 or len(self.packed) < 2 or self.packed[0] != 0:

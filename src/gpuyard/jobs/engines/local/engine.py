@@ -266,8 +266,10 @@ class LocalEngine(Engine):
         curve = stored.estimate.curve if stored.has_curve else None
         if curve is None:
             return None
-        speed = curve.speed(stored.gpus or stored.job.spec.gpus.max)
-        return ExpectedSpeed(speed, speed * curve.low, speed * curve.high)
+        gpus = stored.gpus or stored.job.spec.gpus.max
+        speed = curve.speed(gpus)
+        parts = curve.parts.get(gpus)
+        return ExpectedSpeed(speed, speed * curve.low, speed * curve.high, parts)
 
     def explain(self, handle: Handle) -> "Explanation":
         from gpuyard.jobs.engines.local.explanation import explain_job

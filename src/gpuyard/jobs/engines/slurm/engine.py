@@ -161,7 +161,7 @@ class SlurmEngine(Engine):
         if speed is None:
             return None
         middle = speed.samples_per_second
-        return ExpectedSpeed(middle, middle * speed.low, middle * speed.high)
+        return ExpectedSpeed(middle, middle * speed.low, middle * speed.high, speed.parts)
 
     def explain(self, handle: Handle) -> "Explanation | None":
         from gpuyard.jobs.engines.slurm.explanation import explain_job

@@ -9,7 +9,7 @@ from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.jobs.engines.slurm.script.launch import count_torchrun_words
 from gpuyard.jobs.job import Job
 from gpuyard.policies import JobView, Policy, Pool
-from gpuyard.policies.curve import Curve
+from gpuyard.policies.curve import Curve, StepParts
 from gpuyard.slurm.nodes import PartitionNodes
 from gpuyard.specs import Cluster
 from gpuyard.units import format_count, format_per_second
@@ -45,6 +45,7 @@ class SpeedEstimate:
     policy: str
     rationale: str
     """Why it requests this number of GPUs; empty if there was no choice."""
+    parts: StepParts | None = None
 
     def seconds(self, factor: float = 1.0) -> float | None:
         """Return the duration of the whole job at `factor` times the speed."""
@@ -124,7 +125,8 @@ def choose_shape(
             f"{format_count(best.gpus, 'GPU')} of {job.spec.gpus}, chosen by {policy.name} from the job's curve "
             f"({basis}): {format_per_second(speed)} samples/s{others}{missing}"
         )
-    return best, SpeedEstimate(speed, curve.low, curve.high, samples, policy.name, rationale)
+    parts = curve.parts.get(best.gpus)
+    return best, SpeedEstimate(speed, curve.low, curve.high, samples, policy.name, rationale, parts)
 
 
 def read_cluster_description(job: Job) -> Cluster | None:
