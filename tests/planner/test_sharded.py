@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.catalog import models
+from gpuyard.catalog import gpus, models
 from gpuyard.catalog.specfiles import read_plan
 from gpuyard.errors import UserMistake
 from gpuyard.planner import find_cheapest_rental, make_plan
@@ -14,6 +14,7 @@ from gpuyard.planner.result import PlanResult
 from gpuyard.planner.search import search, search_sharded
 from gpuyard.predictor.large.prediction import predict_large
 from gpuyard.predictor.large.training import create_training
+from gpuyard.predictor.power import cap_power
 from gpuyard.specs import Cluster, Workload
 from gpuyard.specs.plan import Plan
 
@@ -53,9 +54,12 @@ def result(spec: Plan) -> PlanResult:
     return make_plan(spec)
 
 
-def test_each_offer_has_the_layout_and_speed_that_predict_finds() -> None:
+@pytest.mark.parametrize("power_cap", [None, 450.0])
+def test_each_offer_has_the_layout_and_speed_that_predict_finds(power_cap: float | None) -> None:
     spec = plan(
-        large(), {"name": "rented", "rent": "$20/h", **EIGHT}, search={"ways": ["on-demand"]}
+        large(),
+        {"name": "rented", "rent": "$20/h", **EIGHT},
+        search={"ways": ["on-demand"], "power_cap": power_cap and f"{power_cap:g} W"},
     )
     assert isinstance(spec.workload, Workload)
     table = search_sharded(spec, spec.workload.model_copy(update={"tokens": spec.tokens}))
@@ -63,7 +67,9 @@ def test_each_offer_has_the_layout_and_speed_that_predict_finds() -> None:
         {"name": "same", "nodes": 4, "machine": {"gpu": "h100-sxm5-80gb", "gpus": 8, "topology": "nvswitch"},
          "network": EIGHT["network"]}
     )  # fmt: skip
-    predicted = predict_large(create_training(large()), cluster, [8, 16, 32]).predictions
+    speed = 1.0 if power_cap is None else cap_power(gpus().get("h100-sxm5-80gb"), power_cap).speed
+    training = create_training(large())
+    predicted = predict_large(training, cluster, [8, 16, 32], speed).predictions
     assert len(table) == 3
     for number, expected in enumerate(predicted):
         row = table.row[number]

@@ -23,7 +23,13 @@ from gpuyard.planner.recommendation import build_result
 from gpuyard.planner.result import MissingRate, PlanResult
 from gpuyard.planner.servers import list_servers
 from gpuyard.planner.sharded import ShardedTraining, find_precisions
-from gpuyard.planner.throughput import Grid, cap_lines, find_compute_lines, find_missing_rates
+from gpuyard.planner.throughput import (
+    Grid,
+    cap_lines,
+    find_capped_speeds,
+    find_compute_lines,
+    find_missing_rates,
+)
 from gpuyard.planner.training import DataParallel
 from gpuyard.predictor import Calibration
 from gpuyard.predictor.large.model import describe_model
@@ -110,7 +116,8 @@ def search(
     sharded = None
     if sharding is not None:
         tried = {gpu: tuple(by_precision) for gpu, by_precision in lines.items()}
-        sharded = ShardedTraining(workload, sharding, grid, tried, given)
+        speeds = find_capped_speeds(gpus, plan.search.power_cap)
+        sharded = ShardedTraining(workload, sharding, grid, tried, given, speeds=speeds)
     training = DataParallel(workload, profile, lines, grid, calibration, given, sharded)
     candidates = create_candidates(
         plan,
@@ -160,14 +167,15 @@ def search_sharded(
     precisions: tuple[LargePrecision, ...] = plan.search.precision or (
         (own_precision,) if own_precision else ()
     )
-    by_gpu = find_precisions(kinds, precisions)
+    speeds = find_capped_speeds(kinds, plan.search.power_cap)
+    by_gpu = find_precisions([gpu for gpu in kinds if gpu.id in speeds], precisions)
     missing = [(g.id, p) for g in kinds for p in precisions if p not in by_gpu.get(g.id, ())]
     grid = Grid(tuple(sorted(set(plan.search.nodes))), (1,), ("none",))
     model = describe_model(training.shape)
     trained = float(model.parameters) * trained_share(training, model)
     candidates = create_candidates(
         plan,
-        ShardedTraining(workload, training, grid, by_gpu, bool(precisions), gpus),
+        ShardedTraining(workload, training, grid, by_gpu, bool(precisions), gpus, speeds),
         samples_per_run=_count_samples(workload, training.length),
         tokens_per_sample=training.length,
         offers=offers,

@@ -7,7 +7,7 @@ all GPUs and networks; the time of all layouts that fit is computed in one table
 import functools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -63,6 +63,7 @@ class ShardedTraining:
     by_gpu: Mapping[str, tuple[LargePrecision, ...]]
     precision_given: bool = False
     gpus: int | None = None  # only this number of GPUs; None: every number of machines in the grid
+    speeds: Mapping[str, float] = field(default_factory=dict)  # left by a power cap, by GPU
 
     def precisions(self, gpu: str) -> tuple[LargePrecision, ...]:
         """Return the precisions that are tried on a GPU."""
@@ -137,7 +138,8 @@ class ShardedTraining:
             except UserMistake:  # nothing divides evenly among this number of GPUs
                 continue
             kinds = [shapes[number] for number in numbers]
-            chosen = _choose(training, layouts, kinds, nodes)
+            speeds = np.array([self.speeds.get(kind.gpu.id, 1.0) for kind in kinds])
+            chosen = _choose(training, layouts, kinds, nodes, speeds)
             for number, (index, rate, efficiency, memory) in zip(numbers, chosen, strict=True):
                 rank = self.precisions(shapes[number].gpu.id).index(precision)
                 best.append(
@@ -219,11 +221,15 @@ def _can_compute(gpu: Gpu, precision: LargePrecision) -> bool:
 
 
 def _choose(
-    training: LargeTraining, layouts: LayoutColumns, shapes: Sequence[MachineShape], nodes: int
+    training: LargeTraining,
+    layouts: LayoutColumns,
+    shapes: Sequence[MachineShape],
+    nodes: int,
+    speeds: Floats,
 ) -> Iterator[tuple[int, float, float, float]]:
     """Yield the best layout of each shape: its index, tokens per second, efficiency, and memory.
 
-    If nothing fits, it is the layout that needs the least memory.
+    `speeds` are the shares of their computing speed that a power cap leaves the GPUs of each shape. If nothing fits, it is the layout that needs the least memory.
     """
     needed = needed_bytes(layout_memory(training, layouts).total)
     tried: list[Integers] = []
@@ -240,7 +246,7 @@ def _choose(
         rows = of_shape[part]
         step = layout_step(
             training, layouts.take(layout[part]), columns.take(rows), [gpus[i] for i in rows]
-        )
+        ).slow_compute(speeds[rows])
         total[part] = step.total
         computing[part] = step.compute + step.recompute + step.optimizer
     batch = np.broadcast_to(np.asarray(layouts.global_batch), (len(layouts),))[layout]

@@ -120,16 +120,22 @@ def cap_lines(
     lines: ComputeLineTable, gpus: Sequence[Gpu], power_cap: float | None
 ) -> ComputeLineTable:
     """Return slower lines for GPUs whose power is capped; those for which the cap is too low are left out."""
+    capped = {
+        gpu: {name: line.scale(1 / speed) for name, line in lines.get(gpu, {}).items()}
+        for gpu, speed in find_capped_speeds(gpus, power_cap).items()
+    }
+    return {gpu: precisions for gpu, precisions in capped.items() if precisions}
+
+
+def find_capped_speeds(gpus: Sequence[Gpu], power_cap: float | None) -> dict[str, float]:
+    """Return the share of its computing speed that a cap leaves each GPU, without those for which it is too low."""
     if power_cap is None:
-        return lines
-    capped: ComputeLineTable = {}
+        return {gpu.id: 1.0 for gpu in gpus}
+    speeds: dict[str, float] = {}
     for gpu in gpus:
         with contextlib.suppress(UserMistake):
-            factor = 1 / cap_power(gpu, power_cap).speed
-            capped[gpu.id] = {
-                name: line.scale(factor) for name, line in lines.get(gpu.id, {}).items()
-            }
-    return {gpu: precisions for gpu, precisions in capped.items() if precisions}
+            speeds[gpu.id] = cap_power(gpu, power_cap).speed
+    return speeds
 
 
 def find_missing_rates(

@@ -39,7 +39,7 @@ class StepColumns:
     def total(self) -> Floats:
         return np.asarray(sum(vars(self).values()), dtype=float)
 
-    def slow_compute(self, speed: float) -> "StepColumns":
+    def slow_compute(self, speed: Column) -> "StepColumns":
         """Return the steps of GPUs with this share of their computing speed; exchanges take as long as before."""
         added = (self.compute + self.recompute) * (1 / speed - 1)
         stage = self.compute + self.recompute + self.tensor + self.context + self.expert
