@@ -12,8 +12,8 @@ from gpuyard.predictor.large.layout import stack_layouts
 from gpuyard.predictor.large.memory import MemoryConstants, compute_memory
 from gpuyard.predictor.large.model import describe_model, stack_models
 from gpuyard.predictor.large.published_table import published_bytes, state_bytes
+from gpuyard.predictor.large.row_batches import predict_memory
 from gpuyard.predictor.large.rows import PublishedRow, read_rows
-from gpuyard.predictor.large.validation import predict_memory
 from gpuyard.predictor.table import Floats
 from large_tables import find_publishers
 

@@ -44,7 +44,7 @@ def test_one_figure_per_series_is_not_judged() -> None:
 def test_a_row_without_a_shape_is_skipped_with_its_reason(tmp_path: Path) -> None:
     with RUNS.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))[:3]
-    rows[1]["hidden"], rows[2]["gpu"] = "", "abacus"
+    rows[1]["hidden"], rows[1]["model"], rows[2]["gpu"] = "", "someone's", "abacus"
     path = tmp_path / "runs.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))

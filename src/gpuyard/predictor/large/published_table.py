@@ -112,6 +112,7 @@ def stack_states(states: Sequence[StateBytes]) -> StateBytes:
 
 def published_bytes(row: PublishedRow) -> float:
     """Return the published memory of the fullest GPU in bytes; NaN: it ran out of memory."""
-    unit = {"gib": 2**30, "mib": 2**20, "gb": 1e9}
-    suffix = next((u for u in unit if u in row.metric.replace("peak_mem_", "")), "gib")
-    return row.value * unit[suffix]
+    scale = row.metric.scale
+    if scale is None:  # no GPU has a TiB, nor a million MiB
+        scale = 2.0**30 if row.value < 1e3 else 2.0**20 if row.value < 1e6 else 1.0
+    return row.value * scale

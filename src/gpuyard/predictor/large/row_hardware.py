@@ -7,7 +7,7 @@ from functools import lru_cache
 from gpuyard.catalog import Gpu, gpus, links, machines
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.presets import choose_topology
-from gpuyard.predictor.large.row_shape import read_integer
+from gpuyard.predictor.large.row_numbers import read_integer
 from gpuyard.specs import Cluster, MachineSpec, Network
 
 _GENERATION_PORTS = {
@@ -56,7 +56,7 @@ def find_gpu(text: str) -> Gpu:
 def parse_cluster(gpu: Gpu, count: int, cells: Mapping[str, str]) -> Cluster:
     """Return the cluster of a row; a network that is not stated is what such machines usually have."""
     text = cells.get("interconnect", "")
-    per_node = min(read_integer(cells, "gpus_per_node", min(count, 8)), count)
+    per_node = max(1, min(read_integer(cells, "gpus_per_node", min(count, 8)), count))
     if "NVL72" in text or gpu.id.startswith("gb"):
         per_node = 64 if count > 72 and count % 64 == 0 else min(count, 72)
     nodes = max(1, -(-count // per_node))

@@ -2,29 +2,80 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
+from gpuyard.catalog.transformers import transformers
 from gpuyard.errors import UserMistake
 from gpuyard.predictor.large.model import describe_model
+from gpuyard.predictor.large.row_numbers import read_integer, read_number
 from gpuyard.specs.transformer import TransformerShape
 
-_MAX_NUMBER = 10**12
-
-
-def read_integer(cells: Mapping[str, str], name: str, default: int | None = None) -> int:
-    """Return the first number in a cell."""
-    text = cells.get(name, "")
-    match = re.search(r"\d[\d,]*", text)
-    if match is None or (default is not None and text.startswith(">")):
-        if default is None:
-            raise UserMistake(f"{name} is missing")
-        return default
-    number = int(match[0].replace(",", "")[:30])
-    if number > _MAX_NUMBER:
-        raise UserMistake(f"{name} is larger than {_MAX_NUMBER:,}")
-    return number
+_MAX_DIFFERENCE = 0.15  # between a shape's parameters and those that the row states
+_IGNORED = re.compile(
+    r"\b(meta|instruct|chat|base|hf|dense|moe|pretrain\w*|sft|finetun\w*|q?lora)\b"
+)
 
 
 def parse_shape(cells: Mapping[str, str], notes: str) -> TransformerShape:
+    """Return the shape that a row states, completed by the catalog's model of that name.
+
+    Raise UserMistake if a shape is missing, or if its parameters are not those that the row states.
+    """
+    known = _find_known(cells)
+    complete = all(re.search(r"\d", cells.get(name, "")) for name in ("layers", "hidden", "heads"))
+    experts = re.search(r"\bexperts=\d", notes)
+    if known and not (complete and (experts or not known.experts) and cells.get("kv_heads")):
+        shape = known
+    else:
+        shape = _build_shape(cells, notes)
+    target = _read_parameters(cells.get("params_b", ""))
+    for candidate in (shape, known):
+        parameters = float(describe_model(candidate).parameters) / 1e9 if candidate else 0.0
+        if not target or abs(parameters / target - 1) <= _MAX_DIFFERENCE:
+            return candidate or shape
+    parameters = float(describe_model(shape).parameters) / 1e9
+    raise UserMistake(
+        f"the shape has {parameters:.3g} B parameters, but params_b is {target:.3g}; "
+        "experts are given as experts=8;topk=2;moe_ffn=14336 in notes"
+    )
+
+
+def _find_known(cells: Mapping[str, str]) -> TransformerShape | None:
+    """Return the catalog's model of this name with the row's sequence, if its stated width is the same."""
+    shape = _shapes_by_name().get(_squeeze(cells["model"]))
+    if shape is None:
+        return None
+    for name, value in (("hidden", shape.hidden), ("heads", shape.heads)):
+        if read_integer(cells, name, value) != value:
+            return None
+    layers = read_integer(cells, "layers", shape.layers)
+    sequence = read_integer(cells, "seq", kilo=1024)
+    return TransformerShape.model_validate(
+        {**shape.model_dump(), "layers": layers, "sequence": sequence}
+    )
+
+
+@lru_cache(maxsize=1)
+def _shapes_by_name() -> dict[str, TransformerShape]:
+    return {_squeeze(model.id): model.shape for model in transformers()}
+
+
+def _squeeze(name: str) -> str:
+    """Return a model's name without its publisher, separators, and variants: "llama3.1-8b" is "Llama-3.1-8B-Instruct"."""
+    plain = re.sub(r"\(.*?\)", "", name.lower().rpartition("/")[2])
+    return re.sub(r"[^a-z0-9.]", "", _IGNORED.sub("", plain.replace("_", "-")))
+
+
+def _read_parameters(text: str) -> float | None:
+    """Return billions of parameters: 70.6, 70B, or 350M."""
+    number = read_number(text)
+    unit = re.search(r"[\d.]\s*([kmb])", text.lower())
+    if number is None:
+        return None
+    return number / 1e9 if unit or number >= 1e5 else number
+
+
+def _build_shape(cells: Mapping[str, str], notes: str) -> TransformerShape:
     """Return the shape; whether it is gated and tied follows from the number of parameters, if that is given."""
     numbers = {key: int(value) for key, value in re.findall(r"\b([a-z_]+)=(\d+)", notes)}
     hidden, heads, layers = (read_integer(cells, name) for name in ("hidden", "heads", "layers"))
@@ -37,7 +88,7 @@ def parse_shape(cells: Mapping[str, str], notes: str) -> TransformerShape:
         "hidden": hidden,
         "heads": heads,
         "vocabulary": read_integer(cells, "vocab", 50_257),
-        "sequence": read_integer(cells, "seq"),
+        "sequence": read_integer(cells, "seq", kilo=1024),
     }
     if "head_dim" in numbers and not mla:
         values["head_size"] = numbers["head_dim"]
@@ -64,7 +115,7 @@ def parse_shape(cells: Mapping[str, str], notes: str) -> TransformerShape:
             values["expert_ffn"] = expert_ffn
     if re.match(r"bert|vit", cells["model"].lower()):
         values["causal"] = False
-    given = re.search(r"[\d.]+", cells.get("params_b", ""))
+    given = _read_parameters(cells.get("params_b", ""))
     ffn = read_integer(cells, "ffn", 0) or expert_ffn
     old = re.match(
         r"gpt|bert|opt|bloom|megatron|turing|falcon|phi-1|stablelm", cells["model"].lower()
@@ -80,5 +131,6 @@ def parse_shape(cells: Mapping[str, str], notes: str) -> TransformerShape:
     ]
     if not given:
         return candidates[0]
-    target = float(given[0]) * 1e9
-    return min(candidates, key=lambda shape: abs(float(describe_model(shape).parameters) - target))
+    return min(
+        candidates, key=lambda shape: abs(float(describe_model(shape).parameters) / 1e9 - given)
+    )

@@ -7,21 +7,28 @@ tolerantly; a row that lacks what a prediction needs is skipped with the reason.
 import csv
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import isnan
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from gpuyard.catalog import Gpu, gpus
 from gpuyard.errors import UserMistake
+from gpuyard.predictor.large.cluster import describe_cluster, peak, sixteen_bit_peak
 from gpuyard.predictor.large.effects import attention_is_older
-from gpuyard.predictor.large.layout import Layout, Recompute
+from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.large.model import describe_model
 from gpuyard.predictor.large.row_hardware import find_gpu, parse_cluster
-from gpuyard.predictor.large.row_shape import parse_shape, read_integer
+from gpuyard.predictor.large.row_layout import parse_layout
+from gpuyard.predictor.large.row_metric import Metric, parse_metric
+from gpuyard.predictor.large.row_numbers import read_integer, read_number
+from gpuyard.predictor.large.row_shape import parse_shape
 from gpuyard.predictor.large.row_software import (
     MEGATRON,
     overlaps_tensor,
     parse_compiled,
-    parse_family,
 )
 from gpuyard.specs import Cluster
 from gpuyard.specs.transformer import TransformerShape
@@ -29,6 +36,7 @@ from gpuyard.specs.transformer import TransformerShape
 REQUIRED = ("model", "layers", "hidden", "heads", "seq", "gpu", "gpus", "metric", "value")
 _HBM2E = 2.4e12  # bytes per second of H100s with 96 GB
 _MAX_ROWS = 100_000
+_MAX_GPUS = 10**6
 _MAX_BYTES = 64 * 2**20
 
 
@@ -55,11 +63,12 @@ class PublishedRow:
     precision: str
     lora: str  # "", "lora", or "qlora"
     pure: bool  # weights and optimizer states in 16 bits without fp32 copies
-    metric: str
+    metric: Metric
     value: float  # NaN: ran out of memory
     quality: str
     framework: str
-    batch_known: bool = True
+    micro_known: bool = True  # whether the table states the micro-batch
+    global_known: bool = True
     attention: str = ""  # the kernel as the table names it, like "flash2" or "no flash"
     compiled: bool | None = None  # whether PyTorch's operations were fused; None: not stated
     lean: bool = False  # an optimizer that saves memory: 8-bit moments, applied in backward
@@ -117,6 +126,15 @@ class PublishedRow:
         return attention_is_older(gpus().get(self.gpu), pytorch=pytorch, name=self.attention)
 
     @property
+    def has_speed(self) -> bool:
+        """False if the row measured memory, or ran out of it."""
+        return self.metric.quantity not in ("memory", "oom") and not isnan(self.value)
+
+    @property
+    def batch_known(self) -> bool:
+        return self.micro_known and self.global_known
+
+    @property
     def gpus(self) -> int:
         return self.layout.gpus
 
@@ -124,29 +142,37 @@ class PublishedRow:
     def tokens_per_step(self) -> float:
         return float(self.layout.global_batch * self.shape.sequence)
 
-    def tokens_per_second_per_gpu(self) -> float | None:  # noqa: PLR0911, one per metric
+    def tokens_per_second_per_gpu(self) -> float | None:
         """Return the published result in the unit of predictions, or None for another kind of metric."""
-        metric, value = self.metric, self.value
-        if metric == "tokens/s/gpu":
-            return value
-        if metric.startswith("tokens/s"):
-            return value / self.gpus
-        if metric == "samples/s":
-            return value * self.shape.sequence / self.gpus
-        if metric in ("step_time_s", "step_time_ms"):
-            seconds = value / (1000 if metric.endswith("ms") else 1)
-            return self.tokens_per_step / seconds / self.gpus
-        flops = self._papers_flops()
-        if metric in ("model_tflops/gpu", "hw_tflops/gpu"):
-            hardware = metric.startswith("hw")
-            again = 4 / 3 if hardware and self.layout.recompute == "full" else 1.0
-            return value * 1e12 / (flops * again)
-        if metric == "mfu_percent":
-            peak = gpus().get(self.gpu).peak_flops("bf16") or gpus().get(self.gpu).peak_flops(
-                "fp16"
-            )
-            return value / 100 * peak / flops if peak else None
+        metric = self.metric
+        gpu_count = 1 if metric.per_gpu else self.gpus
+        rate = self.value * (metric.scale or 1.0)
+        match metric.quantity:
+            case "tokens":
+                return rate / gpu_count
+            case "samples":
+                return rate * self.shape.sequence / gpu_count
+            case "steps":
+                return rate * self.tokens_per_step / self.gpus
+            case "step time":
+                return self.tokens_per_step / rate / self.gpus
+            case "flops" | "mfu":
+                return self._achieved_flops() / self._papers_flops()
         return None
+
+    def _achieved_flops(self) -> float:
+        """Return the model's FLOP/s per GPU; a figure above the peak of one GPU is that of all."""
+        gpu, metric = gpus().get(self.gpu), self.metric
+        wide = sixteen_bit_peak(gpu)
+        if metric.quantity == "mfu":
+            achieved = wide * self.value * (metric.scale or (0.01 if self.value > 1 else 1.0))
+        else:
+            achieved = self.value * (metric.scale or 1.0)
+            total = achieved > max(wide, peak(gpu, self.precision))
+            if metric.per_gpu is False or (metric.per_gpu is None and total):
+                achieved /= self.gpus
+        again = metric.hardware and self.layout.recompute == "full"
+        return achieved / (4 / 3 if again else 1.0)
 
     def _papers_flops(self) -> float:
         """Return FLOPs per token as most papers count them: attention as if it were not causal."""
@@ -169,18 +195,22 @@ def read_rows(path: Path) -> tuple[list[PublishedRow], list[Skipped]]:
             raise UserMistake(f"{path} has more than {_MAX_ROWS:,} rows")
         try:
             rows.append(parse_row(number, cells))
+        except ValidationError as problem:
+            error = problem.errors(include_url=False)[0]
+            where = ".".join(map(str, error["loc"]))
+            message = error["msg"].removeprefix("Value error, ")
+            skipped.append(Skipped(number, f"{where}: {message}" if where else message))
         except (UserMistake, ValueError, LookupError, ArithmeticError) as problem:
-            text = str(problem).splitlines() or [type(problem).__name__]
-            reason = text[2].strip() if len(text) > 2 and "validation error" in text[0] else text[0]
-            skipped.append(Skipped(number, reason))
+            skipped.append(Skipped(number, str(problem) or type(problem).__name__))
     return rows, skipped
 
 
 def _read_cells(path: Path) -> Iterator[dict[str, str]]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             reader = csv.DictReader(line for line in file if not line.startswith("#"))
-            missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
+            reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
+            missing = [name for name in REQUIRED if name not in reader.fieldnames]
             if missing:
                 raise UserMistake(
                     f"{path} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; "
@@ -188,7 +218,7 @@ def _read_cells(path: Path) -> Iterator[dict[str, str]]:
                 )
             for cells in reader:
                 yield {name: (value or "").strip() for name, value in cells.items() if name}
-    except (UnicodeDecodeError, csv.Error, OSError) as problem:
+    except (csv.Error, OSError) as problem:
         raise UserMistake(f"{path} cannot be read as a CSV table: {problem}") from None
 
 
@@ -196,16 +226,17 @@ def parse_row(number: int, cells: Mapping[str, str]) -> PublishedRow:
     """Return the row, or raise an error that says what is missing."""
     notes = cells.get("notes", "")
     gpu = find_gpu(cells["gpu"])
-    count = read_integer(cells, "gpus")
+    count = _count_gpus(cells)
+    metric, value = _parse_result(cells["metric"], cells["value"])
     shape = parse_shape(cells, notes)
-    layout = _parse_layout(cells, notes, count, shape)
     cluster = parse_cluster(gpu, count, cells)
-    value = cells["value"]
-    out_of_memory = value.upper() == "OOM" or cells["metric"].lower() == "oom"
+    layout = parse_layout(cells, notes, count, shape, -(-count // cluster.nodes))
     quality = re.search(r"quality=([ABC])", notes)
     etp = re.search(r"\bETP=(\d+)", notes)
     dense_framework = "nemo" in cells.get("framework", "").lower()
     precision = cells.get("precision", "")
+    _check_cluster(cluster, _parse_precision(precision, gpu))
+    describe_model(shape)  # refuses too many parameters
     lora = re.search(r"\b(q?lora|adapter)\b", notes + " " + cells["model"], re.IGNORECASE)
     return PublishedRow(
         row=number,
@@ -226,16 +257,55 @@ def parse_row(number: int, cells: Mapping[str, str]) -> PublishedRow:
         compiled=parse_compiled(f"{cells.get('framework', '')} {notes}"),
         lora=_tuning(lora[1].lower(), precision) if lora else "",
         pure=any(word in precision.lower() for word in ("pure", "true")),
-        metric=cells["metric"],
-        value=float("nan") if out_of_memory else float(value.replace(",", "")),
+        metric=metric,
+        value=value,
         quality=quality[1] if quality else "B",
         framework=cells.get("framework", ""),
-        batch_known=bool(cells.get("micro_batch")) and bool(cells.get("global_batch")),
+        micro_known=bool(read_integer(cells, "micro_batch", 0)),
+        global_known=bool(read_integer(cells, "global_batch", 0)),
         stated_gb=float(size[1])
         if (size := re.search(r"(\d+) ?gb\b", cells["gpu"].lower()))
         else None,
         variant=_parse_variant(cells["gpu"].lower()),
     )
+
+
+@lru_cache(maxsize=4096)
+def _check_cluster(cluster: Cluster, precision: str) -> None:
+    """Raise UserMistake if the GPU lacks the precision, or if no such machine exists."""
+    try:
+        describe_cluster(cluster, precision)
+    except UserMistake as mistake:
+        raise UserMistake(str(mistake).partition("; use --")[0]) from None
+
+
+def _count_gpus(cells: Mapping[str, str]) -> int:
+    """Return the number of GPUs: 64, or machines × GPUs as in 8x8."""
+    product = re.fullmatch(r"(\d{1,6})\s*[x×*]\s*(\d{1,6})", cells["gpus"])
+    count = int(product[1]) * int(product[2]) if product else read_integer(cells, "gpus")
+    if not 1 <= count <= _MAX_GPUS:
+        raise UserMistake(f"gpus must be 1 to {_MAX_GPUS:,}")
+    return count
+
+
+def _parse_result(name: str, text: str) -> tuple[Metric, float]:
+    """Return what was measured, and its value; NaN: the run was out of memory."""
+    value_metric = parse_metric(text)
+    metric = parse_metric(name)
+    out_of_memory = "oom" in (m.quantity for m in (metric, value_metric) if m is not None)
+    if out_of_memory:
+        return metric or Metric("oom"), float("nan")
+    if metric is None:
+        raise UserMistake(
+            f"metric {name[:60]!r} is not a throughput, a step time, or a memory that gpuyard knows"
+        )
+    value = read_number(text)
+    if not value:
+        raise UserMistake(f"value {text[:60]!r} is not a number above 0")
+    if metric.quantity == "mfu" and "%" in text:
+        value /= 100
+        metric = replace(metric, scale=1.0)
+    return metric, value
 
 
 def _parse_variant(name: str) -> str:
@@ -248,52 +318,6 @@ def _parse_variant(name: str) -> str:
 def _tuning(method: str, precision: str) -> str:
     """Return "qlora" if the frozen weights have 4 bits, otherwise "lora"; other adapters count as LoRA."""
     return "qlora" if method == "qlora" or "nf4" in precision else "lora"
-
-
-_RECOMPUTE = (
-    ("full", "full"),
-    ("selective", "selective"),
-    ("norm, act", "selective"),
-    ("on (recipe", "full"),
-)
-
-
-def _parse_layout(
-    cells: Mapping[str, str], notes: str, count: int, shape: TransformerShape
-) -> Layout:
-    tensor, pipeline, context = (read_integer(cells, name, 1) for name in ("tp", "pp", "cp"))
-    kind = cells.get("dp_or_fsdp", "").lower()
-    stage = re.search(r"\d", cells.get("zero_stage", ""))
-    fsdp = kind.startswith(("fsdp", "hsdp"))
-    zero = int(stage[0]) if stage else (3 if fsdp else 0)
-    model_parallel = tensor * pipeline * context
-    if count % model_parallel:
-        raise UserMistake(f"tp × pp × cp = {model_parallel} does not divide {count} GPUs")
-    data = count // model_parallel
-    micro = read_integer(cells, "micro_batch", 1)
-    batch = read_integer(cells, "global_batch", micro * data)
-    if "PP microbatches" in notes or (
-        pipeline > 1 and micro * data == batch and micro % pipeline == 0 and fsdp
-    ):
-        micro = max(1, micro // pipeline)
-    micro = min(micro, max(1, batch // data))
-    shard = re.search(r"\d+", kind) if fsdp else None
-    text = cells.get("recompute", "").lower()
-    recompute: Recompute = next((kind for word, kind in _RECOMPUTE if word in text), "none")  # type: ignore[misc]
-    return Layout(
-        tensor=tensor,
-        pipeline=pipeline,
-        virtual_pipeline=read_integer(cells, "vp", 1),
-        context=context,
-        expert=read_integer(cells, "ep", 1) if shape.experts else 1,
-        data=data,
-        zero=zero if data * context > 1 else 0,
-        shard=min(data * context, int(shard[0]) * context) if shard and data > 1 else None,
-        micro_batch=micro,
-        global_batch=max(batch, data),
-        recompute=recompute,
-        family=parse_family(cells.get("framework", ""), zero),
-    )
 
 
 def _parse_precision(text: str, gpu: Gpu) -> str:

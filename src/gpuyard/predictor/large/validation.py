@@ -13,18 +13,17 @@ from gpuyard.predictor.large.constants import LargeFit, load_fit
 from gpuyard.predictor.large.effects import has_evidence
 from gpuyard.predictor.large.evaluation import usable_bytes
 from gpuyard.predictor.large.interval import correction_weight, interval_kind
-from gpuyard.predictor.large.layout import stack_layouts
-from gpuyard.predictor.large.memory import MemoryConstants, compute_memory
-from gpuyard.predictor.large.model import describe_model, stack_models
 from gpuyard.predictor.large.published_table import (
     Table,
     compile_table,
     predict_table,
     published_bytes,
-    state_bytes,
 )
+from gpuyard.predictor.large.row_batches import infer_micro_batches, predict_memory
 from gpuyard.predictor.large.rows import PublishedRow, Skipped, read_rows
 from gpuyard.predictor.table import Booleans, Floats
+
+MemoryScores = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class TableScores:
     overall: Scores | None
     skipped: tuple[Skipped, ...]
     choices: dict[str, float | int | None]
-    memory: dict[str, float | int | None] | None
+    memory: MemoryScores | None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -64,27 +63,21 @@ class TableScores:
 
 
 def judge_table(path: Path, memory: Path | None = None, points: int = 0) -> TableScores:
-    """Predict every row of a table and compare; with `points`, one row per series corrects the others."""
+    """Predict every row of a table and compare; with `points`, one row per series corrects the others.
+
+    Rows of both tables that measured memory, or ran out of it, judge the predicted memory.
+    """
     rows, skipped = read_rows(path)
     fit = load_fit()
-    timed = []
-    for row in rows:
-        if (row.tokens_per_second_per_gpu() or 0) > 0:
-            timed.append(row)
-        elif not np.isnan(row.value):
-            reason = f"metric {row.metric!r} is not a throughput or a step time"
-            skipped.append(Skipped(row.row, reason))
+    timed, table, predicted = _predict([row for row in rows if row.has_speed], fit, skipped)
     sources: list[Scores] = []
     overall = None
     choices: dict[str, float | int | None] = {
         "groups": 0, "median_regret": None, "p90_regret": None,
     }  # fmt: skip
     if timed:
-        table = compile_table(timed)
-        predicted, _ = predict_table(table, fit.constants, fit.effects)
         low, high, keep = _intervals(table, fit, points)
-        factor = _corrections(table, predicted, points)
-        corrected = predicted * factor
+        corrected = predicted * _corrections(table, predicted, points)
         names = np.array([row.source for row in timed])
         for name in dict.fromkeys(names):
             mask = (names == name) & keep
@@ -95,10 +88,29 @@ def judge_table(path: Path, memory: Path | None = None, points: int = 0) -> Tabl
         if keep.any():
             overall = _score("all", corrected[keep], table.measured[keep], low[keep], high[keep])
         choices = judge_choices(timed, table.measured, predicted)
+    remaining = [row for row in rows if not row.has_speed]
     return TableScores(
         tuple(sources), overall, tuple(sorted(skipped, key=lambda s: s.row)), choices,
-        judge_memory(memory) if memory else None,
+        judge_memory(remaining, memory) if memory or remaining else None,
     )  # fmt: skip
+
+
+def _predict(
+    rows: list[PublishedRow], fit: LargeFit, skipped: list[Skipped]
+) -> tuple[list[PublishedRow], Table, Floats]:
+    """Return the rows with a prediction; the others join `skipped`."""
+    rows = infer_micro_batches(rows)
+    table = compile_table(rows)
+    if not rows:
+        return rows, table, np.empty(0)
+    with np.errstate(all="ignore"):
+        predicted, _ = predict_table(table, fit.constants, fit.effects)
+    good = np.isfinite(predicted / table.measured) & (predicted > 0) & (table.measured > 0)
+    if good.all():
+        return rows, table, predicted
+    reason = "its numbers are too large or too small for a prediction"
+    skipped += [Skipped(row.row, reason) for row, ok in zip(rows, good, strict=True) if not ok]
+    return _predict([row for row, ok in zip(rows, good, strict=True) if ok], fit, skipped)
 
 
 def _score(source: str, predicted: Floats, measured: Floats, low: Floats, high: Floats) -> Scores:
@@ -184,12 +196,17 @@ def judge_choices(
     }
 
 
-def judge_memory(path: Path) -> dict[str, float | int | None]:
-    """Return how well predicted memory and the verdict of fitting agree with a table."""
-    rows, _ = read_rows(path)
+def judge_memory(rows: list[PublishedRow], path: Path | None = None) -> MemoryScores:
+    """Return how well predicted memory and the verdict of fitting agree with rows and a further table."""
+    more, skipped = read_rows(path) if path else ([], [])
+    skipped += [
+        Skipped(row.row, "it states a speed, not a memory") for row in more if row.has_speed
+    ]
+    rows = rows + [row for row in more if not row.has_speed]
+    reasons = [{"row": s.row, "reason": s.reason} for s in sorted(skipped, key=lambda s: s.row)]
     if not rows:
-        return {"rows": 0, "median_abs_error": None, "fits_right": None,
-                "said_fits_but_oom": None, "said_oom_but_fit": None}  # fmt: skip
+        return {"rows": 0, "median_abs_error": None, "fits_right": None, "said_fits_but_oom": None,
+                "said_oom_but_fit": None, "skipped": reasons}  # fmt: skip
     predicted = predict_memory(rows, load_fit().memory)
     measured = np.array([published_bytes(row) for row in rows])
     limits = np.array([usable_bytes(row.memory_bytes) for row in rows])
@@ -202,11 +219,5 @@ def judge_memory(path: Path) -> dict[str, float | int | None]:
         "fits_right": float((fits == ran).mean()),
         "said_fits_but_oom": float((fits & ~ran).mean()),
         "said_oom_but_fit": float((~fits & ran).mean()),
+        "skipped": reasons,
     }
-
-
-def predict_memory(rows: Sequence[PublishedRow], constants: MemoryConstants) -> Floats:
-    """Return the predicted bytes on the fullest GPU of each row."""
-    layouts = stack_layouts([row.layout for row in rows], [row.expert_tensor for row in rows])
-    model = stack_models([describe_model(row.shape) for row in rows])
-    return compute_memory(model, layouts, state_bytes(rows), constants).total

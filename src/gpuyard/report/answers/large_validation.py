@@ -31,11 +31,13 @@ def table_scores_answer(scores: TableScores, name: str) -> Answer:
                 "but ran out of memory."
             )
         )
-    if scores.skipped:
-        reasons = "; ".join(f"row {s.row}: {s.reason}" for s in scores.skipped[:_MAX_SKIPPED])
-        more = len(scores.skipped) - _MAX_SKIPPED
+    reasons = [f"row {s.row}: {s.reason}" for s in scores.skipped]
+    reasons += [f"memory row {s['row']}: {s['reason']}" for s in (memory or {}).get("skipped", ())]
+    if reasons:
+        more = len(reasons) - _MAX_SKIPPED
         rest = f"; and {more} more" if more > 0 else ""
-        parts.append(Sentence(f"Skipped {len(scores.skipped)} rows: {reasons}{rest}.", "caution"))
+        shown = "; ".join(reasons[:_MAX_SKIPPED])
+        parts.append(Sentence(f"Skipped {len(reasons)} rows: {shown}{rest}.", "caution"))
     return Answer(parts, scores.as_json(), title=f"Large models: {name}", verb="validate")
 
 
