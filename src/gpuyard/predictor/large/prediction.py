@@ -129,6 +129,7 @@ class LargeResult:
     evidence: str
     parameters: float
     active_parameters: float
+    training: LargeTraining
 
     @property
     def largest(self) -> LargePrediction:
@@ -187,6 +188,7 @@ def predict_large(
         evidence=has_evidence(load_fit(), gpu, training.precision),
         parameters=float(model.parameters),
         active_parameters=float(model.active_parameters),
+        training=training,
     )
 
 

@@ -238,12 +238,15 @@ def _explanation(result: LargeResult, p: LargePrediction) -> list[Part]:
         ),
         Chart("memory", "Memory by part.", {ALL_BATCHES: build_memory_chart(result.predictions)}),
     ]
-    commands = launch_lines(p)
+    lines = launch_lines(p, result.training)
+    starts: list[Part] = [DefinitionList(list(lines.commands.items()))] if lines.commands else []
+    if lines.left_out:
+        starts.append(DefinitionList(list(lines.left_out.items()), title="Left out"))
     return [
         step,
         layouts,
         RendererOnly("page", [Charts(charts)]),
-        Section("Start it", [DefinitionList(list(commands.items()))] if commands else []),
+        Section("Start it", starts),
     ]
 
 
