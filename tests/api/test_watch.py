@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 import gpuyard as gy
+from gpuyard.api.watch import expect_step
 from gpuyard.catalog.prices import find_cheapest_price
+from gpuyard.hardware.clusters import read_cluster
+from gpuyard.predictor import Prediction
+from gpuyard.reporting.ranks import read_rank_log
 from gpuyard.reporting.reporter import MARKER, RANK_MARKER
 from tests.conftest import Cli
 
@@ -45,6 +49,18 @@ def test_the_prediction_is_compared(cli: Cli, tmp_path: Path) -> None:
     document = json.loads(cli(*command).stdout)
     assert 0 < document["expected_low_seconds"] < document["expected_high_seconds"]
     assert 0 < document["mfu"] < 1
+
+
+def test_an_exchange_is_compared_with_a_whole_one(tmp_path: Path) -> None:
+    """A loop may hide none of its exchange, of which the prediction hides most."""
+    windows = read_rank_log(write_log(tmp_path / "train.log"))
+    cluster = read_cluster("2x2xa100@100G")
+    expected = expect_step(windows, "resnet50", cluster)
+    row = gy.predict("resnet50", on=cluster, gpus=4, batch=32)[0]
+    assert isinstance(row, Prediction)
+    assert expected is not None
+    assert expected.exchange_seconds == row.exchange_seconds
+    assert row.exchange_seconds > row.step.exposed_communication_seconds > 0
 
 
 def test_a_gap_is_priced(cli: Cli, tmp_path: Path) -> None:

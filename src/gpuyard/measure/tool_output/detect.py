@@ -22,7 +22,8 @@ _MAX_LINE_CHARACTERS = 1_000  # no tool prints a longer line
 def read_tool_output(path: Path) -> ToolOutput:
     """Read a file with the output of one tool or several; `-` is standard input."""
     if str(path) == "-":
-        return parse_tool_output(sys.stdin.read(_MAX_BYTES), "standard input")
+        text = sys.stdin.buffer.read(_MAX_BYTES).decode(errors="replace")
+        return parse_tool_output(text, "standard input")
     return parse_tool_output(read_text(path, max_bytes=_MAX_BYTES), str(path))
 
 
