@@ -144,6 +144,32 @@ def test_model_with_a_profile_is_divided_where_whole_copies_do_not_fit() -> None
     assert answer.winner.layout.gpus == 8
 
 
+def test_gpus_that_lack_the_precision_are_left_out_of_dividing() -> None:
+    """GPT-2 1.5B in bf16 must be divided on a T4, which does not compute in bf16."""
+    workload = Workload.model_validate(
+        {"name": "gpt2-xl", "model": "gpt2-xl", "precision": "bf16", "optimizer": "adamw", "dataset": {"samples": 10_000}}
+    )  # fmt: skip
+    offers = [
+        {"name": gpu, "rent": "$10/h", "gpu": gpu, "gpus": 8, "topology": topology}
+        for gpu, topology in (("t4", "workstation"), ("a100-sxm4-80gb", "nvswitch"))
+    ]
+    spec = plan(workload, *offers, tokens=None, search={"nodes": [1], "ways": ["on-demand"]})
+    table = search(spec, workload, models().get("gpt2-xl"))
+    divided = {table.offers[table.offer[i]].server.gpu.id for i in range(len(table)) if table.throughputs.layout[table.row[i]] >= 0}  # fmt: skip
+    assert "t4" not in divided
+    answer = build_result(table, workload)
+    assert answer.winner is not None
+    assert answer.winner.gpu == "a100-sxm4-80gb"
+
+
+def test_an_impossible_layout_is_named_as_the_cause() -> None:
+    offer = {"name": "rented", "rent": "$20/h", **EIGHT}
+    for degrees, words in (({"tp": 3}, "32 heads.*tp="), ({"pp": 3}, "does not divide 8 GPUs")):
+        workload = large(parallel={"global_batch": 128, **degrees})
+        with pytest.raises(UserMistake, match=words):
+            result(plan(workload, offer, search={"nodes": [1], "ways": ["on-demand"]}))
+
+
 def test_run_needs_a_length() -> None:
     with pytest.raises(UserMistake, match="tokens: 20B"):
         result(plan(large(), {"name": "rented", "rent": "$20/h", **EIGHT}, tokens=None))

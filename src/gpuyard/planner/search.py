@@ -231,6 +231,11 @@ def _explain_empty(candidates: Candidates) -> str:
     if candidates.missing_rates:
         missing = ", ".join(rate.description for rate in candidates.missing_rates)
         return f"the rate is unknown {missing}"
+    training = candidates.training
+    if candidates.offers and isinstance(training, ShardedTraining):
+        sizes = {offer.server.gpus for offer in candidates.offers}
+        if reason := training.explain_refusal(sizes):
+            return reason
     if candidates.offers:
         return "no node count in 'search.nodes' is possible; several machines need a network"
     return "no offer in 'search.offers' and 'search.gpus' can be acquired by 'search.ways'"

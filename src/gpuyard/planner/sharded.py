@@ -6,7 +6,7 @@ all GPUs and networks; the time of all layouts that fit is computed in one table
 
 import functools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -116,6 +116,18 @@ class ShardedTraining:
         }
         return Throughputs(**columns, layouts=added.layouts)
 
+    def explain_refusal(self, sizes: Iterable[int]) -> str:
+        """Return why no layout works on machines with so many GPUs each, or an empty string if one does."""
+        reason = ""
+        for gpus in sorted(sizes, reverse=True):
+            try:
+                list_layouts(self.training, gpus, gpus)
+            except UserMistake as problem:
+                reason = reason or str(problem)
+            else:
+                return ""
+        return reason
+
     def _node_counts(self, shape: MachineShape) -> tuple[int, ...]:
         if self.gpus is None:
             return node_counts(shape, self.grid)
@@ -129,7 +141,9 @@ class ShardedTraining:
         for number, nodes in spots:
             shape = shapes[number]
             for precision in self.precisions(shape.gpu.id):
-                groups[shape.gpus, nodes, precision].append(number)
+                # PyTorch computes a lacking precision in fp32, but only whole copies are predicted so
+                if _can_compute(shape.gpu, precision):
+                    groups[shape.gpus, nodes, precision].append(number)
         best: list[_PlacedLayout] = []
         for (domain, nodes, precision), numbers in groups.items():
             training = replace(self.training, precision=precision)
