@@ -1,5 +1,8 @@
 """Find hardware by the names that people type: `H100`, `rtx3090`, `p4d.24xlarge`, `hdr`."""
 
+import functools
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,8 +15,19 @@ from gpuyard.specs.base import match_ids, match_spelling
 _COMMON_VARIANTS = (
     "p100-pcie-16gb", "v100-sxm2-16gb", "v100-sxm2-32gb", "v100-pcie-16gb",
     "a100-sxm4-80gb", "a100-sxm4-40gb", "a100-pcie-80gb",
-    "h100-sxm5-80gb", "h100-pcie-80gb", "h200-sxm5-141gb", "gh200-96gb",
+    "a800-sxm4-80gb", "h100-sxm5-80gb", "h100-pcie-80gb", "h800-sxm5-80gb", "h200-sxm5-141gb", "h20-sxm5-96gb",
+    "gh200-96gb",
 )  # fmt: skip
+VENDOR_WORDS = frozenset({
+    "nvidia", "corporation", "amd", "geforce", "tesla", "graphics", "workstation", "server", "edition",
+})  # fmt: skip
+# words of tables and data sheets that tell no catalog GPUs apart; each step drops more
+_NOISE = (
+    r"instinct|intel|habana|google|aws|gpus?|accelerator|tensor|core|generation|hgx|dgx|\d+w|hbm\w*|gddr\w*",
+    r"\d+(?:gb|gib|g)",
+    r"sxm\d?|pcie\d?|nvl\d*|oam|nvlink\d?",
+)
+_MAX_STATED_NAME = 200
 SHORT_NAMES = frozenset(variant.partition("-")[0] for variant in _COMMON_VARIANTS)
 
 
@@ -34,7 +48,11 @@ def find_hardware(name: str) -> HardwareName | None:
         return HardwareName("machine", machine)
     if matches := match_ids(name, gpus().ids()):
         return _choose_variant(name, matches)
-    return _find_instance(name)
+    if (instance := _find_instance(name)) is not None:
+        return instance
+    words = name.lower().replace("_", "-").split("-")
+    model = "-".join(word for word in words if word not in VENDOR_WORDS)
+    return find_hardware(model) if model and len(model) < len(name) else None
 
 
 def find_gpu(name: str) -> Gpu:
@@ -43,6 +61,39 @@ def find_gpu(name: str) -> Gpu:
     if hardware is None or hardware.kind != "GPU":
         return gpus().get(name)
     return gpus().get(hardware.id)
+
+
+@functools.lru_cache(maxsize=1024)
+def find_stated_gpu(text: str) -> Gpu:
+    """Return the GPU for a name as tables write it: h100-sxm-96gb-hbm2e-500w, 8x Tesla V100 (DGX-1), a3-ultragpu (H200)."""
+    for name in _simplify(text[:_MAX_STATED_NAME]):
+        hardware = find_hardware(name)
+        if hardware is None:
+            continue
+        if hardware.kind == "GPU":
+            return gpus().get(hardware.id)
+        gpu = (
+            machines().get(hardware.id).gpu
+            if hardware.kind == "machine"
+            else prices().get(hardware.id).gpu
+        )
+        if gpu is not None:
+            return gpus().get(gpu)
+    raise UserMistake(f"GPU {text[:80]!r} is not in the catalog")
+
+
+def _simplify(text: str) -> Iterator[str]:
+    """Yield shorter and shorter names: as written, without what tells nothing, and what parentheses hold."""
+    lowered = re.sub(r"\([^()]*\bgcds?\b[^()]*\)", " gcd", text.lower())
+    plain = re.sub(r"\([^()]*\)", " ", lowered)
+    for part in (plain, plain.partition("/")[0], *re.findall(r"\(([^()]*)\)", lowered)):
+        words = re.findall(r"[a-z0-9.]+", re.sub(r"^\s*\d+\s*[x×]\s*(?=[a-z])", "", part))
+        if words:
+            yield "-".join(words)
+        for noise in _NOISE:
+            words = [word for word in words if not re.fullmatch(noise, word)]
+            if words:
+                yield "-".join(words)
 
 
 def find_link_id(name: str) -> str | None:

@@ -3,15 +3,14 @@
 import re
 
 from gpuyard.catalog import Gpu, gpus
+from gpuyard.catalog.short_names import VENDOR_WORDS
 
-_VENDOR_WORDS = {
-    "nvidia", "corporation", "amd", "geforce", "tesla", "graphics",
-    "workstation", "server", "edition",
-}  # fmt: skip
 # names that the driver shortens so much that they match several entries
 _SHORT_NAMES = {
     frozenset({"h100", "80gb", "hbm3"}): "h100-sxm5-80gb",
     frozenset({"h200"}): "h200-sxm5-141gb",
+    frozenset({"h800"}): "h800-sxm5-80gb",
+    frozenset({"h20"}): "h20-sxm5-96gb",
     frozenset({"gh200", "480gb"}): "gh200-96gb",  # the 480 GB are the CPU's
 }
 _MAX_NAME_LENGTH = 200
@@ -38,4 +37,4 @@ def find_catalog_gpu(product_name: str) -> Gpu | None:
 def _split_words(name: str) -> frozenset[str]:
     without_parentheses = re.sub(r"\(.*?\)", " ", name.lower())
     with_joined_units = re.sub(r"(\d+)\s+gb\b", r"\1gb", without_parentheses)
-    return frozenset(re.findall(r"[a-z0-9]+", with_joined_units)) - _VENDOR_WORDS
+    return frozenset(re.findall(r"[a-z0-9]+", with_joined_units)) - VENDOR_WORDS

@@ -10,7 +10,6 @@ import pytest
 from gpuyard.catalog import gpus
 from gpuyard.errors import UserMistake
 from gpuyard.predictor.large.effects import attention_is_older
-from gpuyard.predictor.large.row_hardware import find_gpu
 from gpuyard.predictor.large.row_software import parse_compiled, parse_family
 from gpuyard.predictor.large.rows import read_rows
 from gpuyard.predictor.large.validation import judge_table
@@ -61,23 +60,6 @@ def test_a_table_without_its_columns_names_them(tmp_path: Path) -> None:
     path.write_text("model,layers\nx,1\n", encoding="utf-8")
     with pytest.raises(UserMistake, match=r"runs\.csv.*hidden"):
         read_rows(path)
-
-
-@pytest.mark.parametrize(
-    ("text", "gpu"),
-    [
-        ("h100-sxm-80gb", "h100-sxm5-80gb"),
-        ("A100 80GB", "a100-sxm4-80gb"),
-        ("a100-sxm4-40gb", "a100-sxm4-40gb"),
-        ("NVIDIA H200", "h200-sxm5-141gb"),
-        ("b200-sxm", "b200-sxm"),
-        ("AMD Instinct MI300X", "mi300x"),
-        ("v100-sxm2-32gb (inferred)", "v100-sxm2-32gb"),
-        ("rtx-4090", "rtx-4090"),
-    ],
-)
-def test_names_of_gpus_as_people_write_them(text: str, gpu: str) -> None:
-    assert find_gpu(text).id == gpu
 
 
 @pytest.mark.parametrize(

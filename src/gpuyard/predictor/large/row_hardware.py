@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 
-from gpuyard.catalog import Gpu, gpus, links, machines
+from gpuyard.catalog import Gpu, links, machines
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.presets import choose_topology
 from gpuyard.predictor.large.row_numbers import read_integer
@@ -18,39 +17,6 @@ _GENERATION_PORTS = {
     "Blackwell Ultra": 800,
 }
 _LINK_GBITS = {"fdr": 56, "edr": 100, "hdr": 200, "ndr": 400, "xdr": 800}
-
-
-@lru_cache(maxsize=1024)
-def find_gpu(text: str) -> Gpu:
-    """Return the catalog's GPU for a name as publishers write it: h100-sxm-80gb, A100 80GB."""
-    plain = re.sub(r"\(.*?\)", "", text.lower()).strip()
-    plain = re.sub(r"^nvidia |^amd (instinct )?", "", plain)
-    name = re.sub(r"[\s_/]+", "-", plain)
-    if name in gpus():
-        return gpus().get(name)
-    name = {"a800": "a100", "h800": "h100"}.get(name.split("-")[0], name.split("-")[0]) + (
-        "-" + "-".join(name.split("-")[1:]) if "-" in name else ""
-    )
-    words = [
-        word for word in re.split(r"-", name) if word and not re.fullmatch(r"\d+w|hbm\d\w*", word)
-    ]
-
-    if not words:
-        raise UserMistake(f"GPU {text[:80]!r} is not in the catalog")
-
-    def matches(gpu_id: str) -> int:
-        parts = gpu_id.split("-")
-        if parts[0] != words[0] and "-".join(parts[:2]) != "-".join(words[:2]):
-            return -1
-        return sum(any(part.startswith(word) for part in parts) for word in words)
-
-    order = ("sxm", "")
-    ranked = sorted(
-        gpus().ids(), key=lambda i: (-matches(i), *(0 if o in i else 1 for o in order), -len(i))
-    )
-    if matches(ranked[0]) < 1:
-        raise UserMistake(f"GPU {text[:80]!r} is not in the catalog")
-    return gpus().get(ranked[0])
 
 
 def parse_cluster(gpu: Gpu, count: int, cells: Mapping[str, str]) -> Cluster:

@@ -15,12 +15,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from gpuyard.catalog import Gpu, gpus
+from gpuyard.catalog.short_names import find_stated_gpu
 from gpuyard.errors import UserMistake
 from gpuyard.predictor.large.cluster import describe_cluster, peak, sixteen_bit_peak
 from gpuyard.predictor.large.effects import attention_is_older
 from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.large.model import describe_model
-from gpuyard.predictor.large.row_hardware import find_gpu, parse_cluster
+from gpuyard.predictor.large.row_hardware import parse_cluster
 from gpuyard.predictor.large.row_layout import parse_layout
 from gpuyard.predictor.large.row_metric import Metric, parse_metric
 from gpuyard.predictor.large.row_numbers import read_integer, read_number
@@ -225,7 +226,7 @@ def _read_cells(path: Path) -> Iterator[dict[str, str]]:
 def parse_row(number: int, cells: Mapping[str, str]) -> PublishedRow:
     """Return the row, or raise an error that says what is missing."""
     notes = cells.get("notes", "")
-    gpu = find_gpu(cells["gpu"])
+    gpu = find_stated_gpu(cells["gpu"])
     count = _count_gpus(cells)
     metric, value = _parse_result(cells["metric"], cells["value"])
     shape = parse_shape(cells, notes)
