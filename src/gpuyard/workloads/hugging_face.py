@@ -1,7 +1,8 @@
 """Read a Hugging Face `config.json` as the shape of a transformer. Only numbers and names are read, never code."""
 
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +27,60 @@ def parse_hugging_face_config(text: str, name: str) -> TransformerShape:
     inner = config.get("text_config")
     if isinstance(inner, dict):
         config = {**inner, "model_type": inner.get("model_type", config.get("model_type"))}
-    kind = str(config.get("model_type", ""))
+    kind = str(config.get("model_type") or "")
     reader = _READERS.get(kind)
     if reader is None:
+        architectures = config.get("architectures") or "unknown"
+        what = (
+            f"model_type {kind!r}" if kind else f"without model_type, architectures {architectures}"
+        )
         raise UserMistake(
-            f"{name}: model_type {kind!r} is not supported; known are {', '.join(sorted(_READERS))}. Describe the model "
+            f"{name}: {what} is not supported; known are {', '.join(sorted(_READERS))}. Describe the model "
             "by its shape instead: model: {layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, "
             "vocabulary: 128256}"
         )
+    values = _ReadValues(_DEFAULTS.get(kind, {}) | config)
     try:
-        values = reader(config)
-        return TransformerShape.model_validate(values)
+        return TransformerShape.model_validate(reader(values))
     except KeyError as missing:
         raise UserMistake(f"{name}: {missing.args[0]} is missing") from None
     except ValidationError as problem:
         first = problem.errors()[0]
         key = ".".join(map(str, first["loc"])) or "shape"
         raise UserMistake(f"{name}: {key}: {first['msg']}") from None
+    except (TypeError, ValueError, ArithmeticError):
+        key = values.find_suspect()
+        raise UserMistake(
+            f"{name}: {key} must be a whole number above 0, got {config.get(key)!r}"
+        ) from None
+
+
+class _ReadValues(Mapping[str, Any]):
+    """The values of a configuration, and which of them were read."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._read: list[str] = []
+
+    def __getitem__(self, key: str) -> Any:
+        value = self._values[key]
+        self._read.append(key)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def find_suspect(self) -> str:
+        """Return the last key that was read and is not a number above 0."""
+        bad = [key for key in self._read if not _is_positive(self._values[key])]
+        return (bad or self._read)[-1]
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and (isinstance(value, bool) or 0 < value < math.inf)
 
 
 def _read(path: Path) -> str:
@@ -223,3 +261,11 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Values]] = {
     "gpt2": _gpt2, "gpt_neox": _plain, "phi": _plain, "opt": _opt, "bloom": _bloom,
     "falcon": _falcon, "bert": _bert, "roberta": _bert, "t5": _t5, "mt5": _t5, "vit": _vit,
 }  # fmt: skip
+
+# files of Gemma 3 leave out what equals a default of Gemma3TextConfig in transformers
+_GEMMA3_DEFAULTS: Values = {
+    "vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
+    "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096,
+    "max_position_embeddings": 131072,
+}  # fmt: skip
+_DEFAULTS: dict[str, Values] = {"gemma3": _GEMMA3_DEFAULTS, "gemma3_text": _GEMMA3_DEFAULTS}

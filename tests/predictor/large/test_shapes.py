@@ -45,6 +45,46 @@ def test_a_config_gives_the_shape_of_the_catalog(
     assert read.parameters == describe_model(transformers().get(name).shape).parameters
 
 
+def test_a_config_may_leave_out_the_defaults_of_transformers(tmp_path: Path) -> None:
+    """The file of Gemma 3 4B has only these numbers of its text model."""
+    text = {
+        "model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240,
+        "num_hidden_layers": 34, "sliding_window": 1024,
+    }  # fmt: skip
+    config = {"model_type": "gemma3", "text_config": text}
+    assert (
+        read_hugging_face_config(write(tmp_path, config)) == transformers().get("gemma-3-4b").shape
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"max_position_embeddings": None}, "max_position_embeddings"),
+        ({"max_position_embeddings": "abc"}, "max_position_embeddings"),
+        ({"max_position_embeddings": float("inf")}, "max_position_embeddings"),
+        ({"model_type": "vit", "image_size": 224, "patch_size": 0}, "patch_size"),
+        ({"model_type": "vit", "image_size": 224, "patch_size": "16"}, "patch_size"),
+        (
+            {"model_type": "qwen2_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 512,
+             "shared_expert_intermediate_size": "1024"},
+            "shared_expert_intermediate_size",
+        ),
+        ({"model_type": "bloom", "hidden_size": [1]}, "hidden"),
+    ],
+)  # fmt: skip
+def test_a_value_that_is_not_a_number_is_named(
+    tmp_path: Path, changes: dict[str, object], key: str
+) -> None:
+    with pytest.raises(UserMistake, match=key):
+        read_hugging_face_config(write(tmp_path, {**LLAMA, **changes}))
+
+
+def test_a_config_without_model_type_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserMistake, match=r"without model_type.*LlamaForCausalLM.*layers:"):
+        read_hugging_face_config(write(tmp_path, {"architectures": ["LlamaForCausalLM"]}))
+
+
 def test_an_unknown_architecture_is_named_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UserMistake, match=r"config\.json.*'mamba'.*layers:"):
         read_hugging_face_config(write(tmp_path, {"model_type": "mamba"}))
