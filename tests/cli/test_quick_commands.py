@@ -43,7 +43,7 @@ print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
 """
 
 
-def _find_heavy_imports(*words: str) -> tuple[str, list[str]]:
+def find_heavy_imports(*words: str) -> tuple[str, list[str]]:
     """Run a command in a new process; return its output and the heavy modules that it imported."""
     done = subprocess.run(
         (sys.executable, "-c", _PROGRAM.format(heavy=_HEAVY), *words),
@@ -64,19 +64,19 @@ def test_who_queue_and_status_import_nothing_heavy(
     set_up(home / "share", fake_gpus=2)
     fill_store(ended=3, queued=0)
     monkeypatch.setenv("PATH", "/nonexistent")  # no Slurm
-    output, heavy = _find_heavy_imports("who", "--json")
+    output, heavy = find_heavy_imports("who", "--json")
     assert len(json.loads(output)["gpus"]) == 2
     assert heavy == []
-    output, heavy = _find_heavy_imports("queue", "--last", "2", "--json")
+    output, heavy = find_heavy_imports("queue", "--last", "2", "--json")
     assert [job["handle"] for job in json.loads(output)["jobs"]] == ["local://2", "local://3"]
     assert heavy == []
-    output, heavy = _find_heavy_imports("status", "--json")
+    output, heavy = find_heavy_imports("status", "--json")
     assert json.loads(output)["jobs"] == []
     assert heavy == []
-    output, heavy = _find_heavy_imports("status", "local://2")
+    output, heavy = find_heavy_imports("status", "local://2")
     assert "local://2" in output
     assert heavy == []
-    assert "typer" in _find_heavy_imports("who", "--help")[1], "the check can fail"
+    assert "typer" in find_heavy_imports("who", "--help")[1], "the check can fail"
 
 
 @pytest.mark.parametrize("more", [{}, {"samples": 6400}])
@@ -89,11 +89,11 @@ def test_a_job_that_reports_its_steps_needs_no_heavy_imports(
     handle = jobs.submit(str(spec))
     until(lambda: jobs.status(handle)["samples_per_second"], "the report")
     monkeypatch.setenv("PATH", "/nonexistent")  # no Slurm
-    output, heavy = _find_heavy_imports("queue", "--json")
+    output, heavy = find_heavy_imports("queue", "--json")
     (job,) = json.loads(output)["jobs"]
     assert (job["done"], job["samples_per_second"]) == (0.1, 640)
     assert heavy == []
-    assert _find_heavy_imports("status", handle)[1] == []
+    assert find_heavy_imports("status", handle)[1] == []
 
 
 def _parse(words: list[str]) -> Callable[[], None] | None:

@@ -66,6 +66,7 @@ from gpuyard.share.setup import set_up
 from gpuyard.share.slurm import jobs as share_jobs
 from gpuyard.share.wire import MAX_REQUEST_BYTES
 from gpuyard.slurm import client as slurm_client
+from gpuyard.slurm import gpu_jobs
 from gpuyard.slurm import jobs as slurm_jobs
 from gpuyard.slurm import nodes as slurm_nodes
 from gpuyard.web_client import parse_json, read_json
@@ -337,7 +338,7 @@ def _slurm(text: str) -> None:
 
 def _slurm_share(text: str) -> None:
     config = ShareConfig(tuple(SharedGpu(i, "a") for i in range(4)))
-    with _replace_output(slurm_jobs, text):
+    with _replace_output(gpu_jobs, text):
         share_jobs.describe_jobs(config, {})
 
 

@@ -27,8 +27,8 @@ from gpuyard.share.slurm.accounts import (
 from gpuyard.share.slurm.export import render_slurm_files
 from gpuyard.share.slurm.jobs import build_srun_command, describe_jobs
 from gpuyard.share.slurm.switch import use_slurm
-from gpuyard.slurm import jobs as slurm_jobs
-from gpuyard.slurm.jobs import list_gpu_jobs
+from gpuyard.slurm import gpu_jobs
+from gpuyard.slurm.gpu_jobs import list_gpu_jobs
 from tests.conftest import MACHINE, Cli
 from tests.share.conftest import Start, acting_as
 from tests.slurm_cluster import SlurmCluster, slurm_from_configuration
@@ -199,7 +199,7 @@ def test_jobs_are_read_from_the_json_of_each_version(
             for key in ("submit_time", "start_time", "end_time", "time_limit"):
                 infinite = job[key] is None
                 job[key] = {"set": not infinite, "infinite": infinite, "number": job[key] or 0}
-    monkeypatch.setattr(slurm_jobs, "run", lambda *_: json.dumps({"jobs": jobs, "errors": []}))
+    monkeypatch.setattr(gpu_jobs, "run", lambda *_: json.dumps({"jobs": jobs, "errors": []}))
     answer = describe_jobs(ShareConfig(tuple(SharedGpu(i, "a") for i in range(4))), {})
     leases = [lease for gpu in answer["gpus"] for lease in gpu["leases"]]
     assert [gpu["index"] for gpu in answer["gpus"] if gpu["leases"]] == [0, 1]
@@ -220,7 +220,7 @@ def test_jobs_are_read_from_the_json_of_each_version(
 def test_output_that_is_no_list_of_jobs_is_an_error(
     output: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slurm_jobs, "run", lambda *_: output)
+    monkeypatch.setattr(gpu_jobs, "run", lambda *_: output)
     with pytest.raises(GpuyardError, match="squeue --json"):
         list_gpu_jobs()
 

@@ -14,7 +14,7 @@ import pytest
 from gpuyard.api import cluster_state
 from gpuyard.api.cluster_state import parse_nvidia_smi, read_slurm_nodes
 from gpuyard.errors import GpuyardError
-from gpuyard.slurm.jobs import GpuJob
+from gpuyard.slurm.gpu_jobs import GpuJob
 from gpuyard.slurm.nodes import GpuNode
 from gpuyard.web.auth import Identity
 from gpuyard.web.sampling import Sampler
@@ -95,7 +95,7 @@ def test_slurm_nodes_have_the_gpus_of_their_jobs(monkeypatch: object) -> None:
         GpuNode("node2", "b", "IDLE+DRAIN", "broken", 4, "h100"),
     ]
     patch = monkeypatch.setattr  # type: ignore[attr-defined]
-    patch("gpuyard.slurm.jobs.list_gpu_jobs", lambda: jobs)
+    patch("gpuyard.slurm.gpu_jobs.list_gpu_jobs", lambda: jobs)
     patch("gpuyard.slurm.nodes.list_gpu_nodes", lambda: nodes)
     patch("gpuyard.slurm.nodes.expand_hostnames", lambda _: ("node1", "node2"))
     machines = read_slurm_nodes()

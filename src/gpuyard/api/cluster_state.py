@@ -23,7 +23,7 @@ _MIB = 2**20
 
 def read_slurm_nodes() -> dict[str, dict[str, Any]]:
     """Return a document like that of `gpuyard who` for each Slurm node with GPUs; the first has the queue."""
-    from gpuyard.slurm.jobs import list_gpu_jobs
+    from gpuyard.slurm.gpu_jobs import list_gpu_jobs
     from gpuyard.slurm.nodes import expand_hostnames, list_gpu_nodes
 
     jobs, clock = list_gpu_jobs(), Clock()

@@ -147,6 +147,8 @@ class JobSummary:
     deadline: float | None
     resumes: bool
     """Whether it continues from a checkpoint after a stop."""
+    samples: float | None
+    has_workload: bool
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "JobSummary":
@@ -163,6 +165,8 @@ class JobSummary:
             submitted=document["submitted"],
             deadline=document["deadline"],
             resumes=spec.get("checkpoint") is not None,
+            samples=spec.get("samples"),
+            has_workload=spec.get("workload") is not None,
         )
 
 

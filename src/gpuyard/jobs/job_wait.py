@@ -2,32 +2,34 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs.engines.base import Engine, load_engine
-from gpuyard.jobs.job import Handle, Job, JobStatus
+from gpuyard.jobs.job import Handle, Job, JobStatus, JobSummary
 from gpuyard.reporting.windows import StepWindow, latest_loss
 
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.1, 2.0
 
 
-def add_progress(status: JobStatus, job: Job, windows: Sequence[StepWindow]) -> JobStatus:
-    """Add a running job's progress, speed, and expected end, if it has reported any steps."""
+def add_progress(
+    status: JobStatus, document: Mapping[str, Any], windows: Sequence[StepWindow]
+) -> JobStatus:
+    """Add the progress, speed, and expected end of a running job (its JSON form), if it has reported any steps."""
     if status.state != "running" or not windows:
         return status
     from gpuyard.jobs.progress import estimate_progress
 
-    spec = job.spec
-    gpus = status.gpus or spec.gpus.max
-    curve, samples = None, None if spec.samples is None else float(spec.samples)
-    if spec.workload is not None:
+    job = JobSummary.from_document(document)
+    gpus = status.gpus or job.max_gpus
+    curve, samples = None, job.samples
+    if job.has_workload:
         from gpuyard.jobs.work_estimate import estimate_work
 
         with contextlib.suppress(GpuyardError):  # the workload's file may have been deleted
-            estimate = estimate_work(spec, gpu=None, gpus=gpus)
+            estimate = estimate_work(Job.from_document(document).spec, gpu=None, gpus=gpus)
             curve, samples = estimate.curve, estimate.samples
     progress = estimate_progress(
         windows,
@@ -35,7 +37,7 @@ def add_progress(status: JobStatus, job: Job, windows: Sequence[StepWindow]) -> 
         gpus=gpus,
         now=time.time(),
         total_samples=samples,
-        resumes=spec.checkpoint is not None,
+        resumes=job.resumes,
     )
     return replace(
         status,
@@ -67,7 +69,7 @@ def get_status(engine: Engine, handle: Handle) -> JobStatus:
         if not engine.keeps_measurements:
             job = engine.job(handle)
             if job.spec.workload is not None:
-                status = add_progress(status, job, engine.reports(handle))
+                status = add_progress(status, job.document(), engine.reports(handle))
         status = add_verdict(status, engine)
     return status
 

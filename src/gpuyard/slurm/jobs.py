@@ -1,16 +1,13 @@
-"""Slurm's jobs: one `SlurmJob` per job or array task, the GPUs of an allocation, and the jobs that use GPUs.
+"""Slurm's jobs: one `SlurmJob` per job or array task, and the GPUs of an allocation.
 
 `squeue --Format` filters on the controller and prints the same columns in every version, so it lists a user's jobs.
-`squeue --json` prints every job of the cluster; it is used where text that users wrote surrounds the fields that matter.
 """
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from typing import Literal
 
 from gpuyard.errors import GpuyardError, NoResponse
 from gpuyard.slurm.client import query, run
@@ -26,8 +23,6 @@ _ACCOUNTING = (
 _NUMBER = re.compile(r"[0-9]{1,10}")
 _JOB_STATE = re.compile(r"^JobId=(?P<job>\d+) .*\bJobState=(?P<state>\w+)", re.MULTILINE)
 _ALLOCATED = re.compile(r"\bNodes=(?P<nodes>\S+) CPU_IDs=\S* Mem=\S* GRES=(?P<gres>\S*)")
-_INDICES = re.compile(r"\bgpu(?::[^:,(]+)?:\d+\(IDX:([\d,-]*)\)")
-_SHARDS = re.compile(r"\bshard(?::[^:,(=]+)?[:=]([0-9]{1,9})\b")
 State = Literal["queued", "running", "succeeded", "failed", "cancelled", "lost", "unknown"]
 _BY_STATE: dict[State, tuple[str, ...]] = {
     "queued": (
@@ -41,7 +36,7 @@ _BY_STATE: dict[State, tuple[str, ...]] = {
     "cancelled": ("CANCELLED", "REVOKED"),
     "lost": ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED"),
 }  # fmt: skip
-_STATES = {name: state for state, names in _BY_STATE.items() for name in names}
+STATES = {name: state for state, names in _BY_STATE.items() for name in names}
 _REASONS = {
     "Resources": "waiting until enough GPUs are free",
     "Priority": "jobs with a higher priority go first",
@@ -87,7 +82,7 @@ class SlurmJob:
 
     @property
     def state(self) -> State:
-        return _STATES.get(self.slurm_state, "unknown")
+        return STATES.get(self.slurm_state, "unknown")
 
     @property
     def id(self) -> str:
@@ -212,89 +207,3 @@ def read_allocation(job: str) -> tuple[str | None, dict[str, int]]:
         for name in expand_hostnames(match["nodes"])
     }
     return states.get(job), gpus
-
-
-def _unwrap_number(value: Any) -> Any:
-    """Slurm 23.02 and later wrap numbers: {"set": true, "infinite": false, "number": 17}."""
-    if not isinstance(value, dict):
-        return value
-    return value.get("number") if value.get("set") and not value.get("infinite") else None
-
-
-_Number = Annotated[int | None, BeforeValidator(_unwrap_number)]
-
-
-class GpuJob(BaseModel):
-    """A job that uses GPUs or waits for them, as `squeue --json` describes it."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    job_id: int
-    user_name: str
-    name: str = ""
-    comment: str = ""
-    nodes: str = ""
-    """The nodes that it has, in Slurm's notation."""
-    # Slurm 23.11 and later list the base state and flags.
-    job_state: Annotated[
-        str, BeforeValidator(lambda value: value[0] if isinstance(value, list) and value else value)
-    ]
-    tres_per_node: str = ""
-    gres_detail: tuple[str, ...] = ()
-    """The GPUs on each node: "gpu:t4:2(IDX:0-1)"."""
-    state_reason: str = ""
-    """Why it waits, in Slurm's words."""
-    submit_time: _Number = None
-    start_time: _Number = None
-    end_time: _Number = None
-    time_limit: _Number = None
-
-    @property
-    def waits(self) -> bool:
-        return self.job_state == "PENDING"
-
-    @property
-    def gpu_count(self) -> int:
-        return count_gpus(self.tres_per_node) or 1
-
-    @property
-    def shards(self) -> int | None:
-        """The requested parts of a GPU; None if it requested whole GPUs."""
-        match = _SHARDS.search(self.tres_per_node)
-        return int(match[1]) if match else None
-
-    def uses_gpu(self, index: int) -> bool:
-        return any(low <= index <= high for low, high in self._index_ranges(self.gres_detail))
-
-    def indices_on(self, position: int) -> frozenset[int]:
-        """Return the GPUs that it uses on one of its nodes, by the node's position in `nodes`."""
-        ranges = self._index_ranges(self.gres_detail[position : position + 1])
-        return frozenset(index for low, high in ranges for index in range(low, high + 1))
-
-    def _index_ranges(self, details: Sequence[str]) -> Iterator[tuple[int, int]]:
-        """Parse "IDX:0-1,3" to (0, 1) and (3, 3)."""
-        for indices in _INDICES.findall(",".join(details)):
-            for part in indices.split(","):
-                first, _, last = part.partition("-")
-                if _NUMBER.fullmatch(first) and _NUMBER.fullmatch(last or first):
-                    yield int(first), int(last or first)
-
-
-class _Queue(BaseModel):
-    jobs: tuple[GpuJob, ...]
-
-
-def list_gpu_jobs() -> list[GpuJob]:
-    """List all users' jobs that use GPUs or wait for them, oldest first."""
-    output = run("squeue", "--json")
-    try:
-        jobs = _Queue.model_validate_json(output).jobs
-    except ValidationError as error:
-        raise GpuyardError(
-            f"the output of `squeue --json` cannot be used: {error.errors()[0]['msg']}"
-        ) from error
-    using = (
-        j for j in jobs if re.search(r"gpu|shard", ",".join((j.tres_per_node, *j.gres_detail)))
-    )
-    open_jobs = (job for job in using if _STATES.get(job.job_state) in {"queued", "running"})
-    return sorted(open_jobs, key=lambda job: job.job_id)

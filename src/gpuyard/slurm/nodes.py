@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from gpuyard.errors import UserMistake, quote
 from gpuyard.slurm.client import query, run
-from gpuyard.specs.job import MAX_GPUS
 
 _GPUS = re.compile(r"\bgpu(?::[^:,(=]+)?[:=]([0-9]{1,6})\b")
 _GPU_TYPES = re.compile(r"\bgpu:([^:,(]+):\d+")
@@ -56,7 +55,11 @@ class PartitionNodes:
 
     def count_nodes(self, min_gpus: int) -> int:
         """Count the nodes with at least this many GPUs."""
-        return MAX_GPUS if self.gpus is None else sum(gpus >= min_gpus for gpus in self.gpus)
+        if self.gpus is None:
+            from gpuyard.specs.job import MAX_GPUS
+
+            return MAX_GPUS
+        return sum(gpus >= min_gpus for gpus in self.gpus)
 
 
 @dataclass(frozen=True)

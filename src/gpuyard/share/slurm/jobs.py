@@ -14,7 +14,7 @@ from gpuyard.share.gpus import Reading, describe_gpu
 from gpuyard.share.models import MAX_COMMAND_CHARACTERS, WHOLE, LeaseRequest, NoneFree
 from gpuyard.share.slurm.accounts import SHARDS
 from gpuyard.slurm import client
-from gpuyard.slurm.jobs import GpuJob, list_gpu_jobs
+from gpuyard.slurm.gpu_jobs import GpuJob, list_gpu_jobs
 
 # The job's number is known only after it has started.
 _SET_LEASE_ID = (

@@ -14,7 +14,7 @@ from gpuyard.share.client import LocalClient, is_owner
 from gpuyard.share.config import ShareConfig, lock_config, read_config
 from gpuyard.share.ownership import list_own_nodes, slurm_is_set_up
 from gpuyard.share.slurm.jobs import check_slurm
-from gpuyard.slurm.jobs import list_gpu_jobs
+from gpuyard.slurm.gpu_jobs import list_gpu_jobs
 from gpuyard.slurm.nodes import (
     GpuNode,
     drain_node,

@@ -125,7 +125,7 @@ def test_the_newest_of_several_engines_are_chosen_by_their_end() -> None:
         JobSpec(command=("/bin/train", "x")),
         JobSpec.model_validate({"command": ["a"], "gpus": "1..4", "name": "n", "priority": 3}),
         JobSpec.model_validate({"command": "a b", "gpus": "2..2", "deadline": "tomorrow 12:00"}),
-        JobSpec.model_validate({"command": "a", "checkpoint": "saved"}),
+        JobSpec.model_validate({"command": "a", "checkpoint": "saved", "samples": 5}),
     ],
 )
 def test_a_summary_says_the_same_as_the_whole_job(spec: JobSpec) -> None:
@@ -136,6 +136,7 @@ def test_a_summary_says_the_same_as_the_whole_job(spec: JobSpec) -> None:
     assert (summary.priority, summary.submitted) == (spec.priority, job.submitted)
     assert summary.deadline == job.deadline
     assert summary.resumes == (spec.checkpoint is not None)
+    assert (summary.samples, summary.has_workload) == (spec.samples, spec.workload is not None)
 
 
 def test_a_long_report_file_is_read_only_at_its_end(

@@ -16,6 +16,8 @@ from gpuyard.jobs.engines.slurm.script.task_directory import NO_DIRECTORY
 from gpuyard.jobs.job import Handle
 from gpuyard.measure.job_runs.records import JobRun
 from gpuyard.measure.store import ResultsStore
+from gpuyard.reporting.reporter import MARKER
+from tests.cli.test_quick_commands import find_heavy_imports
 from tests.conftest import Cli
 from tests.jobs.engines.slurm.conftest import Yard, until
 
@@ -164,13 +166,24 @@ def test_a_job_is_canceled_by_its_uuid_and_stays_canceled(yard: Yard) -> None:
     assert [status.state for status in yard.engine.list()] == ["cancelled", "cancelled"]
 
 
+def test_a_reporting_job_is_shown_without_heavy_imports(yard: Yard) -> None:
+    line = f'{MARKER}{{"steps": 10, "samples": 640, "seconds": 1, "number": 10, "total": 100}}'
+    handle = yard.submit("sh", "-c", f"echo '{line}'; exec sleep 600")
+    until(lambda: yard.status(handle).samples_per_second, lambda: "it reports")
+    for question in (("queue",), ("status",), ("status", str(handle))):
+        output, heavy = find_heavy_imports(*question)
+        assert handle.id.rpartition("/")[2] in output
+        assert heavy == []
+
+
 def test_a_job_of_another_cluster_is_unknown_and_not_submitted_again(yard: Yard) -> None:
     handle = yard.submit("true")
     record = records.find(handle)[0]
     elsewhere = replace(
         record,
-        job=record.job.resubmit(now=record.job.submitted + 1),
+        document=record.job.resubmit(now=record.job.submitted + 1).document(),
         cluster="elsewhere",
+        submissions=(records.Submission(1, 0.0),),
         handle_id="elsewhere/1",
     )
     elsewhere.directory.mkdir()

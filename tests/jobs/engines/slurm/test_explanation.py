@@ -1,7 +1,8 @@
 """The expected end of a Slurm job and its chance to meet the deadline never contradict each other."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -26,8 +27,11 @@ def explain(
     expected_in_hours: float | None = None,
 ) -> Explanation:
     spec = JobSpec(command=("true",))
-    job = Job("0" * 36, spec, Path("/"), NOW, deadline=NOW + deadline_hours * HOUR)
-    record = SlurmRecord(job, "here", 1, 1, None, handle_id="here/1", speed=speed)
+    job = Job(str(UUID(int=0)), spec, Path("/"), NOW, deadline=NOW + deadline_hours * HOUR)
+    predicted = None if speed is None else asdict(speed)
+    record = SlurmRecord(
+        job.document(), "here", 1, 1, None, handle_id="here/1", speed_document=predicted
+    )
     status = JobStatus(record.handle, "queued", deadline=job.deadline)
     if runs_for_hours is not None:
         status = replace(

@@ -23,7 +23,7 @@ def write_record(
 ) -> SlurmRecord:
     """Write the record of a job that Slurm gave these numbers."""
     job = Job.create(JobSpec(command=("true",)), now=time.time())
-    record = SlurmRecord(job, cluster, 1, 1, None)
+    record = SlurmRecord(job.document(), cluster, 1, 1, None)
     for number in numbers:
         record = record.add_submission(number, 0.0, f"{cluster}/{handle_number or numbers[0]}")
     if ended is not None:
@@ -73,7 +73,7 @@ def test_a_number_belongs_to_the_job_whose_handle_has_it() -> None:
 @pytest.mark.usefixtures("home")
 def test_a_damaged_record_is_reported_for_its_number_only() -> None:
     good, bad = write_record(1), write_record(2)
-    (bad.directory / "submission.json").write_text(json.dumps({"job": 1}))
+    (bad.directory / "submission.json").write_text(json.dumps({"document": 1}))
     assert find("slurm://here/1") == good.job.uuid
     with pytest.raises(GpuyardError, match="damaged"):
         find("slurm://here/2")

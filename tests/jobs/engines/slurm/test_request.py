@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.jobs.engines.slurm.engine import SlurmEngine
-from gpuyard.jobs.engines.slurm.request import SlurmRequest, create_request, list_array_tasks
+from gpuyard.jobs.engines.slurm.records import list_array_tasks
+from gpuyard.jobs.engines.slurm.request import SlurmRequest, create_request
 from gpuyard.jobs.engines.slurm.script import batch, launch, program
 from gpuyard.jobs.job import Job
 from gpuyard.jobs.torchrun import complete_torchrun_command

@@ -13,10 +13,8 @@ from gpuyard.jobs.engines.base import Availability, Engine, select_newest
 from gpuyard.jobs.engines.local.engine import LocalEngine
 from gpuyard.jobs.engines.slurm import records
 from gpuyard.jobs.engines.slurm.availability import check_availability
-from gpuyard.jobs.engines.slurm.rebalancing import cancel_companions
 from gpuyard.jobs.engines.slurm.records import SlurmRecord, TaskStatus
 from gpuyard.jobs.engines.slurm.recovery import cancel_leftovers, recover_tasks, release_held
-from gpuyard.jobs.engines.slurm.request import SlurmRequest, create_request, find_partition
 from gpuyard.jobs.engines.slurm.starts import (
     add_progress,
     keep_measurements,
@@ -38,9 +36,9 @@ from gpuyard.reporting.windows import StepWindow
 from gpuyard.share.ownership import leases_own_gpus, list_own_nodes
 from gpuyard.slurm import client
 from gpuyard.slurm.jobs import list_jobs
-from gpuyard.slurm.nodes import PartitionNodes, list_partition
 
 if TYPE_CHECKING:
+    from gpuyard.jobs.engines.slurm.request import SlurmRequest
     from gpuyard.jobs.explain import Explanation
 
 _POLL_SECONDS = 2.0
@@ -56,7 +54,10 @@ class SlurmEngine(Engine):
     def available(self) -> Availability:
         return check_availability()
 
-    def plan(self, job: Job) -> SlurmRequest:
+    def plan(self, job: Job) -> "SlurmRequest":
+        from gpuyard.jobs.engines.slurm.request import create_request, find_partition
+        from gpuyard.slurm.nodes import PartitionNodes, list_partition
+
         config, nodes, leased = client.UNKNOWN_CONFIG, PartitionNodes(), []
         try:
             config = client.read_config()
@@ -72,7 +73,7 @@ class SlurmEngine(Engine):
             job, config, nodes, directory, after, policy=LocalEngine().policy(), exclude=leased
         )
 
-    def submit(self, request: SlurmRequest) -> Handle:
+    def submit(self, request: "SlurmRequest") -> Handle:
         uuid = request.job.uuid
         if not request.cluster:  # It was planned without Slurm.
             client.read_config()
@@ -126,13 +127,15 @@ class SlurmEngine(Engine):
         record, task = records.find(handle)
         if record.result:
             return
-        with records.lock(record.job.uuid):
+        with records.lock(record.uuid):
             jobs = [j for j in list_jobs() if j.comment == record.comment and not j.is_final]
             for number in {job.number for job in jobs if task in {None, job.task}}:
                 client.cancel(f"{number}" if task is None else f"{number}_{task}")
             if task is None:
+                from gpuyard.jobs.engines.slurm.rebalancing import cancel_companions
+
                 cancel_companions(record)
-                replace(records.read(record.job.uuid), canceled=True).write()
+                replace(records.read(record.uuid), canceled=True).write()
 
     def prune(self, before: float, *, limit: int = -1, dry_run: bool = False) -> int:
         return records.prune(before, limit=limit, dry_run=dry_run)

@@ -94,7 +94,7 @@ def rebalance(policy: Policy, *, dry_run: bool) -> Rebalance:
         nodes = list_partition(partition or None)
         for job, resize in _decide_resizes(jobs, nodes, partition, policy, kept):
             if not dry_run:
-                with records.lock(job.record.job.uuid):
+                with records.lock(job.record.uuid):
                     _request_resize(job, resize)
             resizes.append(resize)
     return Rebalance(policy.name, tuple(resizes), tuple(kept.items()), len(open_jobs))

@@ -13,17 +13,19 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import BeforeValidator, TypeAdapter
+from typing import TYPE_CHECKING, Any
 
 from gpuyard import files
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.jobs.engines.slurm.request import SlurmRequest, list_array_tasks
 from gpuyard.jobs.engines.slurm.script.nodes import COMMENT, COMPANION_COMMENT
-from gpuyard.jobs.engines.slurm.sizing import SpeedEstimate
-from gpuyard.jobs.job import Handle, Job, JobState
+from gpuyard.jobs.engines.slurm.stored_values import build
+from gpuyard.jobs.job import Handle, Job, JobState, JobSummary
+
+if TYPE_CHECKING:
+    from gpuyard.jobs.engines.slurm.request import SlurmRequest
+    from gpuyard.jobs.engines.slurm.sizing import SpeedEstimate
 
 SITE_FILE = Path("/etc/gpuyard/job_directory")
 """Names the directory for all users' jobs on a cluster without shared homes; `gpuyard deploy` writes it."""
@@ -33,6 +35,7 @@ _NUMBERS = "numbers"
 """A directory with one for each of Slurm's numbers, whose entries are the UUIDs of the jobs that have had it."""
 _FOLDER = re.compile(r"[0-9a-f-]{36}")
 _MAX_BYTES = 50_000_000
+_MAX_TASKS = 10_000
 
 
 @dataclass(frozen=True)
@@ -57,21 +60,12 @@ class TaskStatus:
     reason: str = ""
 
 
-def _parse_job(value: Any) -> Job:
-    return value if isinstance(value, Job) else Job.from_document(value)
-
-
-if TYPE_CHECKING:
-    _ParsedJob = Job
-else:  # pydantic need not know the fields of a job, which parses itself
-    _ParsedJob = Annotated[Any, BeforeValidator(_parse_job)]
-
-
 @dataclass(frozen=True)
 class SlurmRecord:
     """A submitted job, and its result once that is known."""
 
-    job: _ParsedJob
+    document: dict[str, Any]
+    """The JSON form of the job."""
     cluster: str
     gpus_per_node: int
     max_nodes: int
@@ -79,13 +73,42 @@ class SlurmRecord:
     submissions: tuple[Submission, ...] = ()
     handle_id: str = ""
     canceled: bool = False
-    speed: SpeedEstimate | None = None
+    speed_document: dict[str, Any] | None = None
+    """The JSON form of its predicted speed."""
     elastic: bool = False
     result: TaskStatus | None = None
 
     @property
+    def uuid(self) -> str:
+        return str(self.document["uuid"])
+
+    @cached_property
+    def job(self) -> Job:
+        """The job with its whole spec, which takes long to import."""
+        try:
+            return Job.from_document(self.document)
+        except (ValueError, KeyError, TypeError) as error:
+            raise _damaged(self.directory / _NAME, error) from error
+
+    @cached_property
+    def speed(self) -> "SpeedEstimate | None":
+        """The predicted speed, which takes long to import."""
+        if self.speed_document is None:
+            return None
+        from gpuyard.jobs.engines.slurm.sizing import SpeedEstimate
+
+        try:
+            return build(SpeedEstimate, self.speed_document)
+        except TypeError as error:
+            raise _damaged(self.directory / _NAME, error) from error
+
+    @cached_property
+    def summary(self) -> JobSummary:
+        return JobSummary.from_document(self.document)
+
+    @property
     def directory(self) -> Path:
-        return job_directory(self.job.uuid)
+        return job_directory(self.uuid)
 
     @property
     def tasks(self) -> Sequence[str | None]:
@@ -94,7 +117,7 @@ class SlurmRecord:
 
     @property
     def handle(self) -> Handle:
-        return Handle("slurm", self.handle_id or f"{self.cluster}/{self.job.uuid}")
+        return Handle("slurm", self.handle_id or f"{self.cluster}/{self.uuid}")
 
     @property
     def script(self) -> Path:
@@ -103,11 +126,11 @@ class SlurmRecord:
     @property
     def comment(self) -> str:
         """The comment that identifies the job in Slurm; a number can be given to another job."""
-        return f"{COMMENT}{self.job.uuid}"
+        return f"{COMMENT}{self.uuid}"
 
     @property
     def companion_comment(self) -> str:
-        return f"{COMPANION_COMMENT}{self.job.uuid}"
+        return f"{COMPANION_COMMENT}{self.uuid}"
 
     def read_environment(self) -> dict[str, str]:
         """Read the environment in which the job was submitted."""
@@ -121,19 +144,37 @@ class SlurmRecord:
 
     def write(self) -> None:
         for submission in self.submissions:
-            entry = _number_directory(str(submission.number)) / self.job.uuid
+            entry = _number_directory(str(submission.number)) / self.uuid
             if not entry.exists():
-                files.write_text(files.create_parent(entry), "", mode=0o600)
-        document = {**asdict(self), "job": self.job.document()}
-        files.write_text(self.directory / _NAME, json.dumps(document, indent=1) + "\n", mode=0o600)
+                files.create_parent(entry)
+                for directory in (entry.parent, entry.parent.parent):
+                    directory.chmod(0o700)
+                files.write_text(entry, "", mode=0o600)
+        text = json.dumps(asdict(self), indent=1) + "\n"
+        files.write_text(self.directory / _NAME, text, mode=0o600)
         if self.result is not None:
-            end = self.result.ended or self.job.submitted
+            end = self.result.ended or self.summary.submitted
             mark = self.directory / _ENDED
             mark.touch(mode=0o600)
             os.utime(mark, (end, end))
 
 
-_RECORD = TypeAdapter(SlurmRecord)
+def list_array_tasks(array: str | None) -> Sequence[str | None]:
+    """Expand "0-9:2,15%4" to 0, 2, 4, 6, 8, 15; return (None,) for a job that is no array."""
+    if array is None:
+        return (None,)
+    ranges = []
+    for part in array.partition("%")[0].split(","):
+        ends, _, step = part.partition(":")
+        first, _, last = ends.partition("-")
+        ranges.append(range(int(first), int(last or first) + 1, int(step or 1) or 1))
+    if sum(map(len, ranges)) > _MAX_TASKS:
+        raise UserMistake(f"an array has at most {_MAX_TASKS:,} tasks, got {array}")
+    return tuple(map(str, dict.fromkeys(task for tasks in ranges for task in tasks)))
+
+
+def _damaged(path: Path, error: Exception) -> GpuyardError:
+    return GpuyardError(f"{path} is damaged: {str(error)[:200]}")
 
 
 def _root() -> Path:
@@ -165,16 +206,16 @@ def job_directory(uuid: str) -> Path:
     return (_root() / uuid).absolute()
 
 
-def create(request: SlurmRequest, environment: dict[str, str]) -> SlurmRecord:
+def create(request: "SlurmRequest", environment: dict[str, str]) -> SlurmRecord:
     """Write the record of a job before it is submitted."""
     options = request.job.spec.slurm
     record = SlurmRecord(
-        job=request.job,
+        document=request.job.document(),
         cluster=request.cluster,
         gpus_per_node=request.gpus_per_node,
         max_nodes=request.max_nodes,
         array=options.array if options else None,
-        speed=request.speed,
+        speed_document=asdict(request.speed) if request.speed else None,
         elastic=request.elastic,
     )
     files.create_parent(record.directory / _NAME)
@@ -191,9 +232,12 @@ def read(uuid: str) -> SlurmRecord:
     path = job_directory(uuid) / _NAME
     text = files.read_text(path, max_bytes=_MAX_BYTES)
     try:
-        return _RECORD.validate_json(text)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise GpuyardError(f"{path} is damaged: {str(error)[:200]}") from error
+        record = build(SlurmRecord, json.loads(text))
+        if record.uuid != uuid or not record.summary.command:
+            raise ValueError("it is that of another job")
+        return record
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _damaged(path, error) from error
 
 
 def read_all(ended: int | None = None) -> list[SlurmRecord]:
@@ -207,7 +251,7 @@ def read_all(ended: int | None = None) -> list[SlurmRecord]:
     for uuid in uuids:
         with contextlib.suppress(GpuyardError):
             records.append(read(uuid))
-    return sorted(records, key=lambda record: record.job.submitted)
+    return sorted(records, key=lambda record: record.summary.submitted)
 
 
 def read_named(name: str) -> list[SlurmRecord]:
@@ -216,7 +260,7 @@ def read_named(name: str) -> list[SlurmRecord]:
     for uuid in _list_named(name):
         with contextlib.suppress(GpuyardError):
             records.append(read(uuid))
-    return sorted(records, key=lambda record: record.job.submitted)
+    return sorted(records, key=lambda record: record.summary.submitted)
 
 
 def _list_named(name: str) -> list[str]:
@@ -243,7 +287,9 @@ def prune(before: float, *, limit: int = -1, dry_run: bool = False) -> int:
     A job stays if an open one depends on it.
     """
     old = [uuid for uuid, end in _find_ends(_list_uuids()).items() if end < before]
-    needed = {handle for record in read_all(0) for handle in record.job.spec.after} if old else ()
+    needed = set[str]()
+    for record in read_all(0) if old else ():
+        needed.update(record.document["spec"].get("after", ()))
     pruned = 0
     for uuid in old:
         if pruned == limit:
@@ -271,7 +317,7 @@ def _names_job(handle: str, record: SlurmRecord) -> bool:
     """Return whether a handle names a job or a task of it, by any number that Slurm gave it."""
     name = handle.rpartition("/")[2].partition("_")[0]
     numbers = {str(submission.number) for submission in record.submissions}
-    return name in {record.handle_id.rpartition("/")[2], record.job.uuid, *numbers}
+    return name in {record.handle_id.rpartition("/")[2], record.uuid, *numbers}
 
 
 def _find_ends(uuids: Sequence[str]) -> dict[str, float]:
@@ -291,7 +337,7 @@ def find(handle: Handle) -> tuple[SlurmRecord, str | None]:
     # The number of a second submission also works, unless it is another job's handle.
     matches = (
         [record for record in records if record.handle_id.rpartition("/")[2] == name]
-        or [record for record in records if record.job.uuid == name]
+        or [record for record in records if record.uuid == name]
         or [r for r in records if name in {str(submission.number) for submission in r.submissions}]
     )
     if not matches:

@@ -84,7 +84,7 @@ class Recovery:
         jobs = list_jobs()  # Read again, now that no other process submits the job.
         numbers = [submission.number for submission in record.submissions]
         if numbers and not any(job.comment == record.comment for job in jobs):
-            uuid, comment = record.job.uuid, record.comment
+            uuid, comment = record.uuid, record.comment
             jobs = list_accounted_jobs(numbers, submit_line_contains=uuid, comment=comment)
         return QueueSnapshot(tuple(jobs))
 
@@ -153,10 +153,10 @@ def recover_tasks(
     record: SlurmRecord, find_dependencies: FindDependencies
 ) -> tuple[SlurmRecord, Mapping[str | None, TaskStatus]]:
     """Recover a job without a result that Slurm ended or does not know, unless another process recovers it now."""
-    with records.lock(record.job.uuid, wait=False) as locked:
+    with records.lock(record.uuid, wait=False) as locked:
         status = TaskStatus("queued", reason="it is being submitted")
         if locked:
-            record = records.read(record.job.uuid)
+            record = records.read(record.uuid)
             try:
                 config = client.read_config()
                 if config.cluster == record.cluster:

@@ -11,6 +11,7 @@ from typing import Any
 
 from gpuyard.errors import UserMistake, quote
 from gpuyard.jobs.engines.base import Request
+from gpuyard.jobs.engines.slurm.records import list_array_tasks
 from gpuyard.jobs.engines.slurm.script import program
 from gpuyard.jobs.engines.slurm.script.launch import (
     RENDEZVOUS_OPTIONS,
@@ -32,7 +33,6 @@ from gpuyard.specs.engines.slurm import SlurmOptions
 
 _UNQUOTED = re.compile(r"[\w./:@%+,=\[\]-]+", re.ASCII)
 _MAX_NAME = 200
-_MAX_TASKS = 10_000
 _MAX_SIGNAL_SECONDS = 65535
 _SIGNAL_MARGIN_SECONDS = 10
 # A site or a user sets these for all of their jobs. sbatch does not see the variables, so the script repeats them.
@@ -159,20 +159,6 @@ def create_request(
         after=tuple(after),
         speed=speed,
     )
-
-
-def list_array_tasks(array: str | None) -> Sequence[str | None]:
-    """Expand "0-9:2,15%4" to 0, 2, 4, 6, 8, 15; return (None,) for a job that is no array."""
-    if array is None:
-        return (None,)
-    ranges = []
-    for part in array.partition("%")[0].split(","):
-        ends, _, step = part.partition(":")
-        first, _, last = ends.partition("-")
-        ranges.append(range(int(first), int(last or first) + 1, int(step or 1) or 1))
-    if sum(map(len, ranges)) > _MAX_TASKS:
-        raise UserMistake(f"an array has at most {_MAX_TASKS:,} tasks, got {array}")
-    return tuple(map(str, dict.fromkeys(task for tasks in ranges for task in tasks)))
 
 
 def find_partition(job: Job) -> str | None:

@@ -10,14 +10,14 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-from pydantic import BaseModel, ConfigDict
 
 from gpuyard.errors import GpuyardError
 from gpuyard.jobs import job_wait
 from gpuyard.jobs.engines.slurm.records import SlurmRecord
+from gpuyard.jobs.engines.slurm.stored_values import build
 from gpuyard.jobs.job import JobState, JobStatus
 from gpuyard.jobs.log_files import read_logs
 from gpuyard.reporting.windows import StepsFile, StepWindow
@@ -26,12 +26,10 @@ _START = re.compile(r"\d+-\d+\.json")
 _MESSAGES = re.compile(r"slurm-\d+\.out")
 
 
-class Start(BaseModel):
+@dataclass(frozen=True)
+class Start:
     """One start of a job, as recorded by the script on the first node."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    log: Path
     number: int
     nodes: tuple[str, ...]
     gpus: int
@@ -43,6 +41,7 @@ class Start(BaseModel):
     exit_status: int | None
     again: bool
     reason: str
+    log: Path = Path()
 
     @property
     def final_state(self) -> JobState | None:
@@ -61,10 +60,10 @@ def read_starts(directory: Path, task: str | None = None) -> list[Start]:
     starts = []
     for path in _list_files(directory if task is None else directory / f"task-{task}"):
         if _START.fullmatch(path.name):
-            with contextlib.suppress(GpuyardError, ValueError, RecursionError):
+            with contextlib.suppress(GpuyardError, ValueError, TypeError, RecursionError):
                 text = "".join(read_logs(lambda: [path], lambda: True, follow=False))  # noqa: B023
-                log = path.with_suffix(".log")
-                starts.append(Start.model_validate({**json.loads(text), "log": log}))
+                document = {**json.loads(text), "log": path.with_suffix(".log")}
+                starts.append(build(Start, document))
     return sorted(starts, key=lambda start: start.started)
 
 
@@ -114,7 +113,7 @@ def add_progress(status: JobStatus, record: SlurmRecord) -> JobStatus:
     """Add the progress and the expected end if the job runs and reports its steps; the tasks of an array are many jobs."""
     if status.state != "running" or record.array is not None:
         return status
-    return job_wait.add_progress(status, record.job, read_reports(record, tail_only=True))
+    return job_wait.add_progress(status, record.document, read_reports(record, tail_only=True))
 
 
 def keep_measurements(record: SlurmRecord) -> None:

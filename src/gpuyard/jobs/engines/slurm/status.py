@@ -79,7 +79,7 @@ def combine_tasks(
     record: SlurmRecord, tasks: Sequence[TaskStatus], logs: Sequence[str]
 ) -> JobStatus:
     """Combine the statuses of all tasks: an array runs until its last task has finished."""
-    job = record.job
+    job = record.summary
     states = [task.state for task in tasks]
     if len(tasks) == 1:
         state = states[0]
@@ -95,23 +95,23 @@ def combine_tasks(
     return JobStatus(
         handle=record.handle,
         state=state,
-        uuid=job.uuid,
+        uuid=record.uuid,
         name=job.name,
         user=_user_name(),
         restarts=sum(task.restarts for task in tasks),
         exit_status=max(exit_statuses, default=None) if final else None,
         gpus=sum(task.gpus or 0 for task in tasks) or None,
-        min_gpus=job.spec.gpus.min,
-        max_gpus=job.spec.gpus.max,
+        min_gpus=job.min_gpus,
+        max_gpus=job.max_gpus,
         nodes=tuple(dict.fromkeys(node for task in tasks for node in task.nodes)),
         submitted=job.submitted,
         started=min((task.started for task in tasks if task.started is not None), default=None),
         ended=max(ends, default=None) if final else None,
         deadline=job.deadline,
-        priority=job.spec.priority,
+        priority=job.priority,
         reason=next((task.reason for task in tasks if task.reason and task.state == state), ""),
         canceling=record.canceled and not final,
-        command=job.spec.command,
+        command=job.command,
         logs=tuple(logs),
     )
 
@@ -119,8 +119,8 @@ def combine_tasks(
 def keep_result(record: SlurmRecord, status: JobStatus) -> bool:
     """Keep the result, as Slurm forgets it; return whether this call was the first to do so."""
     result = TaskStatus(**{field.name: getattr(status, field.name) for field in fields(TaskStatus)})
-    with records.lock(record.job.uuid, wait=False) as locked:
-        latest = records.read(record.job.uuid)
+    with records.lock(record.uuid, wait=False) as locked:
+        latest = records.read(record.uuid)
         if not locked or latest.result:
             return False
         replace(latest, result=result).write()
