@@ -239,7 +239,7 @@ def test_a_broken_calibration_file_is_reported_without_a_traceback(
     done = cli(*PREDICT, cwd=project, status=2)
     assert "calibration.json is not a calibration" in done.stderr
     done = cli("study", "wide.study.yaml", cwd=project, status=2)
-    assert "--calibration none" in done.stderr
+    assert "--calibration=none" in done.stderr
     assert not (home / "results.sqlite").exists()  # found before anything was measured
     cli(*PREDICT, "--calibration", "none", cwd=project)
 

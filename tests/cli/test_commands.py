@@ -95,7 +95,7 @@ def test_doctor_with_a_home_that_cannot_be_written(cli: Cli, tmp_path: Path) -> 
         (["prices", "update", "--from", "/dev/null"], "/dev/null: the file is empty"),
         (["predict", "resnet50", "--on", "dgx-a100", "--gpus", "16"], "need 2 nodes; the cluster has 1 × 8 GPUs"),
         (["predict", "resnet50", "--on", "dgx-a100", "--strategy", "dpp"], "did you mean 'ddp'"),
-        (["predict", "nowhere:model", "--on", "dgx-a100"], "'nowhere:model'; `gpuyard catalog models` lists them"),
+        (["predict", "nowhere:model", "--on", "dgx-a100"], "gpuyard init workload --model nowhere:model"),
         (["cost", "--rent", "$1.50", "--buy", "$8000"], "write it like '$1.50/h'"),
         (["cost", "--rent", "$1.50/h", "--buy", "lots"], "write it like '$8000'"),
         (["catalog", "gpus", "v100"], "no GPU is called 'v100'"),

@@ -111,7 +111,7 @@ def test_a_batch_that_fits_is_proposed_instead_of_one_that_does_not(cli: Cli) ->
     command = ["predict", "gpt2", "--on", "2x4xrtx-3090@100G", "--batch"]
     text = " ".join(cli(*command, "32").stdout.split())
     assert "A batch of 32 does not fit" in text
-    assert "45.2 GB of a GPU's 25.8 GB" in text
+    assert "it needs 45.2 GB, and a GPU has 25.8 GB" in text
     largest = re.search(r"\(--batch (\d+)\)", text)
     assert largest is not None
     assert "does not fit" not in cli(*command, largest[1]).stdout
