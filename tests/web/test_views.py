@@ -114,6 +114,13 @@ def test_a_view_gives_the_commands_document(
     assert f"gpuyard {command[0]}" in page.text
 
 
+def test_empty_fields_of_a_plan_are_left_out(site: Site) -> None:
+    query = "runs=default&hours=any&samples=&epochs="
+    shown = site.get(f"/buy?budget=20000&researchers=2&{query}").text
+    assert "gpuyard plan --why --budget &#39;$20000&#39; --researchers 2 --model resnet50" in shown
+    assert 'name="samples" type="number" min="1" value=""' in shown
+
+
 def test_the_commands_shown_are_real(site: Site, cli: Cli) -> None:
     """Run a command line as the fold-out shows it."""
     import html

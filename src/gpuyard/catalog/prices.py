@@ -7,6 +7,7 @@ The sum of the parts (GPUs, chassis, network ports) estimates the price of a ser
 import csv
 import datetime
 import functools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
@@ -23,6 +24,18 @@ from gpuyard.specs.spec_errors import explain_value
 
 _MAX_CELL_CHARACTERS = 1000
 _MAX_ROWS = 20_000
+
+
+_CLOUDS = {
+    "aws": "AWS", "azure": "Azure", "coreweave": "CoreWeave", "cudo": "CUDO Compute", "do": "DigitalOcean",
+    "fluidstack": "Fluidstack", "gcp": "Google Cloud", "hyperbolic": "Hyperbolic", "hyperstack": "Hyperstack",
+    "ibm": "IBM Cloud", "lambda": "Lambda", "nebius": "Nebius", "oci": "Oracle Cloud", "ovhcloud": "OVHcloud",
+    "paperspace": "Paperspace", "primeintellect": "Prime Intellect", "runpod": "RunPod", "scaleway": "Scaleway",
+    "seeweb": "Seeweb", "shadeform": "Shadeform", "vast": "Vast.ai", "verda": "Verda", "yotta": "Yotta",
+}  # fmt: skip
+_NAMED_INSTANCES = ("aws", "azure", "gcp", "ibm", "oci")
+"""Clouds whose customers know the instances by name."""
+_BRANDS = re.compile(r"^(GeForce|Tesla|Instinct) | \(.*\)$")
 
 
 class Price(Fact):
@@ -47,6 +60,13 @@ class Price(Fact):
     def full_name(self) -> str:
         """The cloud's own name in lower case, like `gcp/a3-highgpu-8g`; often the same as the id."""
         return f"{self.cloud}/{self.instance}".lower()
+
+    @property
+    def title(self) -> str:
+        """The GPUs and the cloud, like "4 × RTX 5070 at Vast.ai" or "8 × H100 SXM5 80 GB at AWS (p5.48xlarge)"."""
+        gpu = _BRANDS.sub("", gpus().get(self.gpu).name if self.gpu else self.gpu_name)
+        instance = f" ({self.instance})" if self.cloud in _NAMED_INSTANCES else ""
+        return f"{self.gpus} × {gpu} at {_CLOUDS.get(self.cloud, self.cloud)}{instance}"
 
     @property
     def usd_per_gpu_hour(self) -> float:

@@ -224,7 +224,7 @@ def _list_instances() -> Iterator[PricedServer]:
         network = listed.network if listed else _machine_network(machine) if machine else None
         yield PricedServer(
             id=price.id,
-            name=f"{price.cloud} {price.instance}",
+            name=price.title,
             gpu=gpu,
             gpus=price.gpus,
             topology=machine.topology if machine else choose_topology(gpu, price.gpus),

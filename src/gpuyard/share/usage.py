@@ -20,6 +20,7 @@ class CloudPrice:
 
     usd_per_gpu_hour: float
     price: str
+    title: str
     date: str
 
 
@@ -33,7 +34,7 @@ def cloud_price(config: ShareConfig) -> CloudPrice | None:
     cheapest = find_cheapest_price(str(models.pop()))
     if cheapest is None:
         return None
-    return CloudPrice(cheapest.usd_per_gpu_hour, cheapest.id, str(cheapest.date))
+    return CloudPrice(cheapest.usd_per_gpu_hour, cheapest.id, cheapest.title, str(cheapest.date))
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def usage_document(
         **_sum(recent, clock, price, period),
         "over_time": _sum_over_time(recent, clock, period),
         "cloud_price": price.price if price else None,
+        "cloud_price_title": price.title if price else None,
         "cloud_price_date": price.date if price else None,
         "cloud_usd_per_gpu_hour": price.usd_per_gpu_hour if price else None,
     }

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from gpuyard.api.cost import cost
 from gpuyard.api.hybrid import hybrid
@@ -129,6 +129,13 @@ def get_hybrid(query: Annotated[HybridQuery, Query()]) -> Response:
     return render_json(mix_capacity(query)[0].answer.document)
 
 
+_Optional = Annotated[
+    Annotated[int, Field(ge=0, le=10**12)] | None,
+    BeforeValidator(lambda text: None if text in ("", "any", "default") else text),
+]
+"""A number; an empty field of a form is none."""
+
+
 class PlanQuery(BaseModel):
     """The parameters of a plan."""
 
@@ -136,13 +143,11 @@ class PlanQuery(BaseModel):
     budget: Annotated[int, Field(ge=1, le=10**10, description="dollars")] = 60_000
     researchers: Annotated[int, Field(ge=1, le=10_000)] = 6
     runs: Annotated[
-        int, Field(ge=0, le=10**6, description="runs per month; 0: one per week and researcher")
-    ] = 0
-    hours: Annotated[int, Field(ge=0, le=10_000, description="longest time of a run; 0: any")] = 0
-    samples: Annotated[
-        int, Field(ge=0, le=10**12, description="samples of the dataset; 0: assumed")
-    ] = 0
-    epochs: Annotated[int, Field(ge=0, le=10**6, description="0: assumed")] = 0
+        _Optional, Field(description="runs per month; default: one per week and researcher")
+    ] = None
+    hours: Annotated[_Optional, Field(description="longest time of a run")] = None
+    samples: Annotated[_Optional, Field(description="samples of the dataset")] = None
+    epochs: Annotated[_Optional, Field(description="default: the usual number")] = None
 
 
 def make_plan(query: PlanQuery, identity: Identity) -> tuple[PlanAnswer, Computed]:

@@ -74,7 +74,7 @@ def _describe_total(document: Mapping[str, Any]) -> str:
     return (
         f"{hours}, {formats.usd(document['cloud_usd'])} at the cheapest on-demand price, "
         f"{formats.usd(document['cloud_usd_per_gpu_hour'])} per GPU-hour "
-        f"({document['cloud_price']}, {document['cloud_price_date']})."
+        f"({document['cloud_price_title']}, {document['cloud_price_date']})."
     )
 
 
