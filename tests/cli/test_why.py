@@ -115,9 +115,9 @@ def test_a_batch_that_fits_is_proposed_instead_of_one_that_does_not(cli: Cli) ->
     largest = re.search(r"\(--batch (\d+)\)", text)
     assert largest is not None
     assert "does not fit" not in cli(*command, largest[1]).stdout
-    assert "One run would narrow" not in " ".join(cli(*command, "32", "--why").stdout.split())
+    assert "would narrow the interval" not in " ".join(cli(*command, "32", "--why").stdout.split())
     explained = " ".join(cli(*command, largest[1], "--why").stdout.split())
-    assert "One run would narrow" in explained
+    assert "would narrow the interval" in explained
 
 
 def test_the_batch_that_would_fit_does(cli: Cli) -> None:
