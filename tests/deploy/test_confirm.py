@@ -44,7 +44,10 @@ def answers(
     removed: list[str] = []
     hosts = load_deployment(Path(up.file)).state.hosts()
 
-    def remove(*_: Any, approve: Callable[..., None], **__: Any) -> tuple[Changes, PlayRecap]:
+    def remove(
+        *_: Any, approve: Callable[..., None], restart: tuple[str, ...], **__: Any
+    ) -> tuple[Changes, PlayRecap]:
+        removed.extend(f"restart {name}" for name in restart)
         approve(hosts)
         removed.append("up")
         return Changes(), PlayRecap({})
@@ -90,3 +93,12 @@ def test_the_user_is_asked_again_only_if_more_would_be_lost(
     happen += [lambda: (up.shared / "y").write_text("new"), (up.shared / "y").unlink]
     cli("deploy", verb, up.file)
     assert removed == [verb]
+
+
+def test_a_machine_is_restarted_once_although_the_user_is_asked(
+    cli: Cli, up: Up, answers: Answers
+) -> None:
+    happen, removed = answers
+    happen.append(lambda: None)
+    cli("deploy", "up", up.file, "--restart", "node0")
+    assert removed == ["restart node0", "up"]

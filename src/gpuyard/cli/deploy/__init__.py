@@ -116,7 +116,7 @@ def up(
         return accept_new_host_keys or key in accepted
 
     check = partial(check_loss, loaded, file=file, yes=yes, force=force, removes_storage=False)
-    finished = None
+    finished, to_restart = None, tuple(restart or ())
     while finished is None:  # jobs may begin while the user is asked, so it checks again
         try:
             with report_progress("Creating machines") as report:
@@ -126,7 +126,7 @@ def up(
                     password,
                     accept_key,
                     replace=replace or (),
-                    restart=restart or (),
+                    restart=to_restart,
                     approve=check,
                 )
         except UnknownHostKeys as error:
@@ -136,6 +136,7 @@ def up(
         except DeletionNotConfirmed as refusal:
             ask(loaded, refusal)
             check = partial(check, agreed=refusal.loss)
+        to_restart = ()  # each machine once
     changes, recap = finished
     if entries_file(loaded.state).exists():  # the machines may have new addresses
         people = [user.name for user in loaded.deployment.users]
