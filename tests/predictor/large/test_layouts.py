@@ -14,7 +14,7 @@ from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.large.prediction import predict_large
 from gpuyard.predictor.large.search import Choices
 from gpuyard.predictor.large.training import LargeTraining, MeasuredLayout
-from gpuyard.specs.parallel import LargeStrategy
+from gpuyard.specs.parallel import LargeStrategy, Offload
 from gpuyard.specs.transformer import TransformerShape
 
 LLAMA = LargeTraining("llama-3-8b", transformers().get("llama-3-8b").shape)
@@ -234,3 +234,30 @@ def test_a_model_whose_layers_have_few_divisors_uses_pipelines_too() -> None:
     half, whole = predict_large(training, cluster, [8192, 16384]).predictions
     assert whole.layout.pipeline > 1
     assert whole.tokens_per_second > 1.5 * half.tokens_per_second
+
+
+def test_offloaded_parameters_travel_in_every_micro_batch() -> None:
+    """Two copies of 32 GB of weights and one of gradients take 3.9 s on PCIe, whatever the micro-batch computes."""
+
+    def find(micro: int, offload: Offload | None) -> Evaluation:
+        choices = Choices(micro_batch=micro, recompute=2)
+        training = replace(LLAMA, choices=choices, global_batch=8, offload=offload)
+        return evaluate(training, read_cluster("h100"), 1)
+
+    plain, often, rarely = find(1, None), find(1, "parameters"), find(8, "parameters")
+    assert often.step.total[0] > 8 * 3.8
+    assert plain.step.total[0] < rarely.step.total[0] < often.step.total[0]
+    assert 0 < often.memory.weights[0] < 0.2 * plain.memory.weights[0]
+
+
+def test_the_remedy_offloads_parameters_if_nothing_less_fits() -> None:
+    training = LargeTraining("70b", transformers().get("llama-3-70b").shape)
+    (row,) = predict_large(training, read_cluster("8xh100"), [8]).predictions
+    assert not row.fits
+    assert row.remedy.startswith("--strategy fsdp --offload parameters")
+
+
+def test_the_remedy_for_a_long_sequence_is_a_shorter_one() -> None:
+    (row,) = predict_large(replace(LLAMA, sequence=2**22), DGX, [32]).predictions
+    assert not row.fits
+    assert "--sequence" in row.remedy

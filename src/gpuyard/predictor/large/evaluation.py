@@ -1,7 +1,7 @@
 """Evaluate all candidate layouts of a model on a number of GPUs: time, memory, and fit of each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from gpuyard.predictor.large.constants import load_fit
 from gpuyard.predictor.large.effects import apply_effects, attention_is_older, effect_keys
 from gpuyard.predictor.large.layout import RECOMPUTE, Layout, LayoutColumns, Recompute
 from gpuyard.predictor.large.memory import MemoryColumns, compute_memory
-from gpuyard.predictor.large.model import ModelColumns, describe_model
+from gpuyard.predictor.large.model import describe_model
+from gpuyard.predictor.large.offload import add_transfers, remove_offloaded
 from gpuyard.predictor.large.rules import check_request
 from gpuyard.predictor.large.search import SearchSpace
 from gpuyard.predictor.large.step import StepColumns, compute_step
@@ -31,7 +32,6 @@ from gpuyard.specs import Cluster
 
 _USABLE_SHARE = 0.97  # of a GPU's memory that a program can allocate
 _EAGER_SHARE = 0.5  # of PyTorch layers in separate operations, if a user does not say
-_HOST_LINK_BYTES_PER_SECOND = 25e9  # PCIe 4 x16, for offloaded states
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,8 @@ def layout_step(
         trained_share=trained_share(training, model),
     )
     step = compute_step(model, layouts, cluster, options, constants)
-    return _add_offload(step, training, model, layouts)
+    states = states_of(training, layouts, trained_share(training, model))
+    return add_transfers(step, training.offload, model, layouts, states)
 
 
 def layout_memory(training: LargeTraining, layouts: LayoutColumns) -> MemoryColumns:
@@ -110,7 +111,7 @@ def layout_memory(training: LargeTraining, layouts: LayoutColumns) -> MemoryColu
     model = describe_model(training.shape, training.sequence)
     states = states_of(training, layouts, trained_share(training, model))
     memory = compute_memory(model, layouts, states, load_fit().memory)
-    return _remove_offloaded(memory, training)
+    return remove_offloaded(memory, training.offload, model, layouts, states)
 
 
 def usable_bytes(memory_bytes: float) -> float:
@@ -121,25 +122,6 @@ def usable_bytes(memory_bytes: float) -> float:
 def needed_bytes(predicted: Floats) -> Floats:
     """Return the memory that a GPU must have: the prediction, a margin for its error, and what is not usable."""
     return np.asarray(predicted * load_fit().memory_margin / _USABLE_SHARE)
-
-
-def _add_offload(
-    step: StepColumns, training: LargeTraining, model: ModelColumns, layouts: LayoutColumns
-) -> StepColumns:
-    """Add the transfers of offloaded states over PCIe and the optimizer on the CPU."""
-    if training.offload is None:
-        return step
-    share = model.parameters / (layouts.tensor * layouts.pipeline * np.maximum(layouts.shard, 1.0))
-    moved = share * (6.0 if training.offload == "optimizer" else 10.0)
-    return replace(step, optimizer=step.optimizer + moved / _HOST_LINK_BYTES_PER_SECOND)
-
-
-def _remove_offloaded(memory: MemoryColumns, training: LargeTraining) -> MemoryColumns:
-    if training.offload is None:
-        return memory
-    nothing = np.zeros_like(memory.optimizer)
-    weights = nothing if training.offload == "parameters" else memory.weights
-    return replace(memory, optimizer=nothing, weights=weights)
 
 
 def layout_at(layouts: LayoutColumns, index: int) -> Layout:

@@ -9,6 +9,9 @@ from gpuyard.predictor.large.search import Choices
 from gpuyard.predictor.large.training import LargeTraining
 from gpuyard.specs import Cluster
 
+_MIN_SEQUENCE = 1024
+_SLOWEST = "--strategy fsdp --offload parameters"
+
 
 def find_remedy(training: LargeTraining, cluster: Cluster, gpus: int) -> str:
     """Return the smallest change that makes a model fit, as options to add, or an empty string."""
@@ -25,20 +28,33 @@ def find_remedy(training: LargeTraining, cluster: Cluster, gpus: int) -> str:
             "--strategy fsdp --offload optimizer",
             replace(training, strategy="fsdp", choices=Choices(), offload="optimizer"),
         ),
+        (
+            _SLOWEST,
+            replace(training, strategy="fsdp", choices=Choices(), offload="parameters"),
+        ),
         ("--lora 16", replace(training, strategy="auto", choices=Choices(), lora_rank=16)),
         ("--qlora 16", replace(training, strategy="auto", choices=Choices(), qlora_rank=16)),
     ]
     _, machine = resolve_machine(cluster)
     for option, changed in changes:
-        try:
-            evaluation = evaluate(changed, cluster, gpus)
-        except UserMistake:
-            continue
-        if evaluation.fits.any():
-            return option
+        if _fits(changed, cluster, gpus):
+            adapters = replace(training, strategy="auto", choices=Choices(), lora_rank=16)
+            slow = option == _SLOWEST and _fits(adapters, cluster, gpus)
+            return f"{option} or --lora 16" if slow else option
+    whole = replace(training, strategy="auto", choices=Choices())
     count = gpus
     while (count := count * 2) <= cluster.nodes * machine.gpus:
-        whole = replace(training, strategy="auto", choices=Choices())
-        if evaluate(whole, cluster, count).fits.any():
+        if _fits(whole, cluster, count):
             return f"--gpus {count} --strategy auto"
+    length = training.length
+    while (length := length // 2) >= _MIN_SEQUENCE:
+        if _fits(replace(whole, sequence=length), cluster, gpus):
+            return f"--sequence {length} --strategy auto"
     return ""
+
+
+def _fits(training: LargeTraining, cluster: Cluster, gpus: int) -> bool:
+    try:
+        return bool(evaluate(training, cluster, gpus).fits.any())
+    except UserMistake:  # nothing divides evenly
+        return False
