@@ -280,6 +280,8 @@ def test_a_result_reopens_and_downloads_as_one_file(
     ResultsStore(results_file()).add(measurement)
     site = serve()
     assert measurement.id in site.get("/results").text
+    empty = site.get("/results?kind=links").text
+    assert 'href="/results?kind=train">train</a> (1)' in empty
     page = site.get(f"/result?id={measurement.id}")
     assert page.status == 200
     assert site.get(f"/result.json?id={measurement.id}").json()["id"] == measurement.id
@@ -299,6 +301,7 @@ def test_a_kept_report_reopens_and_downloads(
     page = site.get(found[1])
     assert page.status == 200
     assert "data-charts" in page.text
+    assert "gpuyard cost --rent &#39;$20/h&#39; --buy &#39;$250000&#39; --html" in page.text
     assert site.get(f"/report.json?id={found[2]}").json() == json.loads(shown.stdout)
     assert site.get(f"/report/page.html?id={found[2]}").text == file.read_text()
     assert site.get("/report?id=0123456789ab").status == 400

@@ -37,8 +37,16 @@ def list(kind: str = "train", *, workload: str | None = None) -> Result[Row]:
             f"No results of kind {kind!r}{of_workload} in {results_file()}. "
             f"Measure some with: {result_kind.command}"
         )
+        others = [f"{name} ({number:,})" for name, number in count().items() if name != kind]
+        if others:
+            missing += f". There are results of other kinds: {', '.join(others)}"
         answer = replace(answer, parts=[Sentence(missing)])
     return Result(answer, wrap(answer.document))
+
+
+def count() -> dict[str, int]:
+    """Return the number of measurements of each kind that has some."""
+    return ResultsStore(results_file()).count_by_kind()
 
 
 def show(measurement_id: str) -> Result[Row]:

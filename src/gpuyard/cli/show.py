@@ -21,7 +21,7 @@ def show(answer: "Answer", *, json_output: bool = False, html: Path | None = Non
         from gpuyard.report.kept import keep_report
 
         write_page(answer, html)
-        keep_report(answer)
+        keep_report(answer, sys.argv[1:])
     if json_output:
         write_document(answer.document, answer.list_rows(), answer.columns)
     else:

@@ -1,5 +1,6 @@
 """`gpuyard study`: measure, predict, and price workloads in one command."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -56,6 +57,6 @@ def study(
             results=results,
             on_progress=on_progress,
         )
-    keep_report(result.answer)
+    keep_report(result.answer, sys.argv[1:])
     show(result.answer, json_output=json_output)
     print_line(f"report: {output_dir / PAGE}", stderr=json_output)

@@ -95,6 +95,17 @@ class ResultsStore:
         records = self._read(f"{where} ORDER BY number", *values)
         return [record for record in records if isinstance(record, record_type)]
 
+    def count_by_kind(self) -> dict[str, int]:
+        """Return the number of records of each kind that has some, in the order of the kinds."""
+        if not self.path.exists():
+            return {}
+        with self._connection(create=False) as connection:
+            if not schema_version(connection):
+                return {}  # another process is just creating it
+            rows = connection.execute("SELECT kind, COUNT(*) FROM measurements GROUP BY kind")
+            counts = dict(rows.fetchall())
+        return {kind: counts[kind] for kind in RESULT_KINDS if kind in counts}
+
     def latest(self, record_type: type[AnyRecord], key: str) -> AnyRecord | None:
         """Read the newest record of one type with this key."""
         where = "WHERE kind = ? AND key = ? ORDER BY number DESC LIMIT 1"

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,7 +23,8 @@ _CLASSES: dict[str, Any] = {
 _ID = re.compile(r"[0-9a-f]{12}")
 _MAX_KEPT = 100
 _MAX_BYTES = 50_000_000
-_MAX_HEAD = 10_000
+_MAX_HEAD = 40_000
+_MAX_COMMAND = 4000  # characters
 
 
 def encode_answer(answer: Answer) -> Any:
@@ -73,14 +74,23 @@ class KeptReport:
     meta: str
     written: str
     """When, as an ISO timestamp."""
+    command: Sequence[str] = ()
+    """The words after `gpuyard` of the command that wrote it; none if they were too long to keep."""
 
 
-def keep_report(answer: Answer) -> None:
+def keep_report(answer: Answer, command: Sequence[str] = ()) -> None:
     """Keep a report of which a page was written, and delete the oldest ones; a full disk is no error."""
     text = json.dumps(encode_answer(answer), ensure_ascii=False)
     id_ = hashlib.sha256(text.encode()).hexdigest()[:12]
     written = datetime.now().astimezone().isoformat(timespec="seconds")
-    head = {"title": answer.title, "verb": answer.verb, "meta": answer.meta, "written": written}
+    head: dict[str, Any] = {
+        "title": answer.title,
+        "verb": answer.verb,
+        "meta": answer.meta,
+        "written": written,
+    }
+    if sum(map(len, command)) < _MAX_COMMAND:
+        head["command"] = list(command)
     with contextlib.suppress(GpuyardError, OSError):
         path = create_parent(_directory() / f"{id_}.json")
         write_text(path, f"{json.dumps(head)}\n{text}\n", mode=0o600)

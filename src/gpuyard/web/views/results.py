@@ -27,22 +27,27 @@ _MAX_ROWS = 500
 class ResultsQuery(BaseModel):
     """The parameters of the list."""
 
-    kind: Annotated[str, Field(max_length=20)] = "train"
+    kind: Annotated[str, Field(max_length=20, description="default: the first with results")] = ""
     workload: Annotated[str, Field(max_length=200)] = ""
 
 
 def list_results(query: ResultsQuery, identity: Identity) -> tuple[Answer, Computed]:
     """Return the list as `gpuyard results list` prints it."""
     _check_owner(identity)
-    get_result_kind(query.kind)
-    answer = results.list(query.kind, workload=query.workload or None).answer
-    words = ["results", "list", "--kind", query.kind]
+    kind = choose_kind(query)
+    answer = results.list(kind, workload=query.workload or None).answer
+    words = ["results", "list", "--kind", kind]
     words += ["--workload", query.workload] if query.workload else []
     return answer, Computed(
         words,
         ("The page shows the newest first; the command, the oldest first.",),
         "docs/measure.md",
     )
+
+
+def choose_kind(query: ResultsQuery) -> str:
+    """Return the kind of the query, or the first that has results."""
+    return get_result_kind(query.kind or next(iter(results.count()), "train")).name
 
 
 def _check_owner(identity: Identity) -> None:
@@ -71,9 +76,11 @@ def show_results(request: Request, query: Annotated[ResultsQuery, Query()]) -> R
         total=len(ids),
         computed=computed,
         query=query,
+        kind=choose_kind(query),
         kinds=list(RESULT_KINDS),
+        counts=results.count(),
         reports=list_reports(),
-        command=get_result_kind(query.kind).command,
+        command=get_result_kind(choose_kind(query)).command,
     )
 
 
@@ -117,8 +124,9 @@ def _read_report(id_: str, identity: Identity) -> Answer:
 @router.get("/report", include_in_schema=False)
 def show_report(request: Request, id: IdQuery) -> Response:
     answer = _read_report(id, request.state.identity)
+    command = next((report.command for report in list_reports() if report.id == id), ())
     computed = Computed(
-        (answer.verb, "--help"),
+        command or (answer.verb, "--help"),
         ("This report is shown as it was written; the command may give other numbers today.",),
         "docs/study.md" if answer.verb == "study" else "",
     )
