@@ -70,4 +70,5 @@ def test_wrong_layouts_are_refused_in_a_sentence(cli: Cli) -> None:
     assert "tp=1" in cli(*model, "--layout", "tp=two", status=2).stderr
     assert "0 to 3" in cli(*model, "--layout", "zero=4", status=2).stderr
     assert "20B" in cli(*model, "--tokens", "many", status=2).stderr
+    assert "exclude" in cli(*model, "--lora", "16", "--qlora", "16", status=2).stderr
     assert "fp8" in cli(*model, "--precision", "nvfp4", status=2).stderr

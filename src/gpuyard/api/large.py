@@ -134,6 +134,10 @@ def apply_options(
     changes |= {
         k: v for k, v in (("strategy", strategy), ("precision", precision)) if v is not None
     }
+    if "lora" in changes and "qlora" in changes:
+        raise UserMistake(
+            "--lora and --qlora exclude each other: --qlora keeps the weights in 4 bits"
+        )
     if "lora" in changes or "qlora" in changes:  # one replaces the other
         changes = {"lora": None, "qlora": None} | changes
     parallel = (workload.parallel or Parallel()).model_copy(update=changes)

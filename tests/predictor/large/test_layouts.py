@@ -261,3 +261,20 @@ def test_the_remedy_for_a_long_sequence_is_a_shorter_one() -> None:
     (row,) = predict_large(replace(LLAMA, sequence=2**22), DGX, [32]).predictions
     assert not row.fits
     assert "--sequence" in row.remedy
+
+
+def test_frozen_weights_do_not_count_as_work() -> None:
+    cluster = read_cluster("a100")
+    (row,) = predict_large(replace(LLAMA, sequence=2048, lora_rank=16), cluster, [1]).predictions
+    computed = 4 * 8.03e9 * row.tokens_per_second / 312e12
+    assert row.mfu == pytest.approx(computed, rel=0.1)
+    assert row.mfu < 0.65
+
+
+def test_four_bit_weights_take_time_to_convert() -> None:
+    def rate(**changes: int) -> float:
+        choices = Choices(micro_batch=1, recompute=2)
+        training = replace(LLAMA, sequence=2048, choices=choices, **changes)
+        return predict_large(training, read_cluster("a100"), [1]).predictions[0].tokens_per_second
+
+    assert 0.6 * rate(lora_rank=16) < rate(qlora_rank=16) < 0.97 * rate(lora_rank=16)

@@ -37,6 +37,7 @@ class TrainingOptions:
     trained_share: Column = 1.0  # of the parameters; less with LoRA
     gradient_bytes: Column = 4.0  # per parameter, as exchanged
     parameter_bytes: Column = 2.0  # per parameter, as gathered
+    dequantized_bytes: Column = 0.0  # per parameter and pass, to write 4-bit weights in 16 bits
 
 
 class Compute:
@@ -152,10 +153,20 @@ class Compute:
         return np.asarray(self.options.narrow * (activations + weights))
 
     @cached_property
+    def dequantization(self) -> Floats:
+        """Conversion of one layer's 4-bit weights, which forward and backward each repeat (arXiv 2305.14314)."""
+        model, layout = self.model, self.layout
+        groups = layout.expert * layout.expert_tensor
+        weights = model.layer_parameters / layout.tensor + model.routed_parameters / groups
+        moved = self.options.dequantized_bytes * weights / model.layers
+        return np.asarray(moved / self.memory_rate)
+
+    @cached_property
     def stage_compute(self) -> Floats:
         """Layers of one stage and its part of the output layer; kernel launches set a floor."""
         c, layout = self.constants, self.layout
         work = self.directions * self.layer_matrices + 3.5 * self.scores + self.elementwise
+        work = work + 2 * self.dequantization
         separate = np.where(self.fused, self.options.eager, 1.0)
         launches = c.layer_seconds + separate * c.eager_seconds
         launches = launches + np.where(np.asarray(layout.tensor) > 1, c.tensor_seconds, 0.0)
@@ -179,7 +190,8 @@ class Compute:
     def stage_recompute(self) -> Floats:
         """Forward work that backward repeats; PyTorch's selective kind keeps every second matrix product."""
         c = self.constants
-        whole = c.full_share * (self.layer_matrices + self.scores + self.elementwise / 3)
+        whole = self.layer_matrices + self.scores + self.elementwise / 3 + self.dequantization
+        whole = c.full_share * whole
         attention = np.where(self.fused, 0.0, self.scores)
         repeated = np.where(self.pytorch, c.pytorch_selective_share, c.selective_share)
         some = repeated * self.layer_matrices + attention + self.elementwise / 6

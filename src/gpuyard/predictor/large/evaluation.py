@@ -9,7 +9,7 @@ from gpuyard.catalog import Gpu
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predictor.large.cluster import NARROW, ClusterColumns, describe_cluster
-from gpuyard.predictor.large.compute import TrainingOptions
+from gpuyard.predictor.large.compute import WIDTH, TrainingOptions
 from gpuyard.predictor.large.constants import load_fit
 from gpuyard.predictor.large.effects import apply_effects, attention_is_older, effect_keys
 from gpuyard.predictor.large.layout import RECOMPUTE, Layout, LayoutColumns, Recompute
@@ -20,6 +20,7 @@ from gpuyard.predictor.large.rules import check_request
 from gpuyard.predictor.large.search import SearchSpace
 from gpuyard.predictor.large.step import StepColumns, compute_step
 from gpuyard.predictor.large.training import (
+    QLORA_BYTES,
     LargeTraining,
     default_global_batch,
     find_families,
@@ -100,6 +101,7 @@ def layout_step(
         older_attention=newer * pytorch,
         eager=_EAGER_SHARE * pytorch,
         trained_share=trained_share(training, model),
+        dequantized_bytes=QLORA_BYTES + WIDTH if training.qlora_rank else 0.0,
     )
     step = compute_step(model, layouts, cluster, options, constants)
     states = states_of(training, layouts, trained_share(training, model))

@@ -107,7 +107,11 @@ class ModelColumns:
     @property
     def model_flops(self) -> Column:
         """FLOPs of a training step per token, without recomputation: forward and twice as much backward."""
-        return 3 * self.forward_flops
+        return self.training_flops(1.0)
+
+    def training_flops(self, trained_share: Column) -> Column:
+        """Return the same if only a share of the weights needs gradients, as with LoRA."""
+        return 2 * self.active_parameters * (2 + trained_share) + 3 * self.attention_flops
 
     def select(self, index: Floats) -> "ModelColumns":
         return ModelColumns(

@@ -15,7 +15,7 @@ from gpuyard.predictor.large.interval import find_interval
 from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.large.model import describe_model
 from gpuyard.predictor.large.remedies import find_remedy
-from gpuyard.predictor.large.training import LargeTraining
+from gpuyard.predictor.large.training import LargeTraining, trained_share
 from gpuyard.specs import Cluster
 
 _MAX_ALTERNATIVES = 12
@@ -46,6 +46,7 @@ class LargePrediction:
     fits: bool
     choke: LargeChoke
     model_flops_per_token: float
+    forward_flops_per_token: float
     peak_flops: float
     scaling_efficiency: float = 1.0
     days: float | None = None  # of the whole training
@@ -81,8 +82,8 @@ class LargePrediction:
     @property
     def hfu(self) -> float:
         """Hardware FLOPs utilization: with recomputation."""
-        again = {"none": 0.0, "selective": 0.02, "full": 1 / 3}[self.layout.recompute]
-        return self.mfu * (1 + again)
+        again = {"none": 0.0, "selective": 0.06, "full": 1.0}[self.layout.recompute]
+        return self.mfu * (1 + again * self.forward_flops_per_token / self.model_flops_per_token)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -224,7 +225,8 @@ def _describe(
         memory_limit=usable_bytes(gpu.memory_bytes),
         fits=fits,
         choke=_find_choke(parts),
-        model_flops_per_token=float(model.model_flops),
+        model_flops_per_token=float(model.training_flops(trained_share(training, model))),
+        forward_flops_per_token=float(model.forward_flops),
         peak_flops=sixteen_bit_peak(gpu),
         days=days,
         energy_kwh=None if days is None else -(-count // per_node) * watts * days * 0.024,

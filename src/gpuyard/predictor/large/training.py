@@ -21,6 +21,8 @@ from gpuyard.workloads.profiles import find_shape
 _DEFAULT_TOKENS = 2**20  # tokens per step if no batch is given
 OPTIMIZER_BYTES = {"adamw": 8.0, "adam": 8.0, "adam-8bit": 2.0, "momentum": 4.0, "sgd": 0.0}
 
+QLORA_BYTES = 0.56  # per parameter: 4 bits, and the scales of their blocks
+
 
 @dataclass(frozen=True)
 class LargeTraining:
@@ -157,7 +159,7 @@ def states_of(training: LargeTraining, layouts: LayoutColumns, trained: float) -
         "eager": pytorch.astype(float),
     }
     if trained < 1:
-        weights = 0.56 if training.qlora_rank else 2.0
+        weights = QLORA_BYTES if training.qlora_rank else 2.0
         return StateBytes(weights, 4.0, moments + 4, trained, **how)
     if training.precision in ("fp32", "tf32"):
         return StateBytes(4.0, 4.0, moments, 1.0, **how)
