@@ -249,6 +249,14 @@ def test_a_phone_shows_the_answer_first(browser: Browser, serve: Serve, share: P
         assert [*visit.messages, *visit.find_barriers()] == []
 
 
+def test_a_rack_of_the_drawing_opens_its_cords(visit: Visit) -> None:
+    visit.open(VIEWS["room"])
+    visit.page.locator("[data-rack='1'] text").first.click()
+    visit.wait_until("document.getElementById('rack-1').open")
+    assert visit.page.locator("#rack-1 table").last.is_visible()
+    assert visit.messages == []
+
+
 def _numbers(text: str) -> list[float]:
     return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\.?\d*", text)]
 

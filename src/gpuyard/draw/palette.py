@@ -1,7 +1,7 @@
 """Colors for every picture.
 
-Drawings have a white background, so they look the same on light and dark pages. Charts follow the reader's
-color scheme.
+Drawings have a white background, which gpuyard's own pages invert in the dark (report.css). Charts follow the
+reader's color scheme.
 """
 
 BACKGROUND, FRAME = "#ffffff", "#d0d7de"

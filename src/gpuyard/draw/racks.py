@@ -47,7 +47,7 @@ def draw_racks_svg(design: FacilityDesign) -> str:
     height = _TOP + elevation.height + 56
     drawn = [
         translate(
-            elevation.draw_both_sides(racks),
+            element("g", elevation.draw_both_sides(racks), data_rack=str(racks[0] + 1)),
             _MARGIN + index % per_line * (rack_width + _GAP),
             58 + index // per_line * height,
         )

@@ -85,11 +85,13 @@
     if (slider.dataset.name) slider.form.elements[slider.dataset.name].value = value;
   }, true);
 
-  // a link to a folded part opens it, and so does a point of a chart that has the name of the part
+  // a link to a folded part opens it, and so does a rack of a drawing, or a point of a chart that has the name of the part
   document.addEventListener("click", (event) => {
-    const link = event.target.closest("[data-opens]");
-    const details = link && document.getElementById(link.dataset.opens);
-    if (details) details.open = true;
+    const link = event.target.closest("[data-opens], [data-rack]");
+    const details = link && document.getElementById(link.dataset.opens || `rack-${link.dataset.rack}`);
+    if (!details) return;
+    details.open = true;
+    if (link.dataset.rack) details.scrollIntoView({ block: "nearest" });
   });
 
   // the log of a job: follows the stream, keeps the last lines, and shows only those that match the search
