@@ -257,6 +257,21 @@ def test_a_rack_of_the_drawing_opens_its_cords(visit: Visit) -> None:
     assert visit.messages == []
 
 
+def test_a_command_line_can_be_copied(browser: Browser, serve: Serve, share: Path) -> None:
+    with browser.new_context(permissions=["clipboard-read", "clipboard-write"]) as context:
+        visit = Visit(context.new_page(), serve())
+        visit.open("/buy/cost")
+        visit.move("rent", 1)
+        visit.wait_until("document.querySelector('#how code').textContent.includes('$20.5/h')")
+        visit.page.locator("#how summary").click()
+        visit.page.locator("#how .copy").click()
+        visit.page.get_by_text("Copied").wait_for()
+        copied = visit.page.evaluate("navigator.clipboard.readText()")
+        assert copied == visit.page.locator("#how code").first.text_content()
+        visit.screenshot("copied")
+        assert [*visit.messages, *visit.find_barriers()] == []
+
+
 def _numbers(text: str) -> list[float]:
     return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\.?\d*", text)]
 

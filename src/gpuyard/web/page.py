@@ -31,6 +31,8 @@ VIEWS = (
 )
 """The name, address, and title of each view, in the order of the navigation."""
 
+_DOCUMENTATION = "https://gpuyard.github.io/gpuyard"
+
 
 @dataclass(frozen=True)
 class Computed:
@@ -44,6 +46,11 @@ class Computed:
     """The explanation that `--why` prints."""
     further: Sequence[Sequence[str]] = ()
     """Words of further command lines, whose answers the view shows, too."""
+
+    @property
+    def docs_url(self) -> str:
+        """The address of the page of the documentation."""
+        return f"{_DOCUMENTATION}/{self.docs.removeprefix('docs/').removesuffix('.md')}.html"
 
     @property
     def line(self) -> str:

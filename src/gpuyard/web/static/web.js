@@ -85,6 +85,22 @@
     if (slider.dataset.name) slider.form.elements[slider.dataset.name].value = value;
   }, true);
 
+  // command lines can be copied, if the browser allows it: only from this computer or over TLS
+  const addCopyButtons = (root) => {
+    if (!navigator.clipboard) return;
+    for (const code of root.querySelectorAll("pre.line > code:only-child")) {
+      const button = Object.assign(document.createElement("button"), { type: "button", className: "copy", textContent: "Copy" });
+      button.addEventListener("click", async () => {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = "Copied";
+        window.setTimeout(() => { button.textContent = "Copy"; }, 1500);
+      });
+      code.after(button);
+    }
+  };
+  addCopyButtons(document);
+  document.addEventListener("charts:replaced", (event) => addCopyButtons(event.target));
+
   // a link to a folded part opens it, and so does a rack of a drawing, or a point of a chart that has the name of the part
   document.addEventListener("click", (event) => {
     const link = event.target.closest("[data-opens], [data-rack]");
