@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import fields
-from pathlib import Path
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -13,22 +12,18 @@ from gpuyard.predictor.large.memory import MemoryConstants, compute_memory
 from gpuyard.predictor.large.model import describe_model, stack_models
 from gpuyard.predictor.large.published_table import published_bytes, state_bytes
 from gpuyard.predictor.large.row_batches import predict_memory
-from gpuyard.predictor.large.rows import PublishedRow, read_rows
-from gpuyard.predictor.table import Floats
+from gpuyard.predictor.large.rows import PublishedRow
+from gpuyard.predictor.table import Booleans, Floats
 from large_tables import find_publishers
 
 MEMORY_MARGIN = 1.08  # a model must fit with this much to spare
 NOISE, PRIOR = 0.07, 0.2
 
 
-def read_memory_rows(path: Path) -> list[PublishedRow]:
-    """Return the rows whose software is the ordinary one: no offloading, chunked loss, or optimizer in backward."""
-    plain = [
-        row
-        for row in read_rows(path)[0]
-        if row.quality != "C" and not row.source.startswith("torchtune")
-    ]
-    return [r for r in plain if not np.isnan(r.value) and not (r.source == "litgpt" and r.gpus > 1)]
+def is_ordinary(row: PublishedRow) -> bool:
+    """Return whether a row's peak may be fitted: no offloading, chunked loss, or optimizer in backward, and no OOM."""
+    plain = row.quality != "C" and not row.source.startswith("torchtune")
+    return plain and not np.isnan(row.value) and not (row.source == "litgpt" and row.gpus > 1)
 
 
 def fit_memory(rows: list[PublishedRow]) -> tuple[MemoryConstants, Floats]:
@@ -55,29 +50,21 @@ def fit_memory(rows: list[PublishedRow]) -> tuple[MemoryConstants, Floats]:
     return build(solution.x), errors(solution.x)
 
 
-def leave_memory_out(rows: list[PublishedRow]) -> Floats:
-    """Return the logarithm of measured over predicted memory, with each publisher left out of the fit."""
+def leave_memory_out(rows: list[PublishedRow], usable: Booleans) -> Floats:
+    """Return the predicted bytes of all rows, with each publisher left out of the fit to the usable ones."""
     names = find_publishers(rows)
-    ratios = np.full(len(rows), np.nan)
+    predicted = np.full(len(rows), np.nan)
     for name in sorted(set(names)):
         out = np.flatnonzero(names == name)
-        constants, _ = fit_memory([rows[i] for i in np.flatnonzero(names != name)])
-        judged = [rows[i] for i in out]
-        measured = np.array([published_bytes(row) for row in judged])
-        ratios[out] = np.log(measured / predict_memory(judged, constants))
-    return ratios
+        constants, _ = fit_memory([rows[i] for i in np.flatnonzero((names != name) & usable)])
+        predicted[out] = predict_memory([rows[i] for i in out], constants)
+    return predicted
 
 
-def judge_fits_left_out(rows: list[PublishedRow], plain: list[PublishedRow]) -> str:
-    """Return how often the verdict of fitting is right, with each publisher left out of the fit."""
-    names, plain_names = find_publishers(rows), find_publishers(plain)
-    fits = np.zeros(len(rows), dtype=bool)
-    for name in sorted(set(names)):
-        out = np.flatnonzero(names == name)
-        constants, _ = fit_memory([plain[i] for i in np.flatnonzero(plain_names != name)])
-        judged = [rows[i] for i in out]
-        limits = np.array([usable_bytes(row.memory_bytes) for row in judged])
-        fits[out] = predict_memory(judged, constants) * MEMORY_MARGIN <= limits
+def judge_fits(rows: list[PublishedRow], predicted: Floats) -> str:
+    """Return how often the verdict of fitting is right."""
+    limits = np.array([usable_bytes(row.memory_bytes) for row in rows])
+    fits = predicted * MEMORY_MARGIN <= limits
     ran = ~np.isnan([row.value for row in rows])
     return (
         f"right for {(fits == ran).mean():.1%} of {len(rows)} rows, said fits but ran out {(fits & ~ran).mean():.1%}, "

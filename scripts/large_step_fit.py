@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
+from gpuyard.catalog import gpus
 from gpuyard.predictor.large.constants import LargeConstants
 from gpuyard.predictor.large.published_table import Table
+from gpuyard.predictor.large.rows import PublishedRow
 from gpuyard.predictor.large.step import compute_step
-from gpuyard.predictor.table import Floats, Integers
+from gpuyard.predictor.table import Booleans, Floats, Integers
 from large_tables import find_publishers
 
 PRIORS = {  # standard deviation of each constant's prior, in logarithms
@@ -49,10 +51,11 @@ class StepFit:
 class StepFitter:
     """A table with what the fit needs of it: rows of effects, and the sources."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, usable: Booleans) -> None:
         self.table = table
         self.rows = list(table.rows)
-        self.keys = sorted({key for row in table.effect_keys for key in row if key})
+        self.usable = np.flatnonzero(usable)  # the rows that may be fitted
+        self.keys = sorted({key for i in self.usable for key in table.effect_keys[i] if key})
         self.publishers = find_publishers(self.rows)
         self.sources = np.array([row.source for row in self.rows])
         self.measured = np.log(table.measured)
@@ -107,16 +110,30 @@ class StepFitter:
         )
         return StepFit(solution.x[:size], solution.x[size : size + effects])
 
-    def leave_publishers_out(self) -> tuple[Floats, Floats]:
-        """Return the logarithm of measured over predicted, and whether others had that GPU and precision."""
+    def leave_publishers_out(self) -> tuple[Floats, Booleans]:
+        """Return the logarithm of measured over predicted, and whether others had that GPU, precision, and kind of model."""
         ratios, known = np.full(len(self.rows), np.nan), np.zeros(len(self.rows), dtype=bool)
         for name in sorted(set(self.publishers)):
             out = np.flatnonzero(self.publishers == name)
-            others = np.flatnonzero(self.publishers != name)
+            others = self.usable[self.publishers[self.usable] != name]
             ratios[out] = self.measured[out] - self.predict(out, self.fit(others))
             seen = {self.table.effect_keys[i][1] for i in others}
-            known[out] = [self.table.effect_keys[i][1] in seen for i in out]
+            with_experts = find_expert_evidence([self.rows[i] for i in others])
+            known[out] = [
+                self.table.effect_keys[i][1] in seen
+                and (not self.rows[i].shape.experts or architecture(self.rows[i]) in with_experts)
+                for i in out
+            ]
         return ratios, known
+
+
+def find_expert_evidence(rows: list[PublishedRow]) -> list[str]:
+    """Return the architectures on which models with experts were measured."""
+    return sorted({architecture(row) for row in rows if row.shape.experts})
+
+
+def architecture(row: PublishedRow) -> str:
+    return gpus().get(row.gpu).architecture
 
 
 class _Part:

@@ -1,11 +1,12 @@
 """Publishers of large-model runs, the spread of their errors, and tables of both for a page."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from gpuyard.predictor.large.interval import correction_weight
+from gpuyard.predictor.large.interval import correction_weight, count_differences
 from gpuyard.predictor.large.rows import PublishedRow
 from gpuyard.predictor.large.validation import find_series, reference_row
 from gpuyard.predictor.table import Booleans, Floats
@@ -15,6 +16,7 @@ MIN_SPREAD = 0.12  # no interval is narrower, in logarithms
 # somewhat wider than 90%: publishers differ more than their number shows
 QUANTILES = (0.04, 0.96)
 MIN_PUBLISHERS, STRETCH = 3, 1.5
+MAX_DIFFERENCES = 3  # parts in which a layout differs from a measured one; more count as these
 MAX_WEIGHT = 10  # rows that one publisher counts for
 PUBLISHERS = {
     "nvidia": "NVIDIA", "megatron-seqsel": "NVIDIA", "torchtitan": "Meta", "torchao": "Meta",
@@ -53,30 +55,46 @@ def size_intervals(
 ) -> dict[str, list[float]]:
     """Return the interval of each kind of row, sized on the rows of a mask.
 
-    A kind that fewer than three publishers have is half as wide again as dense models, and covers its own rows.
+    A kind that fewer than three publishers have is half as wide again as dense models, and covers its own rows. Models
+    with experts on a kind of GPU that nobody measured them on get half as much again as those on known ones.
     """
     names, dense = find_publishers(rows), np.char.startswith(kinds, "dense")
     common = spread(rows, ratios, mask & dense)
     intervals = {"dense/known": common}
-    for kind, own in (("dense/unknown", kinds == "dense/unknown"), ("moe", ~dense)):
+    for kind, own in (("dense/unknown", kinds == "dense/unknown"), ("moe/known", ~dense)):
         wide = [common]
         if len(set(names[mask & own])) < MIN_PUBLISHERS:
             wide.append([end**STRETCH for end in common])
         if (mask & own).any():
             wide.append(spread(rows, ratios, mask & own))
         intervals[kind] = [min(low for low, _ in wide), max(high for _, high in wide)]
+    intervals["moe/unknown"] = [end**STRETCH for end in intervals["moe/known"]]
     return intervals
 
 
-def within_series(rows: list[PublishedRow], ratios: Floats) -> Floats:
-    """Return the ratios after one row of each series has corrected the others."""
-    corrected = np.full(len(rows), np.nan)
+def within_series(rows: list[PublishedRow], ratios: Floats) -> tuple[Floats, np.ndarray]:
+    """Return the ratios after one row of each series has corrected the others, and how many parts differ from it."""
+    corrected, differences = np.full(len(rows), np.nan), np.zeros(len(rows), dtype=int)
     for indices in find_series(rows).values():
         point = reference_row(rows, indices)
         for index in set(indices) - {point}:
             weight = correction_weight(rows[index].layout, rows[point].layout)
             corrected[index] = ratios[index] - weight * ratios[point]
-    return corrected
+            differences[index] = count_differences(rows[index].layout, rows[point].layout)
+    return corrected, np.minimum(differences, MAX_DIFFERENCES)
+
+
+def size_by_difference(
+    rows: list[PublishedRow], corrected: Floats, differences: np.ndarray, mask: Booleans
+) -> list[list[float]]:
+    """Return the interval by the number of parts that differ from a measured layout; more never narrows it."""
+    sizes: list[list[float]] = []
+    for count in range(MAX_DIFFERENCES + 1):
+        own = mask & (differences == count) & ~np.isnan(corrected)
+        ends = spread(rows, corrected, own) if own.any() else [1.0, 1.0]
+        low, high = sizes[-1] if sizes else ends
+        sizes.append([min(low, ends[0]), max(high, ends[1])])
+    return sizes
 
 
 def report(rows: list[PublishedRow], ratios: Floats, title: str) -> None:
@@ -93,9 +111,19 @@ def report(rows: list[PublishedRow], ratios: Floats, title: str) -> None:
             )
 
 
-def build_table(rows: list[PublishedRow], ratios: Floats, kinds: np.ndarray) -> str:
-    """Return the errors by publisher as a Markdown table, with intervals that the other publishers alone would give."""
-    names, measured = find_publishers(rows), ~np.isnan(ratios)
+def build_table(
+    rows: list[PublishedRow],
+    ratios: Floats,
+    find_ends: Callable[[Booleans], Floats],
+    judged: Booleans,
+    shown: Booleans | None = None,
+) -> str:
+    """Return the errors of judged rows by publisher as a Markdown table, with one more line for all.
+
+    `find_ends` returns both ends of each row's interval, in logarithms, sized on the rows of a mask. Only publishers with
+    a row in `shown` have a line.
+    """
+    names, measured = find_publishers(rows), judged & ~np.isnan(ratios)
     lines = [
         "| publisher | rows | median error | 90th percentile | bias | inside |",
         "| --- " * 6 + "|",
@@ -103,11 +131,15 @@ def build_table(rows: list[PublishedRow], ratios: Floats, kinds: np.ndarray) -> 
     shares = {}
     for name in sorted(set(names[measured]), key=str.lower):
         mask = (names == name) & measured
-        intervals = size_intervals(rows, ratios, kinds, measured & ~mask)
-        low, high = np.log([intervals[kind] for kind in kinds[mask]]).T
+        low, high = find_ends(names != name)[mask].T
         shares[name] = float(((ratios[mask] >= low) & (ratios[mask] <= high)).mean())
-        lines.append(_build_line(name, ratios[mask], shares[name]))
-    large = [share for name, share in shares.items() if (names == name).sum() >= MIN_PUBLISHERS]
+        if shown is None or (mask & shown).any():
+            lines.append(_build_line(name, ratios[mask], shares[name]))
+    large = [
+        share
+        for name, share in shares.items()
+        if (measured & (names == name)).sum() >= MIN_PUBLISHERS
+    ]
     lines.append(_build_line("all", ratios[measured], float(np.mean(large))))
     return "\n".join(lines)
 

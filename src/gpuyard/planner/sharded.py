@@ -74,10 +74,12 @@ class ShardedTraining:
         known_gpu = gpus_table().get(gpu)
         if any(point.gpu == gpu for point in self.training.measured):
             return "measured: the workload's own figures", ""
-        if has_evidence(load_fit(), known_gpu, precision):
+        experts = self.training.shape.experts
+        if has_evidence(load_fit(), known_gpu, precision, experts):
             return "published: formulas fitted to published runs of large models", ""
         return "roofline: formulas fitted to other GPUs", (
-            f"No large-model run on {known_gpu.architecture} GPUs in {precision} is published: the interval is wide."
+            f"No run of a {'model with experts' if experts else 'large model'} on {known_gpu.architecture} GPUs in "
+            f"{precision} is published: the interval is wide."
         )
 
     def count_configurations(self, shape: MachineShape) -> int:

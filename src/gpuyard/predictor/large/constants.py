@@ -74,7 +74,10 @@ class LargeFit:
     effects: dict[str, float]  # logarithms of factors on shares of peaks
     memory: MemoryConstants
     spread: dict[str, tuple[float, float]]  # 5% and 95% of measured over predicted, by kind
-    spread_with_point: tuple[float, float]  # the same after one measured figure
+    spread_with_point: tuple[
+        tuple[float, float], ...
+    ]  # the same after a measured figure, by the number of parts in which its layout differs
+    expert_evidence: frozenset[str]  # architectures on which models with experts were measured
     memory_margin: float  # factor above the prediction within which memory must fit
     memory_high: float  # upper end of the memory interval over the prediction
 
@@ -89,7 +92,8 @@ def load_fit() -> LargeFit:
         effects=document["effects"],
         memory=MemoryConstants(**document["memory"]),
         spread={kind: (low, high) for kind, (low, high) in document["spread"].items()},
-        spread_with_point=tuple(document["spread_with_point"]),
+        spread_with_point=tuple((low, high) for low, high in document["spread_with_point"]),
+        expert_evidence=frozenset(document["expert_evidence"]),
         memory_margin=document["memory_margin"],
         memory_high=document["memory_high"],
     )

@@ -44,7 +44,11 @@ def attention_is_older(gpu: Gpu, *, pytorch: bool, name: str = "") -> bool:
     return "flash3" not in name and (pytorch or "flash2" in name)
 
 
-def has_evidence(fit: LargeFit, gpu: Gpu, precision: str) -> str:
-    """Return the kind of GPU whose published runs support a prediction, or an empty string."""
-    key = f"{gpu.architecture}/{precision}"
-    return gpu.architecture if key in fit.effects else ""
+def has_evidence(fit: LargeFit, gpu: Gpu, precision: str, experts: int = 0) -> str:
+    """Return the kind of GPU whose published runs support a prediction, or an empty string.
+
+    Dense models say little of a kind of GPU on which no model with experts was measured.
+    """
+    known = f"{gpu.architecture}/{precision}" in fit.effects
+    measured = not experts or gpu.architecture in fit.expert_evidence
+    return gpu.architecture if known and measured else ""

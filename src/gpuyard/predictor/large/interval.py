@@ -7,7 +7,7 @@ import numpy as np
 from gpuyard.catalog import Gpu
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import resolve_machine
-from gpuyard.predictor.large.constants import load_fit
+from gpuyard.predictor.large.constants import LargeFit, load_fit
 from gpuyard.predictor.large.effects import has_evidence
 from gpuyard.predictor.large.evaluation import evaluate, layout_at
 from gpuyard.predictor.large.layout import Layout
@@ -30,29 +30,46 @@ def find_interval(
         if point.gpu == gpu.id
         and (correction := _correct(training, cluster, point, layout)) is not None
     ]
-    if corrections:
-        return (*fit.spread_with_point, float(np.exp(np.mean(corrections))))
-    known = bool(has_evidence(fit, gpu, training.precision))
-    return (*fit.spread[interval_kind(experts=training.shape.experts, known=known)], 1.0)
+    experts = training.shape.experts
+    kind = interval_kind(
+        experts=experts, known=bool(has_evidence(fit, gpu, training.precision, experts))
+    )
+    if not corrections:
+        return (*fit.spread[kind], 1.0)
+    differences = min(count for count, _ in corrections)
+    factor = float(np.exp(np.mean([correction for _, correction in corrections])))
+    return (*narrow_interval(fit, kind, differences), factor)
 
 
 def interval_kind(*, experts: int, known: bool) -> str:
-    """Return the kind of interval: of models with experts, or of dense ones whose GPU and precision were seen or not."""
-    if experts:
-        return "moe"
-    return "dense/known" if known else "dense/unknown"
+    """Return the kind of interval: with experts or dense, on a kind of GPU that was seen or not."""
+    return f"{'moe' if experts else 'dense'}/{'known' if known else 'unknown'}"
+
+
+def narrow_interval(fit: LargeFit, kind: str, differences: int) -> tuple[float, float]:
+    """Return the interval after a measured figure whose layout differs in some parts; never wider than without it."""
+    low, high = fit.spread[kind]
+    measured = fit.spread_with_point[min(differences, len(fit.spread_with_point) - 1)]
+    return max(low, measured[0]), min(high, measured[1])
+
+
+def count_differences(layout: Layout, measured: Layout) -> int:
+    """Return the number of parts in which a layout differs from a measured one."""
+    return sum(bool(getattr(layout, n) != getattr(measured, n)) for n in _COMPARED)
 
 
 def correction_weight(layout: Layout, measured: Layout) -> float:
     """Return the power of a measured correction: 1 for the same layout, and less for each part that differs."""
-    differences = sum(bool(getattr(layout, n) != getattr(measured, n)) for n in _COMPARED)
-    return max(_MIN_WEIGHT, 1 - _WEIGHT_PER_DIFFERENCE * differences)
+    return max(_MIN_WEIGHT, 1 - _WEIGHT_PER_DIFFERENCE * count_differences(layout, measured))
 
 
 def _correct(
     training: LargeTraining, cluster: Cluster, point: MeasuredLayout, layout: Layout
-) -> float | None:
-    """Return the logarithm of a figure's correction, or None if such a cluster could not run it."""
+) -> tuple[int, float] | None:
+    """Return the parts in which a figure's layout differs, and the logarithm of its correction.
+
+    Return None if such a cluster could not run it.
+    """
     _, machine = resolve_machine(cluster)
     nodes = max(cluster.nodes, -(-point.gpus // machine.gpus))
     # a figure may have been measured with another strategy than the one that is asked for
@@ -69,5 +86,6 @@ def _correct(
         raise
     fastest = int(evaluation.tokens_per_second.argmax())
     ratio = point.tokens_per_second / float(evaluation.tokens_per_second[fastest])
-    weight = correction_weight(layout, layout_at(evaluation.layouts, fastest))
-    return weight * float(np.log(ratio))
+    measured = layout_at(evaluation.layouts, fastest)
+    correction = correction_weight(layout, measured) * float(np.log(ratio))
+    return count_differences(layout, measured), correction

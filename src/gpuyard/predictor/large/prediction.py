@@ -186,7 +186,7 @@ def predict_large(
         candidates=sum(len(evaluation.layouts) for evaluation in evaluations),
         pareto=_pareto(largest, usable_bytes(gpu.memory_bytes)),
         simpler=_simpler(largest),
-        evidence=has_evidence(load_fit(), gpu, training.precision),
+        evidence=has_evidence(load_fit(), gpu, training.precision, training.shape.experts),
         parameters=float(model.parameters),
         active_parameters=float(model.active_parameters),
         training=training,

@@ -12,7 +12,12 @@ from gpuyard.catalog import gpus
 from gpuyard.predictor.large.constants import LargeFit, load_fit
 from gpuyard.predictor.large.effects import has_evidence
 from gpuyard.predictor.large.evaluation import usable_bytes
-from gpuyard.predictor.large.interval import correction_weight, interval_kind
+from gpuyard.predictor.large.interval import (
+    correction_weight,
+    count_differences,
+    interval_kind,
+    narrow_interval,
+)
 from gpuyard.predictor.large.published_table import (
     Table,
     compile_table,
@@ -147,15 +152,24 @@ def _intervals(table: Table, fit: LargeFit, points: int) -> tuple[Floats, Floats
     """Return the ends of each row's interval over its prediction, and which rows are judged."""
     low, high = np.empty(len(table)), np.empty(len(table))
     for index, row in enumerate(table.rows):
-        known = bool(has_evidence(fit, gpus().get(row.gpu), row.precision))
-        known = known and row.flash  # runs without fused kernels differ most
-        low[index], high[index] = fit.spread[interval_kind(experts=row.shape.experts, known=known)]
+        low[index], high[index] = fit.spread[row_kind(fit, row)]
     keep = np.ones(len(table), dtype=bool)
     if points:
         for indices in find_series(table.rows).values():
-            keep[reference_row(table.rows, indices)] = False
-            low[indices], high[indices] = fit.spread_with_point
+            point = reference_row(table.rows, indices)
+            keep[point] = False
+            for index in indices:
+                row = table.rows[index]
+                differences = count_differences(row.layout, table.rows[point].layout)
+                low[index], high[index] = narrow_interval(fit, row_kind(fit, row), differences)
     return low, high, keep
+
+
+def row_kind(fit: LargeFit, row: PublishedRow) -> str:
+    """Return the kind of a row's interval; runs without fused kernels differ as much as those on unknown GPUs."""
+    experts = row.shape.experts
+    known = has_evidence(fit, gpus().get(row.gpu), row.precision, experts)
+    return interval_kind(experts=experts, known=bool(known) and row.flash)
 
 
 def find_series(rows: Sequence[PublishedRow]) -> dict[tuple[object, ...], list[int]]:

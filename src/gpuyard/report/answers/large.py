@@ -73,6 +73,10 @@ def large_answer(
     largest = result.largest
     title = f"{result.workload} on {result.cluster} ({largest.precision}, sequence {largest.sequence:,})"
     parts: list[Part] = [_first_line(result, largest, cheapest)]
+    if not result.evidence:
+        kind = "run of a model with experts" if result.training.shape.experts else "large-model run"
+        caveat = f"No published {kind} on such a GPU in this precision: the interval is wide."
+        parts.append(Sentence(caveat, "caution"))
     parts.append(Table(title, list(_COLUMNS), [_row(p) for p in result.predictions]))
     if largest.fits:
         parts.append(
@@ -104,13 +108,6 @@ def large_answer(
     if lost is not None and largest.days is not None:
         days = f"So {largest.days:,.1f} days become about {largest.days * lost.stretch:,.1f}."
         parts.append(Sentence(f"{describe_losses(lost)} {days} See gpuyard goodput."))
-    if not result.evidence:
-        parts.append(
-            Sentence(
-                "No published large-model run on this GPU in this precision: the interval is wide.",
-                "caution",
-            )
-        )
     parts.append(_memory_table(largest))
     if why:
         parts += _explanation(result, largest)
