@@ -272,9 +272,21 @@ def test_frozen_weights_do_not_count_as_work() -> None:
 
 
 def test_four_bit_weights_take_time_to_convert() -> None:
-    def rate(**changes: int) -> float:
-        choices = Choices(micro_batch=1, recompute=2)
-        training = replace(LLAMA, sequence=2048, choices=choices, **changes)
+    plain = replace(LLAMA, sequence=2048, choices=Choices(micro_batch=1, recompute=2))
+
+    def rate(training: LargeTraining) -> float:
         return predict_large(training, read_cluster("a100"), [1]).predictions[0].tokens_per_second
 
-    assert 0.6 * rate(lora_rank=16) < rate(qlora_rank=16) < 0.97 * rate(lora_rank=16)
+    wide, narrow = rate(replace(plain, lora_rank=16)), rate(replace(plain, qlora_rank=16))
+    assert 0.6 * wide < narrow < 0.97 * wide
+
+
+def test_32_bit_activations_take_twice_the_memory() -> None:
+    def find(precision: str) -> float:
+        choices = Choices(micro_batch=1, recompute=0, context=1)
+        training = replace(LLAMA, strategy="fsdp", choices=choices, precision=precision)
+        return float(evaluate(training, DGX, 32).memory.activations[0])
+
+    logits = 14 * 8192 * 128256  # in 32 bits with every precision
+    assert find("tf32") == pytest.approx(2 * find("bf16") - logits, rel=0.1)
+    assert find("fp32") == find("tf32")

@@ -37,6 +37,7 @@ class TrainingOptions:
     trained_share: Column = 1.0  # of the parameters; less with LoRA
     gradient_bytes: Column = 4.0  # per parameter, as exchanged
     parameter_bytes: Column = 2.0  # per parameter, as gathered
+    activation_bytes: Column = WIDTH  # per element, of activations and of weights in products
     dequantized_bytes: Column = 0.0  # per parameter and pass, to write 4-bit weights in 16 bits
 
 
@@ -53,13 +54,14 @@ class Compute:
     ) -> None:
         self.model, self.layout, self.cluster = model, layout, cluster
         self.options, self.constants = options, constants
+        self.width = options.activation_bytes
         self.memory_rate = cluster.memory_bytes_per_second * constants.memory_share
         self.matrix_rate = cluster.gemm_flops_per_second * constants.gemm_share
         self.layers = layout.stage_layers(model.layers)
         self.fused: Booleans = np.asarray(options.flash) > 0
         self.pytorch: Booleans = np.asarray(layout.pytorch) > 0
         self.traffic = Traffic(
-            model, layout, WIDTH, options.parameter_bytes, options.gradient_bytes,
+            model, layout, self.width, options.parameter_bytes, options.gradient_bytes,
             options.trained_share,
         )  # fmt: skip
         self.moe_share, self.tokens = self.traffic.moe_share, self.traffic.tokens
@@ -75,7 +77,7 @@ class Compute:
         that costs as much as some more elements of each product, however large it is.
         """
         products = 2 * rows * parameters + 2 * self.constants.wave_elements * depth
-        moved = WIDTH * (weights + rows * width)
+        moved = self.width * (weights + rows * width)
         return np.asarray(products / self.matrix_rate + moved / self.memory_rate)
 
     @cached_property
@@ -125,7 +127,7 @@ class Compute:
         # separate products do not skip what a causal mask hides
         attended = np.where(self.fused, model.attended, np.maximum(model.attended, model.sequence))
         passes = np.where(self.fused, 0.0, c.score_passes)
-        moved = passes * WIDTH * self.tokens * model.sequence * model.heads / tensor
+        moved = passes * self.width * self.tokens * model.sequence * model.heads / tensor
         return np.asarray(2 * self.tokens * attended * width / rate + moved / self.memory_rate)
 
     @cached_property
@@ -139,7 +141,8 @@ class Compute:
         tensor = self.layout.tensor
         norms = (c.elementwise_passes + c.eager_passes * eager + permuted) * model.hidden
         norms = norms / np.where(np.asarray(options.sequence_parallel) > 0, tensor, 1.0)
-        moved = WIDTH * self.tokens * (norms + (3 + 3 * eager) * model.gates * inner / tensor)
+        inner = (3 + 3 * eager) * model.gates * inner / tensor
+        moved = self.width * self.tokens * (norms + inner)
         return np.asarray((moved + self._cast_bytes()) / self.memory_rate)
 
     def _cast_bytes(self) -> Floats:
@@ -184,7 +187,7 @@ class Compute:
         entries = self.tokens * model.vocabulary / tensor
         width = model.hidden + model.vocabulary / tensor
         matrices = self.directions * self._multiply(own, model.hidden, width, self.tokens, own)
-        return np.asarray(matrices + 6 * 2 * WIDTH * entries / self.memory_rate)
+        return np.asarray(matrices + 6 * 2 * self.width * entries / self.memory_rate)
 
     @cached_property
     def stage_recompute(self) -> Floats:

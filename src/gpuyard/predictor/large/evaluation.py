@@ -25,6 +25,7 @@ from gpuyard.predictor.large.training import (
     default_global_batch,
     find_families,
     narrow_choices,
+    number_bytes,
     states_of,
     trained_share,
 )
@@ -101,6 +102,8 @@ def layout_step(
         older_attention=newer * pytorch,
         eager=_EAGER_SHARE * pytorch,
         trained_share=trained_share(training, model),
+        parameter_bytes=number_bytes(training.precision),
+        activation_bytes=number_bytes(training.precision),
         dequantized_bytes=QLORA_BYTES + WIDTH if training.qlora_rank else 0.0,
     )
     step = compute_step(model, layouts, cluster, options, constants)

@@ -31,6 +31,7 @@ class StateBytes:
     eager: Column = (
         0.0  # 1: layers of separate PyTorch operations, 0: fused layers as in Megatron-LM
     )
+    activation_bytes: Column = 2.0  # per element, of activations and of gathered weights
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ def compute_memory(
     tokens = layout.micro_batch * model.sequence / layout.context
     # tensor groups without sequence parallelism keep whole inputs of layers, norms, and dropout
     copies = np.where(np.asarray(states.sequence_parallel) > 0, 0.0, 1 - 1 / tensor)
+    wide = np.asarray(states.activation_bytes) / 2
     whole = copies * tokens * _UNDIVIDED_BYTES * model.hidden
     per_layer = tokens / tensor * _bytes_per_token(model, states, moe_share) + whole
     eager = np.asarray(states.eager) > 0
@@ -119,7 +121,8 @@ def compute_memory(
         ],
         factor * per_layer,
     )
-    working = np.where(np.asarray(layout.recompute) == 2, factor * per_layer, 0.0)
+    kept = wide * kept
+    working = np.where(np.asarray(layout.recompute) == 2, wide * factor * per_layer, 0.0)
     in_flight = layout.stages_in_flight
     entry = np.where(np.asarray(layout.pytorch) > 0, c.pytorch_logit_bytes, c.logit_bytes)
     logits = entry * tokens * model.vocabulary / tensor
@@ -132,12 +135,12 @@ def compute_memory(
     # with a pipeline, FSDP keeps whole weights and gradients of its stage until all micro-batches are done
     gathered = np.where(
         np.asarray(pipeline) > 1,
-        (2 + 4 * np.asarray(trained)) * local,
-        c.gathered_layers * 2 * np.maximum(whole_layer, embedding),
+        (2 * wide + 4 * np.asarray(trained)) * local,
+        c.gathered_layers * 2 * wide * np.maximum(whole_layer, embedding),
     )
     gathered = np.where(np.asarray(layout.zero) >= 3, gathered, 0.0)
     dispatched = np.where(
-        np.asarray(layout.expert) > 1, 4 * tokens * model.active_experts * model.hidden, 0.0
+        np.asarray(layout.expert) > 1, 4 * wide * tokens * model.active_experts * model.hidden, 0.0
     )
     communication = gathered + dispatched
     parts = [weights, gradients, optimizer, activations, communication]

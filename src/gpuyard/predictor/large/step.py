@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from gpuyard.predictor.large.cluster import ClusterColumns
-from gpuyard.predictor.large.compute import WIDTH, Compute, TrainingOptions
+from gpuyard.predictor.large.compute import Compute, TrainingOptions
 from gpuyard.predictor.large.constants import LargeConstants, blend
 from gpuyard.predictor.large.layout import LayoutColumns
 from gpuyard.predictor.large.model import ModelColumns
@@ -100,7 +100,7 @@ class _Step(Compute):
     def context_wait(self) -> Floats:
         """Keys and values pass around the ring, behind attention as far as it lasts."""
         context = self.layout.context
-        ring = WIDTH * self.tokens * self.model.kv_width / self.layout.tensor * (context - 1)
+        ring = self.width * self.tokens * self.model.kv_width / self.layout.tensor * (context - 1)
         passing = ring / self.cluster.group_rate(context, self.layout.tensor)
         exposed = np.maximum(passing - 0.5 * self.scores, self.constants.context_exposed * passing)
         return np.where(np.asarray(context) > 1, 3 * self.layers * exposed, 0.0)
@@ -114,7 +114,7 @@ class _Step(Compute):
         spread = np.maximum(extent / cluster.domain, 1.0)
         reached = spread * (1 - (1 - 1 / spread) ** model.active_experts) * (1 - 1 / spread)
         here = model.active_experts * (layout.expert - 1) / layout.expert
-        sent = WIDTH * self.tokens * model.hidden / layout.expert_tensor
+        sent = self.width * self.tokens * model.hidden / layout.expert_tensor
         sent = sent * np.where(leaves, reached, here)
         inside = cluster.group_rate(layout.expert, layout.expert_tensor)
         rate = np.where(leaves, cluster.between_bytes_per_second, inside)

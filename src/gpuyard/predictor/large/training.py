@@ -149,6 +149,11 @@ def trained_share(training: LargeTraining, model: ModelColumns) -> float:
     return min(1.0, rank * widths * float(model.layers) / float(model.parameters))
 
 
+def number_bytes(precision: str) -> float:
+    """Return the bytes of an activation; tf32 rounds only inside products, and narrower precisions keep 16 bits."""
+    return 4.0 if precision in ("fp32", "tf32") else 2.0
+
+
 def states_of(training: LargeTraining, layouts: LayoutColumns, trained: float) -> StateBytes:
     """Return the bytes per parameter of weights, gradients, and optimizer."""
     moments = OPTIMIZER_BYTES[training.optimizer]
@@ -157,6 +162,7 @@ def states_of(training: LargeTraining, layouts: LayoutColumns, trained: float) -
         "narrow": float(training.precision in NARROW),
         "flash": float(training.flash),
         "eager": pytorch.astype(float),
+        "activation_bytes": number_bytes(training.precision),
     }
     if trained < 1:
         weights = QLORA_BYTES if training.qlora_rank else 2.0
