@@ -290,3 +290,11 @@ def test_32_bit_activations_take_twice_the_memory() -> None:
     logits = 14 * 8192 * 128256  # in 32 bits with every precision
     assert find("tf32") == pytest.approx(2 * find("bf16") - logits, rel=0.1)
     assert find("fp32") == find("tf32")
+
+
+def test_the_default_batch_leaves_a_choice_of_micro_batches() -> None:
+    """A million tokens are 5,323 images of 197 tokens, which no micro-batch would divide."""
+    vit = LargeTraining("vit", transformers().get("vit-l-16").shape)
+    (row,) = predict_large(vit, read_cluster("8xa100"), [8]).predictions
+    assert row.layout.global_batch == 4096
+    assert row.layout.micro_batch >= 16

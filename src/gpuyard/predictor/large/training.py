@@ -1,5 +1,6 @@
 """A training, apart from its cluster: the model, its batch, what is fixed, and the states it keeps."""
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -110,8 +111,9 @@ def _read_choices(spec: ParallelDegrees, recompute: Recompute | None) -> Choices
 
 
 def default_global_batch(gpus: int, sequence: int) -> int:
-    """Return about a million tokens per step, a multiple of the GPUs."""
-    return max(1, round(_DEFAULT_TOKENS / sequence / gpus)) * gpus
+    """Return about a million tokens per step: samples of each GPU that micro-batches of every power of two divide."""
+    per_gpu = _DEFAULT_TOKENS / sequence / gpus
+    return int(2 ** max(0, round(math.log2(per_gpu)))) * gpus
 
 
 def find_families(strategy: LargeStrategy, gpus: int) -> tuple[Family, ...]:
