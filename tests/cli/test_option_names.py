@@ -66,6 +66,7 @@ MEANINGS = {
     "--tariff": "electricity price",
     "--to": "destination of a copy",
     "--tokens": "tokens of a training run",
+    "--until": "end of a period",
     "--usage": "output of gpuyard usage",
     "--user": "account of a person",
     "--why": "reasons of the answer",

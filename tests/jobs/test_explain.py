@@ -147,6 +147,8 @@ def test_a_job_behind_an_uncertain_one_is_uncertain_itself() -> None:
     ]
     explanation = explain("second", jobs, EIGHT, FIFO, now_s=0.0)
     assert explanation.start is not None
+    assert explanation.start.low_s is not None
+    assert explanation.start.high_s is not None
     assert explanation.start.low_s < 9.5 * HOUR < 11 * HOUR < explanation.start.high_s
     assert explanation.deadline_probability == pytest.approx(0.5, abs=0.06)
 
@@ -208,6 +210,8 @@ def test_every_policy_can_be_forecast(name: str) -> None:
     ]
     explanation = explain("c", jobs, Pool.uniform(1, 4), get_policy(name), now_s=1e9)
     assert explanation.end is not None
+    assert explanation.end.low_s is not None
+    assert explanation.end.high_s is not None
     assert (
         1e9
         < explanation.end.low_s

@@ -17,7 +17,7 @@ def usage(
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="End, like '1 day' ago or 2026-12-01 (default: now)."),
+        typer.Option(metavar="WHEN", help="End, like '1 day' ago or 2026-12-01 (default: now)."),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:

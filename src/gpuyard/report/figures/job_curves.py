@@ -30,7 +30,7 @@ def build_job_speed_chart(
         low, high = round(expected.low, 3), round(expected.high, 3)
         middle = [[t, round(expected.samples_per_second, 3)] for t in ends]
         series.append(build_line(name, NEUTRAL, middle, "dotted", 1.5))
-        series += build_band(name, SeriesStyle(NEUTRAL, ""), {t: (low, high) for t in ends})
+        series += build_band(name, SeriesStyle(NEUTRAL, ""), dict.fromkeys(ends, (low, high)))
         description += f" Expected: {format_number(expected.samples_per_second)} samples/s."
     chart = build_frame("Speed", "samples per second, as the job reports it", description, series)
     chart["xAxis"] = build_x_axis("minutes since the first report")

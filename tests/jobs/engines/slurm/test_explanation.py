@@ -50,6 +50,8 @@ def test_a_measured_end_after_the_deadline_makes_meeting_it_unlikely(
     late = explain(expected_in_hours / 2, runs_for_hours=11.0, expected_in_hours=expected_in_hours)
     assert late.end is not None
     assert late.end.expected_s == pytest.approx(NOW + expected_in_hours * HOUR)
+    assert late.end.low_s is not None
+    assert late.end.high_s is not None
     assert late.end.low_s < late.end.expected_s < late.end.high_s
     assert late.deadline_probability is not None
     assert late.deadline_probability < 0.01
