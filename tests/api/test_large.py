@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 import gpuyard as gy
 from tests.conftest import Cli
 
@@ -72,3 +74,38 @@ def test_wrong_layouts_are_refused_in_a_sentence(cli: Cli) -> None:
     assert "20B" in cli(*model, "--tokens", "many", status=2).stderr
     assert "exclude" in cli(*model, "--lora", "16", "--qlora", "16", status=2).stderr
     assert "fp8" in cli(*model, "--precision", "nvfp4", status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "instead"),
+    [
+        (("--gpus-per-node", "4"), "4x4xh100"),
+        (("--batch", "8"), "--micro-batch"),
+        (("--accumulate", "2"), "--global-batch"),
+        (("--other-jobs", "1"), "leave it out"),
+        (("--compress", "powersgd"), "leave it out"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(
+    cli: Cli, options: tuple[str, str], instead: str
+) -> None:
+    error = cli("predict", "llama-3-8b", "--on", "8xh100", *options, status=2).stderr
+    assert options[0] in error
+    assert instead in error
+
+
+def test_a_gpu_without_bf16_trains_in_fp16() -> None:
+    (row,) = gy.predict("llama-3-8b", on="8xv100-sxm2-32gb", gpus=8, strategy="auto").rows
+    assert row.precision == "fp16"
+
+
+def test_a_figure_above_the_peak_is_refused(cli: Cli, tmp_path: Path) -> None:
+    spec = tmp_path / "mine.workload.yaml"
+    spec.write_text(
+        "name: mine\nmodel: llama-3-8b\nparallel:\n  measured:\n"
+        "    - {gpu: h100-sxm5-80gb, gpus: 8, tokens_per_second: 48000000}\n",
+        encoding="utf-8",
+    )
+    error = cli("predict", str(spec), "--on", "8xh100", status=2).stderr
+    assert "peak" in error
+    assert "8 GPUs together" in error

@@ -24,6 +24,13 @@ from gpuyard.report.answers.large import large_answer, layouts_svg
 from gpuyard.specs import Cluster, Workload
 from gpuyard.specs.parallel import LARGE_STRATEGIES, Parallel
 
+_COPIES_ONLY = "is known only for whole copies of a model on each GPU; leave it out"
+_INSTEAD = {
+    "gpus_per_node": "changes no layout: name smaller machines instead, as in --on 4x4xh100",
+    "batch": "is --micro-batch and --global-batch for a large model",
+    "accumulate": "follows from --micro-batch and --global-batch for a large model",
+    "results": "is not used for a large model: add your figures under parallel.measured in its workload file",
+}
 _DEGREES = ("tp", "pp", "vp", "cp", "ep", "zero", "shard", "zb")
 
 
@@ -61,8 +68,8 @@ def predict_layouts(
         raise UserMistake("a large model is predicted for a single cluster: pass only one --on")
     (cluster,) = clusters
     workload = apply_options(workload, strategy=strategy, precision=precision, **options)
-    training = create_training(workload)
     gpu, machine = resolve_machine(cluster)
+    training = create_training(workload, gpu)
     most = cluster.nodes * machine.gpus
     counts = read_counts(gpus, "number of GPUs") if gpus is not None else _usual_counts(most)
     cap = None if cluster.power_cap is None else cap_power(gpu, cluster.power_cap)
@@ -88,6 +95,14 @@ def predict_layouts(
 
     answer = large_answer(result, why=why, cheapest=cheapest, losses=losses, power_cap=cap)
     return LargePredictions(answer, result, explain=explain, draw=draw)
+
+
+def refuse_copy_options(**options: Any) -> None:
+    """Raise UserMistake if an option was given that predictions of large models would ignore."""
+    for name, value in options.items():
+        unset = 1 if name in ("accumulate", "local_sgd") else 0 if name == "other_jobs" else None
+        if value not in (unset, None, False):
+            raise UserMistake(f"--{name.replace('_', '-')} {_INSTEAD.get(name, _COPIES_ONLY)}")
 
 
 def _estimate_losses(

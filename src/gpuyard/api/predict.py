@@ -157,8 +157,13 @@ def predict(
         "lora": lora, "qlora": qlora, "tokens": tokens,
     }  # fmt: skip
     if needs_layout(spec, strategy, any(value is not None for value in sharding.values())):
-        from gpuyard.api.large import predict_layouts
+        from gpuyard.api.large import predict_layouts, refuse_copy_options
 
+        refuse_copy_options(
+            gpus_per_node=gpus_per_node, batch=batch, accumulate=accumulate, local_sgd=local_sgd,
+            compress=compress, bucket_mb=bucket_mb, hierarchical=hierarchical, other_jobs=other_jobs,
+            knee_threshold=knee_threshold, calibration=calibration, results=results,
+        )  # fmt: skip
         targets = [apply_power_cap(c, power_cap) for c, _ in _read_clusters(on, topo)]
         return predict_layouts(
             spec,

@@ -19,7 +19,7 @@ from gpuyard.planner.machine_shapes import MachineShape, find_same_wiring, load_
 from gpuyard.planner.throughput import Grid, Throughputs, node_counts
 from gpuyard.predictor.constants import load_tuning
 from gpuyard.predictor.explain.next_run import NextRun
-from gpuyard.predictor.large.cluster import ClusterColumns, inside_rates, peak
+from gpuyard.predictor.large.cluster import ClusterColumns, inside_rates, peak, usual_precision
 from gpuyard.predictor.large.constants import load_fit
 from gpuyard.predictor.large.effects import has_evidence
 from gpuyard.predictor.large.evaluation import (
@@ -37,7 +37,6 @@ from gpuyard.predictor.transport import MachineLinks, Networks
 from gpuyard.specs import Cluster, MachineSpec, Topology, Workload
 
 _CHUNK_ROWS = 16_384  # pieces that stay in the processor's cache
-_USUAL_PRECISIONS: tuple[LargePrecision, ...] = ("bf16", "fp16", "fp32")
 
 
 @dataclass(frozen=True)
@@ -222,9 +221,9 @@ def find_precisions(
     """Return the precisions of each GPU that it can compute in; if none is given, its fastest usual one."""
     by_gpu: dict[str, tuple[LargePrecision, ...]] = {}
     for gpu in gpus:
-        able = [p for p in precisions or _USUAL_PRECISIONS if _can_compute(gpu, p)]
+        able = [p for p in precisions or (usual_precision(gpu),) if _can_compute(gpu, p)]
         if able:
-            by_gpu[gpu.id] = tuple(dict.fromkeys(able)) if precisions else (able[0],)
+            by_gpu[gpu.id] = tuple(dict.fromkeys(able))
     return by_gpu
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -70,6 +71,11 @@ def peak(gpu: Gpu, precision: str) -> float:
         best = next(p for p in ("bf16", "fp16", "fp32") if gpu.peak_flops(p))
         raise UserMistake(f"{gpu.name} does not compute in {precision}; use --precision {best}")
     return flops
+
+
+def usual_precision(gpu: Gpu) -> Literal["bf16", "fp16", "fp32"]:
+    """Return the precision in which a large model is usually trained on this GPU."""
+    return "bf16" if gpu.bf16_tflops else "fp16" if gpu.fp16_tflops else "fp32"
 
 
 def sixteen_bit_peak(gpu: Gpu) -> float:

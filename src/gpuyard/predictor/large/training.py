@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from gpuyard.catalog import gpus
+from gpuyard.catalog import Gpu, gpus
 from gpuyard.errors import UserMistake
-from gpuyard.predictor.large.cluster import NARROW
+from gpuyard.predictor.large.cluster import NARROW, usual_precision
 from gpuyard.predictor.large.layout import RECOMPUTE, Family, LayoutColumns, Recompute
 from gpuyard.predictor.large.memory import StateBytes
-from gpuyard.predictor.large.model import ModelColumns
+from gpuyard.predictor.large.model import ModelColumns, describe_model
 from gpuyard.predictor.large.rules import find_contradiction
 from gpuyard.predictor.large.search import Choices
 from gpuyard.specs import Workload
-from gpuyard.specs.parallel import LargeStrategy, Offload, Parallel, ParallelDegrees
+from gpuyard.specs.parallel import LargeStrategy, MeasuredTokens, Offload, Parallel, ParallelDegrees
 from gpuyard.specs.transformer import TransformerShape
 from gpuyard.workloads.profiles import find_shape
 
@@ -60,8 +60,11 @@ class MeasuredLayout:
     global_batch: int | None = None
 
 
-def create_training(workload: Workload) -> LargeTraining:
-    """Describe the training of a workload whose model is known by its shape; `parallel` says what is fixed."""
+def create_training(workload: Workload, gpu: Gpu | None = None) -> LargeTraining:
+    """Describe the training of a workload whose model is known by its shape; `parallel` says what is fixed.
+
+    If no precision is given, it is the usual one of the GPU.
+    """
     shape = find_shape(workload)
     if shape is None:
         raise UserMistake(
@@ -69,6 +72,10 @@ def create_training(workload: Workload) -> LargeTraining:
             "heads: …, ffn: …, vocabulary: …}} or the path of its config.json"
         )
     spec = workload.parallel or Parallel()
+    usual = "bf16" if gpu is None else usual_precision(gpu)
+    precision = spec.precision or workload.precision or usual
+    for point in spec.measured:
+        _check_figure(point, shape, spec.sequence)
     return LargeTraining(
         name=workload.name,
         shape=shape,
@@ -76,7 +83,7 @@ def create_training(workload: Workload) -> LargeTraining:
         choices=_read_choices(spec, spec.recompute),
         global_batch=spec.global_batch,
         sequence=spec.sequence,
-        precision=spec.precision or workload.precision or "bf16",
+        precision=precision,
         optimizer=spec.optimizer or workload.optimizer or "adamw",
         lora_rank=spec.lora,
         qlora_rank=spec.qlora,
@@ -93,6 +100,20 @@ def create_training(workload: Workload) -> LargeTraining:
             for point in spec.measured
         ),
     )
+
+
+def _check_figure(point: MeasuredTokens, shape: TransformerShape, sequence: int | None) -> None:
+    """Raise UserMistake if a GPU would have computed faster than its highest peak."""
+    gpu, model = gpus().get(point.gpu), describe_model(shape, sequence)
+    peaks = (gpu.fp4_tflops, gpu.fp8_tflops, gpu.bf16_tflops, gpu.fp16_tflops, gpu.fp32_tflops)
+    fastest = max(peak or 0.0 for peak in peaks)
+    each = point.tokens_per_second / point.gpus
+    computed = each * float(model.training_flops(0.0)) / 1e12
+    if computed > fastest:
+        raise UserMistake(
+            f"parallel.measured: {each:,.0f} tokens/s on each {gpu.name} are {computed:,.0f} TFLOP/s, more than its "
+            f"peak of {fastest:,.0f}; give the tokens per second of all {point.gpus} GPUs together"
+        )
 
 
 def _read_choices(spec: ParallelDegrees, recompute: Recompute | None) -> Choices:
