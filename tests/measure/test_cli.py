@@ -98,10 +98,10 @@ def test_a_doubtful_run_does_not_choose_the_remedies_of_a_relief(
     store = ResultsStore(files.results_file())
     store.add(run)
     chosen = CliRunner().invoke(bench.app, arguments, catch_exceptions=False)
-    assert len(json.loads(chosen.stdout)["foreseen_speed_ups"]) == 1  # none is worth it: plain DDP
+    assert len(json.loads(chosen.stdout)["predicted_speed_ups"]) == 1  # none is worth it: plain DDP
     store.add(run.model_copy(update={"id": "d0", "doubt": "windows differ"}))
     warned = CliRunner().invoke(bench.app, arguments, catch_exceptions=False)
-    assert len(json.loads(warned.stdout)["foreseen_speed_ups"]) > 1
+    assert len(json.loads(warned.stdout)["predicted_speed_ups"]) > 1
     assert "windows differ" in warned.stderr
 
 
@@ -133,7 +133,7 @@ def test_export_round_trip(tmp_path: Path, make_measurement: Make) -> None:
 def test_an_empty_store_suggests_how_to_measure() -> None:
     listed = CliRunner().invoke(results.app, ["list"])
     assert listed.exit_code == 0
-    assert "gpuyard bench train" in listed.stderr
+    assert "gpuyard bench train" in listed.output
     assert json.loads(CliRunner().invoke(results.app, ["list", "--json"]).stdout) == []
 
 

@@ -149,7 +149,7 @@ def test_who_keeps_its_keys(share: Path, start: Start, who: Who) -> None:
     sections = {"gpus", "queue", "jobs", "withheld", "policy", "reservations"}
     assert set(output) == sections | {"violations", "guard", "conflict", "problems"}
     (withheld,) = output["withheld"]
-    assert set(withheld) == {"gpus", "user", "for", "needs", "reason", "expected"}
+    assert set(withheld) == {"gpus", "user", "for", "needs", "reason", "expected", "assumed"}
     assert (withheld["gpus"], withheld["needs"]) == (6, 8)
     assert {"id", "user", "pid", "since", "until", "command"} <= set(output["gpus"][0]["leases"][0])
     assert output["gpus"][0]["leases"][0]["until"] > output["gpus"][0]["leases"][0]["since"]

@@ -17,7 +17,7 @@ def test_prometheus_can_read_the_metrics(serve: Serve, share: Path) -> None:
     text = serve().get("/metrics").text
     families = {family.name: family.samples for family in text_string_to_metric_families(text)}
     states = {s.labels["state"]: s.value for s in families["gpuyard_gpus"]}
-    assert states == {"leased": 5, "idle": 2, "free": 1}
+    assert states == {"leased": 5, "idle": 2, "kept": 1}
     leased = {s.labels["user"]: s.value for s in families["gpuyard_leased_gpus"]}
     assert leased["alice"] == 4
     (waiting,) = families["gpuyard_queue_requests"]

@@ -181,7 +181,8 @@ def _describe_open_choice(clusters: Sequence[PredictedCluster]) -> str | None:
     if not candidates:
         return sentence
     cluster, run = max(candidates, key=lambda pair: pair[1].width_now - pair[1].width_after)
-    return f"{sentence} The most useful run: on {cluster.predicted.cluster}, {run.description}."
+    description = run.description[0].lower() + run.description[1:]
+    return f"{sentence} On {cluster.predicted.cluster}, {description}."
 
 
 def _set_precision(workload: Workload, measurements: Sequence[Measurement]) -> Workload:

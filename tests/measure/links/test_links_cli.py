@@ -89,7 +89,7 @@ def test_export_of_links(tmp_path: Path, make_bench: Callable[..., LinkBench]) -
 def test_an_empty_store_suggests_how_to_run_a_bench() -> None:
     listed = CliRunner().invoke(results.app, ["list", "--kind", "links"])
     assert listed.exit_code == 0
-    assert "gpuyard bench links" in listed.stderr
+    assert "gpuyard bench links" in listed.output
 
 
 @pytest.mark.parametrize(

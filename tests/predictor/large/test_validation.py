@@ -40,6 +40,20 @@ def test_one_figure_per_series_is_not_judged() -> None:
     assert with_point.overall.rows < without.overall.rows
 
 
+def test_a_table_of_runs_without_a_speed_judges_the_memory_alone(tmp_path: Path) -> None:
+    with RUNS.open(encoding="utf-8") as file:
+        row = next(csv.DictReader(file)) | {"value": "OOM"}
+    path = tmp_path / "runs.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(row))
+        writer.writeheader()
+        writer.writerow(row)
+    scores = judge_table(path)
+    assert (scores.overall, scores.sources) == (None, ())
+    assert scores.memory is not None
+    assert scores.memory["rows"] == 1
+
+
 def test_a_row_without_a_shape_is_skipped_with_its_reason(tmp_path: Path) -> None:
     with RUNS.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))[:3]

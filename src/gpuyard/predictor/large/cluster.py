@@ -1,7 +1,7 @@
 """The cluster as large models see it: GPU rates, memory, and the links of groups inside and between machines."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import numpy as np
@@ -112,8 +112,8 @@ def stack_clusters(
             (peak(gpu, precision), sixteen_bit_peak(gpu), gpu.memory_bytes_per_second,
              float(gpu.memory_bytes), float(platform.gpus_per_node), inside, between, hop)
         )  # fmt: skip
-    columns = [np.array(column, dtype=float) for column in zip(*rows, strict=True)]
-    return ClusterColumns(*columns)
+    count = len(fields(ClusterColumns))  # also of an empty table
+    return ClusterColumns(*(np.array([row[i] for row in rows], dtype=float) for i in range(count)))
 
 
 def inside_rates(pipe: Callable[[int], Pipe], gpus: int) -> list[float]:
