@@ -387,6 +387,7 @@ users:
 BACKGROUND = "> /dev/null 2>&1 < /dev/null &"
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("can_deploy")
 def test_a_lab_is_resized_and_repaired_and_nobody_loses_what_they_did_not_give_up(

@@ -113,7 +113,16 @@ def visit(browser: Browser, serve: Serve, share: Path) -> Iterator[Visit]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize(
+    "screen",
+    [
+        "light-1440",
+        "dark-390",
+        # colors and widths do not affect each other
+        pytest.param("dark-1440", marks=pytest.mark.soak),
+        pytest.param("light-390", marks=pytest.mark.soak),
+    ],
+)
 def test_every_view_is_readable_by_everyone(
     browser: Browser, serve: Serve, share: Path, screen: str
 ) -> None:
