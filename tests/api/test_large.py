@@ -99,6 +99,21 @@ def test_a_gpu_without_bf16_trains_in_fp16() -> None:
     assert row.precision == "fp16"
 
 
+def test_a_figure_makes_no_offer_faster_than_its_gpus(cli: Cli, tmp_path: Path) -> None:
+    spec = tmp_path / "mine.workload.yaml"
+    spec.write_text(
+        "name: mine\nmodel: llama-3-70b\ntokens: 100B\nparallel:\n  global_batch: 512\n  measured:\n"
+        "    - {gpu: h100-sxm5-80gb, gpus: 64, tokens_per_second: 45000, tp: 8, pp: 4,\n"
+        "       micro_batch: 1, global_batch: 256}\n",
+        encoding="utf-8",
+    )
+    output = cli("predict", str(spec), "--on", "16xp5.48xlarge", "--gpus", "128", "--json").stdout
+    days = json.loads(output)["predictions"][0]["days"]
+    offer = json.loads(output)["cheapest_offer"]
+    # a tensor group of 8 is far slower on the offered machines with 4 GPUs, which did not measure it
+    assert 0.5 * days < offer["run_seconds"] / 86400 < 1.5 * days
+
+
 def test_a_figure_above_the_peak_is_refused(cli: Cli, tmp_path: Path) -> None:
     spec = tmp_path / "mine.workload.yaml"
     spec.write_text(

@@ -104,7 +104,9 @@ def server(accounts: tuple[str, ...]) -> Iterator[Server]:
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     remove_groups(server.directory)
-    while directory.exists():  # the service, which ends when its socket is gone, may write meanwhile
+    while (
+        directory.exists()
+    ):  # the service, which ends when its socket is gone, may write meanwhile
         shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -218,7 +218,10 @@ def test_the_command_exports_to_prometheus_and_wandb(
         (("--as", "mlflow"), ("--server URL", "MLFLOW_TRACKING_URI")),
         (("--as", "mlflow", "--server", "localhost:5000"), ("'localhost:5000'", "http://")),
         (("--as", "mlflow", "--server", "file:///etc"), ("'file:///etc'", "http://")),
-        (("--as", "mlflow", "--server", "http://h", "--output", "x"), ("--as", "mlflow", "--output")),
+        (
+            ("--as", "mlflow", "--server", "http://h", "--output", "x"),
+            ("--as", "mlflow", "--output"),
+        ),
         (("--as", "wandb", "--server", "http://h"), ("--server", "--as", "mlflow")),
         (("--as", "wandb", "--kind", "links"), ("'links'", "training runs")),
         (("--as", "wandbb"), ("'wandbb'",)),

@@ -11,6 +11,7 @@ from gpuyard.predictor.large.constants import LargeFit, load_fit
 from gpuyard.predictor.large.effects import has_evidence
 from gpuyard.predictor.large.evaluation import evaluate, layout_at
 from gpuyard.predictor.large.layout import Layout
+from gpuyard.predictor.large.row_hardware import parse_cluster
 from gpuyard.predictor.large.rules import find_contradiction
 from gpuyard.predictor.large.training import LargeTraining, MeasuredLayout
 from gpuyard.specs import Cluster
@@ -68,24 +69,36 @@ def _correct(
 ) -> tuple[int, float] | None:
     """Return the parts in which a figure's layout differs, and the logarithm of its correction.
 
-    Return None if such a cluster could not run it.
+    A figure does not name its machines. They were like those of the cluster or like the usual ones with this GPU,
+    whichever explains the figure better. Return None if neither could run it.
     """
-    _, machine = resolve_machine(cluster)
+    gpu, machine = resolve_machine(cluster)
     nodes = max(cluster.nodes, -(-point.gpus // machine.gpus))
+    own, usual = cluster.model_copy(update={"nodes": nodes}), parse_cluster(gpu, point.gpus, {})
     # a figure may have been measured with another strategy than the one that is asked for
     other = find_contradiction(training.strategy, point.choices)
     plain = replace(
         training, measured=(), choices=point.choices, strategy="auto" if other else training.strategy,
         global_batch=point.global_batch or training.global_batch,
     )  # fmt: skip
-    try:
-        evaluation = evaluate(plain, cluster.model_copy(update={"nodes": nodes}), point.gpus)
-    except UserMistake:  # one machine without a network cannot be two
-        if nodes > cluster.nodes:
-            return None
-        raise
+    compared = []
+    for machines in (own, usual):
+        try:
+            compared.append(_compare(plain, machines, point))
+        except UserMistake:  # one machine without a network cannot be two
+            if nodes == cluster.nodes:
+                raise
+    if not compared:
+        return None
+    ratio, measured = min(compared, key=lambda pair: abs(pair[0]))
+    return count_differences(layout, measured), correction_weight(layout, measured) * ratio
+
+
+def _compare(
+    training: LargeTraining, cluster: Cluster, point: MeasuredLayout
+) -> tuple[float, Layout]:
+    """Return the logarithm of measured over predicted, and the layout that was predicted."""
+    evaluation = evaluate(training, cluster, point.gpus)
     fastest = int(evaluation.tokens_per_second.argmax())
     ratio = point.tokens_per_second / float(evaluation.tokens_per_second[fastest])
-    measured = layout_at(evaluation.layouts, fastest)
-    correction = correction_weight(layout, measured) * float(np.log(ratio))
-    return count_differences(layout, measured), correction
+    return float(np.log(ratio)), layout_at(evaluation.layouts, fastest)
