@@ -8,7 +8,7 @@ import pytest
 
 from gpuyard import files
 from gpuyard.measure import MeasuredStep, Measurement, ResultsStore, to_json_lines
-from gpuyard.predictor import calibration_from_json
+from gpuyard.predictor.calibration.document import calibration_from_json
 from gpuyard.study import parse_study_result
 from tests.conftest import MACHINE, Cli, MakeMeasurement
 

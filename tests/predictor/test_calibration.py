@@ -11,20 +11,22 @@ from gpuyard.catalog import models
 from gpuyard.errors import UserMistake
 from gpuyard.predictor import (
     STRATEGIES,
-    Calibration,
     ComputeLine,
     Constant,
     Pipe,
     Placement,
     Platform,
     PlatformScenario,
-    calibration_from_json,
     create_scenario,
     predict,
     predict_cluster,
 )
 from gpuyard.predictor.calibration.calibrate import calibrate, fit_errors
-from gpuyard.predictor.calibration.document import HardwareCalibration
+from gpuyard.predictor.calibration.document import (
+    Calibration,
+    HardwareCalibration,
+    calibration_from_json,
+)
 from gpuyard.predictor.calibration.fit import fit
 from gpuyard.predictor.calibration.rows import Hardware, LinkRates, TrainingRow
 from gpuyard.predictor.explain.remedies import find_remedies

@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.predictor import ClusterPrediction, Prediction, create_scenario, predict_cluster
-from gpuyard.predictor.constants import SLOWDOWN, SLOWDOWN_BETWEEN
+from gpuyard.predictor.constants import load_tuning
 from gpuyard.predictor.explain.remedies import find_remedies
 from gpuyard.specs import (
     Cluster,
@@ -111,10 +111,10 @@ def test_more_workers_or_more_cores_are_a_remedy() -> None:
 def test_samples_of_different_size_make_workers_wait() -> None:
     even, varied = (one(fed(variation=v), machine(), 8) for v in ("0%", "20%"))
     assert even.step.straggler_seconds == pytest.approx(
-        SLOWDOWN.value * even.step.compute_seconds, rel=1e-6
+        load_tuning().slowdown * even.step.compute_seconds, rel=1e-6
     )
     # the slowest of eight lies 1.42 σ above the mean (Blom)
-    expected = (SLOWDOWN.value + 0.2 * 1.4343) * varied.step.compute_seconds
+    expected = (load_tuning().slowdown + 0.2 * 1.4343) * varied.step.compute_seconds
     assert varied.step.straggler_seconds == pytest.approx(expected, rel=0.01)
     assert one(fed(), machine(), 8).step.straggler_seconds > 0
 
@@ -122,9 +122,9 @@ def test_samples_of_different_size_make_workers_wait() -> None:
 @pytest.mark.parametrize(
     ("strategy", "gpus", "lost"),
     [
-        ("ddp", 8, SLOWDOWN.value),
-        ("ddp", 16, SLOWDOWN.value + SLOWDOWN_BETWEEN.value),
-        ("horovod", 16, SLOWDOWN.value),
+        ("ddp", 8, load_tuning().slowdown),
+        ("ddp", 16, load_tuning().slowdown + load_tuning().slowdown_between),
+        ("horovod", 16, load_tuning().slowdown),
     ],
 )
 def test_workers_lose_compute_among_others_and_ddp_more_over_machines(

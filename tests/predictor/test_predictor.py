@@ -15,8 +15,6 @@ from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.predictor import (
     CPU_VARIATION,
-    GLOO_HOP,
-    GLOO_LINK,
     GLOO_OVERLAP,
     ClusterPrediction,
     estimate_compute_line,
@@ -24,6 +22,7 @@ from gpuyard.predictor import (
     place,
     predict_cluster,
 )
+from gpuyard.predictor.calibration.defaults import GLOO_HOP, GLOO_LINK
 from gpuyard.predictor.constants import UNCERTAINTY
 from gpuyard.predictor.strategies import dataparallel
 from gpuyard.specs import (

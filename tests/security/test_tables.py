@@ -7,7 +7,7 @@ import pytest
 from gpuyard.economics.demand import demand_from_csv, demand_from_sacct
 from gpuyard.errors import UserMistake
 from gpuyard.measure.reading import read_results
-from gpuyard.predictor import calibration_from_json
+from gpuyard.predictor.calibration.document import calibration_from_json
 from tests.conftest import Cli
 
 _SACCT = "JobID|Start|End|AllocTRES\n1|{}|2026-01-02T00:00:00|gres/gpu={}\n"

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, cast, get_args
 
 from gpuyard.errors import UnknownName, UserMistake, quote
 from gpuyard.files import calibration_file, read_bytes, results_file
+from gpuyard.units import parse_watts
 
 if TYPE_CHECKING:
     from gpuyard.catalog import ModelProfile
     from gpuyard.measure.stored_figures import StoredRuns
-    from gpuyard.predictor import Calibration
+    from gpuyard.predictor.calibration.document import Calibration
     from gpuyard.specs import Cluster, ExchangeOptions, Precision, StrategyName, Workload
 
 _MAX_COUNT = 1_000_000_000
@@ -57,8 +58,6 @@ def _expand_range(text: str) -> list[str]:
 
 def load_calibration(option: str | None) -> "Calibration | None":
     """Load the named calibration, by default the user's own; return None if there is none or for "none"."""
-    from gpuyard.predictor import calibration_from_json
-
     if option == NONE:
         return None
     path = Path(option) if option is not None else calibration_file()
@@ -71,6 +70,8 @@ def load_calibration(option: str | None) -> "Calibration | None":
             f"the calibration {mistake}; create one with gpuyard calibrate, or leave it out with "
             "--calibration=none"
         ) from None
+    from gpuyard.predictor.calibration.document import calibration_from_json
+
     # for binary data, the parser reports that it is not a calibration
     return calibration_from_json(content.decode(errors="replace"), str(path))
 
@@ -196,14 +197,13 @@ def read_cluster(cluster: "str | Path | Cluster") -> "Cluster":
 
 def apply_power_cap(cluster: "Cluster", power_cap: str | float | None) -> "Cluster":
     """Return the cluster with another power cap of its GPUs, checked against published curves."""
-    from gpuyard.hardware.clusters import resolve_machine
-    from gpuyard.predictor.power import cap_power
-    from gpuyard.units import parse_watts
-
     if power_cap is not None:
         watts = parse_watts(power_cap) if isinstance(power_cap, str) else float(power_cap)
         cluster = cluster.model_copy(update={"power_cap": watts})
     if cluster.power_cap is not None:
+        from gpuyard.hardware.clusters import resolve_machine
+        from gpuyard.predictor.power import cap_power
+
         cap_power(resolve_machine(cluster)[0], cluster.power_cap)  # refuses one that is too low
     return cluster
 

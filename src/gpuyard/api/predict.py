@@ -18,19 +18,14 @@ from gpuyard.api.inputs import (
     read_counts,
     read_workload,
 )
-from gpuyard.api.plotting import Line, Plot
 from gpuyard.api.result import Result, table_from_records
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import cluster_from_topology_file, resolve_machine
 from gpuyard.predictor import ClusterPrediction, Prediction, create_scenario
 from gpuyard.predictor import predict as predict_placements
-from gpuyard.predictor.explain.timeline import build_timeline
-from gpuyard.predictor.power import PowerCap, cap_power, cap_prediction
 from gpuyard.predictor.predicted import describe_choke
 from gpuyard.report.answer import Answer
-from gpuyard.report.answers.clusters import clusters_answer
 from gpuyard.report.answers.predict import predict_answer, sweep_svg, why_svg
-from gpuyard.report.answers.prediction_charts import add_prediction_charts
 from gpuyard.specs import Cluster
 from gpuyard.workloads import profile_model
 from gpuyard.workloads.profiles import needs_layout
@@ -39,9 +34,11 @@ if TYPE_CHECKING:
     import pandas
 
     from gpuyard.api.large import LargePredictions
+    from gpuyard.api.plotting import Plot
     from gpuyard.catalog import ModelProfile
     from gpuyard.hardware import MachineGraph
-    from gpuyard.predictor import Calibration, PlatformScenario
+    from gpuyard.predictor import PlatformScenario
+    from gpuyard.predictor.calibration.document import Calibration
     from gpuyard.predictor.explain.why import Why
     from gpuyard.specs import ExchangeOptions, StrategyName, Workload
 
@@ -67,7 +64,9 @@ class Predictions(Result[Prediction]):
             ]
         )
 
-    def _create_plot(self) -> Plot:
+    def _create_plot(self) -> "Plot":
+        from gpuyard.api.plotting import Line, Plot
+
         lines = []
         for result in self._results:
             for batch in dict.fromkeys(p.batch_per_gpu for p in result.predictions):
@@ -211,10 +210,14 @@ def _answer(
         return _answer(replace(request, threshold=units.parse_share(KNEE_THRESHOLD)), clusters)
 
     if request.several:
+        from gpuyard.report.answers.clusters import clusters_answer
+
         pairs = [(result, answer) for result, answer, _ in predicted]
         whole = request.threshold is not None
         compared = clusters_answer(pairs, request.how, whole=whole)
         if request.chart:
+            from gpuyard.report.answers.prediction_charts import add_prediction_charts
+
             compared = add_prediction_charts(compared, results)
         return Predictions(compared, results, explain=explain)
     ((result, answer, explanation),) = predicted
@@ -247,7 +250,6 @@ def _predict_one(
     placements = scenario.platform.placements(counts, request.gpus_per_node)
     result = predict_placements(scenario, placements, request.batches)
     gpu = resolve_machine(cluster)[0]
-    cap = None if cluster.power_cap is None else cap_power(gpu, cluster.power_cap)
     # the first batch of the most GPUs: `max` keeps the first of equals
     batch = max(result.predictions, key=lambda p: p.gpus).batch_per_gpu
     whole = result
@@ -255,8 +257,12 @@ def _predict_one(
         counts = scenario.default_gpu_counts(request.gpus_per_node)
         all_sizes = scenario.platform.placements(counts, request.gpus_per_node)
         whole = predict_placements(scenario, all_sizes, [batch])
-    if cap is not None:
-        result, whole = _cap(result, cap), _cap(whole, cap)
+    cap = None
+    if cluster.power_cap is not None:
+        from gpuyard.predictor.power import cap_cluster_prediction, cap_power
+
+        cap = cap_power(gpu, cluster.power_cap)
+        result, whole = cap_cluster_prediction(result, cap), cap_cluster_prediction(whole, cap)
     largest = max(result.predictions, key=lambda p: p.gpus)
     explanation = next_run = None
     if request.threshold is not None:
@@ -280,6 +286,9 @@ def _predict_one(
         cluster=[p for p in whole.predictions if p.batch_per_gpu == batch],
     )
     if request.chart and not request.several:
+        from gpuyard.predictor.explain.timeline import build_timeline
+        from gpuyard.report.answers.prediction_charts import add_prediction_charts
+
         timeline = None
         if explanation is None:
             alone = scenario.change_batch(largest.batch_per_gpu)
@@ -287,10 +296,6 @@ def _predict_one(
         measured = [point for point in request.workload.measured if point.gpu == gpu.id]
         answer = add_prediction_charts(answer, [result], timeline, measured)
     return result, answer, explanation
-
-
-def _cap(result: ClusterPrediction, cap: PowerCap) -> ClusterPrediction:
-    return replace(result, predictions=tuple(cap_prediction(p, cap) for p in result.predictions))
 
 
 def _give_advice(scenario: "PlatformScenario", largest: Prediction) -> str:

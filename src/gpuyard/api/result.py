@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from gpuyard.api.parameters import answer_with_parameters
-from gpuyard.api.plotting import Plot, draw_plot
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.report.answer import Answer, format_json, replace_nonfinite
 
 if TYPE_CHECKING:
     import pandas
+
+    from gpuyard.api.plotting import Plot
 
 R = TypeVar("R")
 _MAX_TERMINAL_COLUMNS = 120
@@ -64,7 +64,7 @@ class Result(Generic[R]):
         answer: Answer,
         rows: Sequence[R] = (),
         *,
-        plot: Callable[[], Plot] | None = None,
+        plot: "Callable[[], Plot] | None" = None,
         explain: "Callable[[], Result[Any]] | None" = None,
         draw: Callable[[], str] | None = None,
     ) -> None:
@@ -90,6 +90,8 @@ class Result(Generic[R]):
         """Plot the result with matplotlib (returns its axes) or, without it, with plotly (returns a figure)."""
         if self._plot is None:
             raise UserMistake("this answer has no plot; to_pandas() gives its rows")
+        from gpuyard.api.plotting import draw_plot
+
         return draw_plot(self._plot())
 
     def why(self) -> "Result[Any]":
@@ -105,11 +107,13 @@ class Result(Generic[R]):
         return self._draw()
 
     def _repr_html_(self) -> str:
+        from gpuyard.api.parameters import answer_with_parameters
         from gpuyard.report.html import render_fragment
 
         return render_fragment(answer_with_parameters(self.answer))
 
     def __str__(self) -> str:
+        from gpuyard.api.parameters import answer_with_parameters
         from gpuyard.report.terminal import print_answer, text_console
 
         text = io.StringIO()

@@ -17,9 +17,8 @@ from gpuyard.measure.job_runs.summary import find_doubt
 from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.training.records import Measurement
 from gpuyard.measure.validity import ValidityCheck
-from gpuyard.predictor import Calibration
 from gpuyard.predictor.calibration.calibrate import Calibrated
-from gpuyard.predictor.calibration.document import HardwareCalibration
+from gpuyard.predictor.calibration.document import Calibration, HardwareCalibration
 from gpuyard.predictor.calibration.rows import Hardware, LinkRates, TrainingRow
 from gpuyard.specs import StrategyName, Workload
 from gpuyard.version import __version__

@@ -7,7 +7,8 @@ from typing import Literal
 from gpuyard.catalog import Gpu, ModelProfile, Price, prices
 from gpuyard.catalog.prices import GpuListPrice, gpu_prices
 from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.predictor import Calibration, predict_cluster
+from gpuyard.predictor import predict_cluster
+from gpuyard.predictor.calibration.document import Calibration
 from gpuyard.specs import Cluster, MachineSpec, Precision, Workload
 
 SpeedBasis = Literal["measured", "published", "predicted"]

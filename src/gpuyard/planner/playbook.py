@@ -18,7 +18,8 @@ from gpuyard.planner.rulebook import Fact, Reason, Stage, StageFigures, load_rul
 from gpuyard.planner.search import make_plan, read_plan_premises, read_plan_workload
 from gpuyard.planner.servers import PricedServer, list_servers
 from gpuyard.planner.throughput import EXCHANGES
-from gpuyard.predictor import STRATEGIES, Calibration
+from gpuyard.predictor import STRATEGIES
+from gpuyard.predictor.calibration.document import Calibration
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Plan
 from gpuyard.specs.plan_candidates import Acquisition

@@ -31,7 +31,7 @@ from gpuyard.planner.throughput import (
     find_missing_rates,
 )
 from gpuyard.planner.training import DataParallel
-from gpuyard.predictor import Calibration
+from gpuyard.predictor.calibration.document import Calibration
 from gpuyard.predictor.large.model import describe_model
 from gpuyard.predictor.large.search import divisors
 from gpuyard.predictor.large.training import create_training, trained_share

@@ -15,7 +15,8 @@ import numpy as np
 from gpuyard.catalog import Gpu, ModelProfile
 from gpuyard.errors import UserMistake
 from gpuyard.planner.machine_shapes import MachineShape, compute_machine_rates, load_fabric
-from gpuyard.predictor import STRATEGIES, Calibration, ComputeLine, Scenario
+from gpuyard.predictor import STRATEGIES, ComputeLine, Scenario
+from gpuyard.predictor.calibration.document import Calibration
 from gpuyard.predictor.compute import ComputeLines, change_workload_precision, resolve_precision
 from gpuyard.predictor.constants import load_tuning
 from gpuyard.predictor.interval import PredictionInterval, estimate_interval

@@ -19,8 +19,9 @@ from gpuyard.planner.throughput import (
     count_configurations,
     predict_shapes,
 )
-from gpuyard.predictor import STRATEGIES, Calibration, Placement, PlatformScenario, create_platform
+from gpuyard.predictor import STRATEGIES, Placement, PlatformScenario, create_platform
 from gpuyard.predictor import predict as predict_placements
+from gpuyard.predictor.calibration.document import Calibration
 from gpuyard.predictor.compute import change_workload_precision
 from gpuyard.predictor.explain.next_run import NextRun, find_next_run
 from gpuyard.predictor.interval import PredictionInterval

@@ -1,11 +1,9 @@
 """Predict how long a training step takes on hardware that need not exist here.
 
-The package is pure: it turns specs into values and touches neither files nor devices.
+The package is pure: it turns specs into values and touches neither files nor devices. Calibrations and explanations are
+imported from their own modules, so that a plain prediction does not load them.
 """
 
-from gpuyard.predictor.calibration.applied import CALIBRATED, measured_constants
-from gpuyard.predictor.calibration.defaults import GLOO_HOP, GLOO_LINK
-from gpuyard.predictor.calibration.document import Calibration, calibration_from_json
 from gpuyard.predictor.compute import ComputeLine, estimate_compute_line, fit_line
 from gpuyard.predictor.constants import (
     CPU_VARIATION,
@@ -24,14 +22,10 @@ from gpuyard.predictor.table import Step
 from gpuyard.predictor.transport import Pipe
 
 __all__ = [
-    "CALIBRATED",
     "CPU_VARIATION",
-    "GLOO_HOP",
-    "GLOO_LINK",
     "GLOO_OVERLAP",
     "GPU_VARIATION",
     "STRATEGIES",
-    "Calibration",
     "Choke",
     "ClusterPrediction",
     "ComputeLine",
@@ -45,12 +39,10 @@ __all__ = [
     "Scenario",
     "Step",
     "Strategy",
-    "calibration_from_json",
     "create_platform",
     "create_scenario",
     "estimate_compute_line",
     "fit_line",
-    "measured_constants",
     "place",
     "predict",
     "predict_cluster",

@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 from gpuyard.predictor.speed_evidence import load_sigmas
 
+CALIBRATED = "calibrated with"  # prefix of the source of a calibrated constant
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -185,8 +187,6 @@ def variation(value: float) -> Constant:
 _FIT = load_tuning()
 BACKWARD_SHARE = backward_share(_FIT)
 LAUNCH = launch(_FIT)
-SLOWDOWN = slowdown(_FIT)
-SLOWDOWN_BETWEEN = slowdown_between(_FIT)
 GPU_VARIATION = variation(_FIT.variation)
 STAGED_MEMORY_SHARE = _create_fitted(
     "staged_memory_share", _FIT.staged_memory_share, "of a socket's memory rate, for staged rings"

@@ -15,8 +15,7 @@ import numpy as np
 from gpuyard.catalog import Gpu, gpus
 from gpuyard.catalog.power_caps import PowerPoint, power_caps
 from gpuyard.errors import UserMistake
-from gpuyard.predictor.large.prediction import LargePrediction
-from gpuyard.predictor.predicted import Prediction
+from gpuyard.predictor.predicted import ClusterPrediction, Prediction
 
 _MIN_SHARE = 0.42  # of the rated power; there are hardly any curves below
 _UNKNOWN = (
@@ -100,8 +99,12 @@ def _interpolate(points: tuple[PowerPoint, ...], share: float, name: str) -> flo
     return float(np.interp(share, shares, values))
 
 
-def cap_prediction(prediction: Prediction, cap: PowerCap) -> Prediction:
-    """Return the prediction with slower computation."""
+def cap_cluster_prediction(result: ClusterPrediction, cap: PowerCap) -> ClusterPrediction:
+    """Return the predictions with slower computation."""
+    return replace(result, predictions=tuple(_cap_prediction(p, cap) for p in result.predictions))
+
+
+def _cap_prediction(prediction: Prediction, cap: PowerCap) -> Prediction:
     step = prediction.step
     ratio, low, high = (
         step.seconds / (step.seconds + step.compute_seconds * (1 / speed - 1))
@@ -117,22 +120,6 @@ def cap_prediction(prediction: Prediction, cap: PowerCap) -> Prediction:
         epoch_seconds=None if epoch is None else epoch / ratio,
         training_seconds=None if training is None else training / ratio,
         before=None,
-    )
-
-
-def cap_large_prediction(prediction: LargePrediction, cap: PowerCap) -> LargePrediction:
-    """Widen the interval of a prediction at the cap's speed, and count the energy that the GPUs save."""
-    total = prediction.step_seconds
-    compute = prediction.step["compute"] + prediction.step["recompute"]
-    low, high = (
-        total / (total + compute * (cap.speed / speed - 1)) for speed in (cap.low, cap.high)
-    )
-    energy = prediction.energy_kwh
-    if energy is not None and prediction.days is not None:
-        saved = prediction.gpus * (cap.rated_watts - cap.watts) * prediction.days * 0.024
-        energy = max(0.0, energy - saved)
-    return replace(
-        prediction, low=prediction.low * low, high=prediction.high * high, energy_kwh=energy
     )
 
 

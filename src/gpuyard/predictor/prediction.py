@@ -6,13 +6,12 @@ All placements of a scenario are predicted from one table.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from gpuyard.catalog import ModelProfile
 from gpuyard.errors import UserMistake
-from gpuyard.predictor.calibration.document import Calibration
 from gpuyard.predictor.compute import ComputeLine, describe_precision
 from gpuyard.predictor.interval import estimate_interval
 from gpuyard.predictor.knee import find_knee, list_knee_placements
@@ -28,13 +27,6 @@ from gpuyard.predictor.predicted import (
     describe_peer_access,
 )
 from gpuyard.predictor.scenario import PlatformScenario, create_scenario
-from gpuyard.predictor.software_stacks.evidence import (
-    EvidenceNotes,
-    describe_evidence,
-    posterior_rates,
-    update_prediction,
-)
-from gpuyard.predictor.software_stacks.posterior import Posterior
 from gpuyard.predictor.strategies.base import resolve_optimizer
 from gpuyard.predictor.table import (
     Configurations,
@@ -51,6 +43,9 @@ from gpuyard.specs import (
     StrategyName,
     Workload,
 )
+
+if TYPE_CHECKING:
+    from gpuyard.predictor.calibration.document import Calibration
 
 # if doubling the speed of any single part shortens the step by less than this, there is no choke
 _MIN_GAIN = 0.05
@@ -71,7 +66,7 @@ def predict_cluster(
     gpus_per_node: int | None = None,
     exchange: ExchangeOptions = DEFAULT_EXCHANGE,
     other_jobs: int = 0,
-    calibration: Calibration | None = None,
+    calibration: "Calibration | None" = None,
 ) -> ClusterPrediction:
     """Predict a workload on a described cluster that `other_jobs` identical jobs share."""
     scenario = create_scenario(
@@ -110,24 +105,24 @@ def predict(
     chokes = _apply_knees(scenario, configurations, _find_chokes(table, parts), parts)
     steps = [parts.get_step(row) for row in range(len(configurations))]
     before: list[UncalibratedPrediction | None] = [None] * len(configurations)
-    notes, update = EvidenceNotes(), None
+    notes: dict[str, Any] = {}
     if workload.measured or workload.framework or scenario.calibration:
-        notes = describe_evidence(scenario)
-        formulas = Posterior(np.log(parts.step_seconds), interval)
-        update = update_prediction(scenario, configurations, formulas)
-    if update is not None:
-        before = [
-            UncalibratedPrediction(*map(float, row))
-            for row in zip(throughput, low, high, strict=True)
-        ]
-        posterior, single_gpu_rate = update
-        throughput = posterior_rates(posterior, configurations)
-        low, high = posterior.interval.bounds(throughput)
-        efficiency = throughput / (gpus * single_gpu_rate)
-        steps = [
-            step.stretch_to(float(n * b / rate))
-            for step, n, b, rate in zip(steps, gpus, table.batch_per_gpu, throughput, strict=True)
-        ]
+        from gpuyard.predictor.software_stacks import evidence, posterior
+
+        notes = vars(evidence.describe_evidence(scenario))
+        formulas = posterior.Posterior(np.log(parts.step_seconds), interval)
+        update = evidence.update_prediction(scenario, configurations, formulas)
+        if update is not None:
+            before = [
+                UncalibratedPrediction(*map(float, row))
+                for row in zip(throughput, low, high, strict=True)
+            ]
+            updated, single_gpu_rate = update
+            throughput = evidence.posterior_rates(updated, configurations)
+            low, high = updated.interval.bounds(throughput)
+            efficiency = throughput / (gpus * single_gpu_rate)
+            seconds = gpus * table.batch_per_gpu / throughput
+            steps = [step.stretch_to(float(s)) for step, s in zip(steps, seconds, strict=True)]
     memory = scenario.strategy.memory_bytes(
         workload, scenario.profile, exchange, batch_per_gpu=table.batch_per_gpu, gpus=gpus
     )
@@ -188,7 +183,7 @@ def predict(
         evidence_note=line.caveat,
         optimizer=resolve_optimizer(workload, scenario.profile),
         memory_use_note=describe_memory_use(scenario, predictions),
-        **vars(notes),
+        **notes,
     )
 
 

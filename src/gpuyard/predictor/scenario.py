@@ -6,7 +6,7 @@ It determines everything except the number of GPUs. Every prediction is made fro
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
@@ -15,8 +15,6 @@ from gpuyard.errors import UserMistake
 from gpuyard.hardware import MachineGraph
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predictor import constants as c
-from gpuyard.predictor.calibration.applied import calibrated_line, calibrated_platform
-from gpuyard.predictor.calibration.document import Calibration
 from gpuyard.predictor.compute import (
     ComputeLine,
     change_workload_precision,
@@ -46,6 +44,9 @@ from gpuyard.specs import (
     Precision,
     Workload,
 )
+
+if TYPE_CHECKING:
+    from gpuyard.predictor.calibration.document import Calibration
 
 
 class PlatformLike(Protocol):
@@ -164,7 +165,7 @@ class PlatformScenario(Scenario):
     platform: Platform
     line: ComputeLine
     cluster: Cluster | None = None  # None: known only from measurements
-    calibration: Calibration | None = None
+    calibration: "Calibration | None" = None
     graph: MachineGraph | None = None  # discovered wiring of the machines, if known
 
     @property
@@ -284,7 +285,7 @@ def create_scenario(
     strategy: str = DEFAULT_STRATEGY,
     exchange: ExchangeOptions = DEFAULT_EXCHANGE,
     other_jobs: int = 0,
-    calibration: Calibration | None = None,
+    calibration: "Calibration | None" = None,
     graph: MachineGraph | None = None,
 ) -> PlatformScenario:
     """Create the scenario of a workload on a described cluster that `other_jobs` identical jobs share."""
@@ -304,21 +305,25 @@ def create_scenario(
 
 
 def find_compute_line(
-    workload: Workload, profile: ModelProfile, gpu: Gpu, calibration: Calibration | None
+    workload: Workload, profile: ModelProfile, gpu: Gpu, calibration: "Calibration | None"
 ) -> ComputeLine:
     """Return the best known compute time of a single GPU."""
     if calibration is None:
         return estimate_compute_line(workload, profile, gpu)
+    from gpuyard.predictor.calibration.applied import calibrated_line
+
     return calibrated_line(workload, profile, gpu, calibration)
 
 
 def _create_platform(
     cluster: Cluster,
-    calibration: Calibration | None,
+    calibration: "Calibration | None",
     graph: MachineGraph | None,
     *,
     same_links: bool = True,
 ) -> Platform:
     if calibration is None:
         return create_platform(cluster, graph)
+    from gpuyard.predictor.calibration.applied import calibrated_platform
+
     return calibrated_platform(cluster, calibration, same_links=same_links, graph=graph)

@@ -23,7 +23,8 @@ from gpuyard.measure.training.run import (
 from gpuyard.measure.training.size import estimate_needs
 from gpuyard.measure.training.sweep import SweepPoint
 from gpuyard.planner import PlanResult, make_plan
-from gpuyard.predictor import CALIBRATED, Calibration
+from gpuyard.predictor.calibration.document import Calibration
+from gpuyard.predictor.constants import CALIBRATED
 from gpuyard.specs import DEFAULT_STRATEGY, Cluster
 from gpuyard.specs.study import MeasureHere, Study, StudyCluster, StudyWorkload
 from gpuyard.study.cost import build_cost_result

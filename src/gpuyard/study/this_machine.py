@@ -9,11 +9,8 @@ from gpuyard.measure import Measurement
 from gpuyard.measure.calibration import identify_hardware
 from gpuyard.predictor import (
     CPU_VARIATION,
-    GLOO_HOP,
-    GLOO_LINK,
     GLOO_OVERLAP,
     GPU_VARIATION,
-    Calibration,
     ComputeLine,
     Constant,
     Pipe,
@@ -22,8 +19,10 @@ from gpuyard.predictor import (
     PlatformScenario,
     Strategy,
     fit_line,
-    measured_constants,
 )
+from gpuyard.predictor.calibration.applied import measured_constants
+from gpuyard.predictor.calibration.defaults import GLOO_HOP, GLOO_LINK
+from gpuyard.predictor.calibration.document import Calibration
 from gpuyard.specs import Workload
 
 THIS_MACHINE = "this machine"

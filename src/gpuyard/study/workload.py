@@ -10,7 +10,6 @@ from gpuyard.measure import Measurement
 from gpuyard.measure.stored_figures import StoredRuns
 from gpuyard.predictor import (
     STRATEGIES,
-    Calibration,
     ClusterPrediction,
     ComputeLine,
     Placement,
@@ -19,6 +18,7 @@ from gpuyard.predictor import (
     create_scenario,
     predict,
 )
+from gpuyard.predictor.calibration.document import Calibration
 from gpuyard.predictor.explain.next_run import find_next_run
 from gpuyard.predictor.explain.remedies import find_remedies, find_remedies_and_knees
 from gpuyard.predictor.explain.why import describe_memory_shortage

@@ -24,8 +24,6 @@ from gpuyard.printable import make_printable
 from gpuyard.specs import Workload
 from gpuyard.specs.transformer import TransformerShape
 from gpuyard.specs.workload import PackedWorkload
-from gpuyard.workloads.code_trust import check_allowed, code_digest
-from gpuyard.workloads.hugging_face import read_hugging_face_config
 from gpuyard.workloads.zoo import MODELS
 
 PROFILING_SECONDS = 600.0  # a model that does not work on "meta" runs on the CPU
@@ -43,6 +41,7 @@ def profile_model(workload: Workload) -> ModelProfile:
     profile = catalog_profile(workload)
     if profile is not None:
         return profile
+    from gpuyard.workloads.code_trust import check_allowed, code_digest
     from gpuyard.workloads.resolve import require_torch
 
     require_torch(f"profiling {workload.model_name}")
@@ -197,6 +196,8 @@ def find_shape(workload: Workload) -> TransformerShape | None:
     if not isinstance(model, str):
         return model
     if model.endswith(".json"):
+        from gpuyard.workloads.hugging_face import read_hugging_face_config
+
         directory = workload.file.parent if workload.file else Path()
         return read_hugging_face_config(directory / model)
     return transformers().get(model).shape if model in transformers() else None

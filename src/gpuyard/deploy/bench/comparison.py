@@ -8,7 +8,8 @@ from gpuyard.deploy.bench.plan import DeploymentBench, Series
 from gpuyard.deploy.deployment import LoadedDeployment
 from gpuyard.hardware.clusters import find_network_rate
 from gpuyard.measure.training.records import Measurement
-from gpuyard.predictor import Calibration, Placement, Prediction, create_scenario, predict
+from gpuyard.predictor import Placement, Prediction, create_scenario, predict
+from gpuyard.predictor.calibration.document import Calibration
 from gpuyard.specs.cluster import Cluster
 from gpuyard.workloads.profiles import profile_model
 

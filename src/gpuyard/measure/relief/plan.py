@@ -18,8 +18,6 @@ from gpuyard.measure.training.records import Measurement
 from gpuyard.measure.training.sweep import Sweep
 from gpuyard.predictor import (
     CPU_VARIATION,
-    GLOO_HOP,
-    GLOO_LINK,
     STRATEGIES,
     ComputeLine,
     Pipe,
@@ -27,6 +25,7 @@ from gpuyard.predictor import (
     Platform,
     PlatformScenario,
 )
+from gpuyard.predictor.calibration.defaults import GLOO_HOP, GLOO_LINK
 from gpuyard.predictor.constants import load_tuning
 from gpuyard.predictor.strategies.remedies import ACCUMULATED_STEPS, BUCKET_MEGABYTES, POWERSGD_RANK
 from gpuyard.predictor.transport import create_fabric

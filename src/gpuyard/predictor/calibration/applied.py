@@ -18,12 +18,11 @@ from gpuyard.predictor.compute import (
     resolve_figure_precision,
     resolve_precision,
 )
-from gpuyard.predictor.constants import Constant
+from gpuyard.predictor.constants import CALIBRATED, Constant
 from gpuyard.predictor.platform import Platform, create_platform
 from gpuyard.predictor.transport import Pipe
 from gpuyard.specs import Cluster, KnownThroughput, Workload
 
-CALIBRATED = "calibrated with"  # prefix of the source of a calibrated constant
 # these constants depend on the wiring of a machine, the others on the GPU and its software
 _LINK_CONSTANTS: tuple[ConstantName, ...] = ("link_inside", "hop_latency")
 _REPLACED_BY_LINK = {"link_inside", "staged_memory_share"}

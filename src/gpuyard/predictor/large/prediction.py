@@ -16,6 +16,7 @@ from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.large.model import describe_model
 from gpuyard.predictor.large.remedies import find_remedy
 from gpuyard.predictor.large.training import LargeTraining, trained_share
+from gpuyard.predictor.power import PowerCap
 from gpuyard.specs import Cluster
 
 _MAX_ALTERNATIVES = 12
@@ -280,4 +281,20 @@ def _alternative(evaluation: Evaluation, index: int) -> Alternative:
         layout_at(evaluation.layouts, index),
         float(evaluation.tokens_per_second[index]),
         float(evaluation.memory.total[index]),
+    )
+
+
+def cap_large_prediction(prediction: LargePrediction, cap: PowerCap) -> LargePrediction:
+    """Widen the interval of a prediction at the cap's speed, and count the energy that the GPUs save."""
+    total = prediction.step_seconds
+    compute = prediction.step["compute"] + prediction.step["recompute"]
+    low, high = (
+        total / (total + compute * (cap.speed / speed - 1)) for speed in (cap.low, cap.high)
+    )
+    energy = prediction.energy_kwh
+    if energy is not None and prediction.days is not None:
+        saved = prediction.gpus * (cap.rated_watts - cap.watts) * prediction.days * 0.024
+        energy = max(0.0, energy - saved)
+    return replace(
+        prediction, low=prediction.low * low, high=prediction.high * high, energy_kwh=energy
     )

@@ -8,9 +8,8 @@ from gpuyard import units
 from gpuyard.catalog import Gpu
 from gpuyard.catalog.hardware import find_end_of_life
 from gpuyard.errors import UserMistake
-from gpuyard.predictor import Calibration, ClusterPrediction, Prediction, Remedy
-from gpuyard.predictor.calibration.applied import CALIBRATED
-from gpuyard.predictor.power import PowerCap
+from gpuyard.predictor import ClusterPrediction, Prediction, Remedy
+from gpuyard.predictor.constants import CALIBRATED
 from gpuyard.report.answer import (
     Answer,
     Column,
@@ -25,8 +24,10 @@ from gpuyard.report.answer import (
 )
 
 if TYPE_CHECKING:
+    from gpuyard.predictor.calibration.document import Calibration
     from gpuyard.predictor.explain.next_run import NextRun
     from gpuyard.predictor.explain.why import Why
+    from gpuyard.predictor.power import PowerCap
 
 _COLUMNS = (
     "GPUs",
@@ -55,14 +56,14 @@ def predict_answer(
     result: ClusterPrediction,
     how: Sequence[str],
     *,
-    calibration: Calibration | None = None,
+    calibration: "Calibration | None" = None,
     why: "Why | None" = None,
     notes: Sequence[str] = (),
     gpu: Gpu | None = None,
     cluster_note: str = "",
     advice: str = "",
     next_run: "NextRun | None" = None,
-    power_cap: PowerCap | None = None,
+    power_cap: "PowerCap | None" = None,
     cluster: Sequence[Prediction],
 ) -> Answer:
     """Build the answer.
@@ -132,14 +133,14 @@ def predict_answer(
     return Answer(parts, document, title=title, verb="predict", rows="predictions")
 
 
-def _describe_capped(result: ClusterPrediction, cap: PowerCap | None) -> list[str]:
+def _describe_capped(result: ClusterPrediction, cap: "PowerCap | None") -> list[str]:
     if cap is None:
         return []
     most = max(result.predictions, key=lambda p: p.gpus)
     return [describe_power_cap(cap, most.samples_per_second / most.gpus, "samples")]
 
 
-def _add_energy(rows: list[dict[str, Any]], cap: PowerCap | None) -> dict[str, Any]:
+def _add_energy(rows: list[dict[str, Any]], cap: "PowerCap | None") -> dict[str, Any]:
     """Add samples per joule to each row, and return the cap's own keys."""
     if cap is None:
         return {}
@@ -148,7 +149,7 @@ def _add_energy(rows: list[dict[str, Any]], cap: PowerCap | None) -> dict[str, A
     return {"power_cap": cap.as_json()}
 
 
-def describe_power_cap(cap: PowerCap, rate_per_gpu: float, noun: str) -> str:
+def describe_power_cap(cap: "PowerCap", rate_per_gpu: float, noun: str) -> str:
     """Return what a power cap costs in speed and gains in energy; `rate_per_gpu` is already capped."""
     if cap.watts >= cap.rated_watts:
         return f"A power cap of {cap.rated_watts:g} W or more has no effect: it is the GPU's rated power."
@@ -374,7 +375,7 @@ def _format_caveat(remedy: Remedy) -> str:
     return f"{needs}; {remedy.caveat}" if remedy.caveat else needs
 
 
-def _describe_constants(result: ClusterPrediction, calibration: Calibration | None) -> list[str]:
+def _describe_constants(result: ClusterPrediction, calibration: "Calibration | None") -> list[str]:
     """Describe the constants that are not defaults: calibrated, or measured on another machine."""
     sentences = []
     constants = list(dict.fromkeys(result.constants))
@@ -399,7 +400,7 @@ def _uses_calibration(result: ClusterPrediction) -> bool:
     )
 
 
-def _calibration_json(result: ClusterPrediction, calibration: Calibration | None) -> Any:
+def _calibration_json(result: ClusterPrediction, calibration: "Calibration | None") -> Any:
     if calibration is None or not _uses_calibration(result):
         return None
     return {"created_at": calibration.created_at}
