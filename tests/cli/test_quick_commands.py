@@ -13,11 +13,9 @@ import pytest
 import typer
 
 from gpuyard.cli.app import app
-from gpuyard.cli.jobs.queue_view import show_queue
-from gpuyard.cli.jobs.status_view import show_status
 from gpuyard.cli.main import PLAIN_COMMANDS
 from gpuyard.cli.plain import parse_plain
-from gpuyard.cli.share.who_view import show_who
+from gpuyard.cli.quick_commands import show_queue, show_status, show_who
 from gpuyard.reporting.reporter import MARKER
 from gpuyard.share.setup import set_up
 from tests.command_line import ROOT

@@ -10,9 +10,9 @@ from gpuyard.interpreter import forget_current_directory
 
 # the commands whose plain lines run without typer, and their functions
 PLAIN_COMMANDS = {
-    "who": "gpuyard.cli.share.who_view:show_who",
-    "queue": "gpuyard.cli.jobs.queue_view:show_queue",
-    "status": "gpuyard.cli.jobs.status_view:show_status",
+    "who": "gpuyard.cli.quick_commands:show_who",
+    "queue": "gpuyard.cli.quick_commands:show_queue",
+    "status": "gpuyard.cli.quick_commands:show_status",
 }
 
 

@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from gpuyard.choices import PolicyName
-from gpuyard.cli.jobs.queue_view import show_queue
 from gpuyard.cli.jobs.status import HandleArgument
 from gpuyard.cli.options import DryRunOption
 from gpuyard.cli.output import JsonOption, show
+from gpuyard.cli.quick_commands import show_queue
 from gpuyard.errors import GpuyardError, UserMistake
 
 app = typer.Typer(invoke_without_command=True)

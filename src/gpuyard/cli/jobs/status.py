@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from gpuyard.cli.jobs.status_view import show_status
 from gpuyard.cli.output import JsonOption
+from gpuyard.cli.quick_commands import show_status
 
 HandleArgument = Annotated[
     str,

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuyard.cli.output import JsonOption
-from gpuyard.cli.share.who_view import show_who
+from gpuyard.cli.quick_commands import show_who
 
 
 def who(
