@@ -75,10 +75,10 @@ def goodput(
     count = gpus or cluster.nodes * machine.gpus
     misfit = None
     if find_shape(spec) is not None:
-        found, predicted, misfit = _describe_large(
+        model_size, predicted, misfit = _describe_large(
             spec, cluster, count, tokens=tokens, strategy=strategy, precision=precision
         )
-        size, useful = size or found, useful or predicted
+        size, useful = size or model_size, useful or predicted
     elif tokens is not None:
         raise UserMistake(f"--tokens needs a transformer; {spec.name} is none: use --days")
     if size is None:
@@ -114,11 +114,10 @@ def _describe_large(
 ) -> tuple[float, tuple[float, float, float] | None, str | None]:
     """Return the bytes of a checkpoint, the days without losses if the tokens are known, and what does not fit."""
     from gpuyard.api.large import apply_options
-    from gpuyard.predictor.large.checkpoints import count_checkpoint_bytes
     from gpuyard.predictor.large.evaluation import evaluate
     from gpuyard.predictor.large.prediction import predict_large
     from gpuyard.predictor.large.remedies import find_remedy
-    from gpuyard.predictor.large.training import create_training
+    from gpuyard.predictor.large.training import count_checkpoint_bytes, create_training
 
     training = create_training(
         apply_options(spec, strategy=strategy, precision=precision, tokens=tokens)

@@ -14,7 +14,6 @@ from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.planner import find_cheapest_rental
 from gpuyard.planner.goodput import estimate_goodput
-from gpuyard.predictor.large.checkpoints import count_checkpoint_bytes
 from gpuyard.predictor.large.layout import RECOMPUTE
 from gpuyard.predictor.large.prediction import (
     LargePrediction,
@@ -22,7 +21,7 @@ from gpuyard.predictor.large.prediction import (
     cap_large_prediction,
     predict_large,
 )
-from gpuyard.predictor.large.training import LargeTraining, create_training
+from gpuyard.predictor.large.training import LargeTraining, count_checkpoint_bytes, create_training
 from gpuyard.predictor.power import cap_power
 from gpuyard.report.answer import Answer
 from gpuyard.report.answers.large import large_answer, layouts_svg

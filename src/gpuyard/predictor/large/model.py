@@ -104,13 +104,11 @@ class ModelColumns:
         """Forward FLOPs per token as papers count them: 2 per parameter used, and attention."""
         return 2 * self.active_parameters + self.attention_flops
 
-    @property
-    def model_flops(self) -> Column:
-        """FLOPs of a training step per token, without recomputation: forward and twice as much backward."""
-        return self.training_flops(1.0)
-
     def training_flops(self, trained_share: Column) -> Column:
-        """Return the same if only a share of the weights needs gradients, as with LoRA."""
+        """Return the FLOPs of a training step per token, without recomputation.
+
+        The backward pass is twice the forward pass if all weights need gradients, and less with LoRA.
+        """
         return 2 * self.active_parameters * (2 + trained_share) + 3 * self.attention_flops
 
     def select(self, index: Floats) -> "ModelColumns":

@@ -11,7 +11,6 @@ _THOUSANDS = re.compile(r"\d{1,3}([,_]\d{3})+(\.\d+)?")
 _SCALES = {"k": 1e3, "m": 1e6, "b": 1e9}
 _MAX_NUMBER = 10**12
 _MAX_DIGITS = 30
-NOT_STATED = frozenset({"", "-", "?", "n/a", "na", "none", "unknown", "not stated", "auto"})
 
 
 def read_number(text: str, kilo: float = 1000.0) -> float | None:

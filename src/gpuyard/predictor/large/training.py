@@ -195,3 +195,14 @@ def states_of(training: LargeTraining, layouts: LayoutColumns, trained: float) -
     return StateBytes(
         np.where(pytorch, 4.0, 2.0), 4.0, np.where(pytorch, moments, moments + 4), 1.0, **how
     )
+
+
+def count_checkpoint_bytes(training: LargeTraining, strategy: str) -> float:
+    """Return the bytes of a checkpoint of all GPUs together: weights and optimizer; of LoRA, only its adapters'.
+
+    Both families keep the weights in fp32; Megatron-LM also saves their 16-bit copy.
+    """
+    model = describe_model(training.shape, training.sequence)
+    moments = OPTIMIZER_BYTES[training.optimizer]
+    copies = 2.0 if strategy == "megatron" and training.precision != "fp32" else 0.0
+    return float(model.parameters) * trained_share(training, model) * (4.0 + moments + copies)
