@@ -45,7 +45,7 @@ def test_more_gpus_lower_goodput_and_shorten_the_interval() -> None:
 
 
 def test_a_job_cannot_have_more_gpus_than_its_cluster() -> None:
-    with pytest.raises(UserMistake, match="has 8 GPUs; 9 were"):
+    with pytest.raises(UserMistake, match="has only 8 GPUs, not 9"):
         estimate_goodput("m", read_cluster("8xh100"), gpus=9, checkpoint_bytes=1e9)
 
 

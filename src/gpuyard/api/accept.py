@@ -49,9 +49,11 @@ def accept(
     """
     seconds = units.parse_seconds(time, "30 min") if isinstance(time, str) else float(time)
     chosen = [p.strip() for p in phases.split(",")] if isinstance(phases, str) else list(phases)
-    given = None
+    cluster_price = None
     if price is not None:
-        given = ClusterPrice(usd_per_hour=units.parse_usd_per_hour(price), basis="given price")
+        cluster_price = ClusterPrice(
+            usd_per_hour=units.parse_usd_per_hour(price), basis="given price"
+        )
     with _open(cluster, hosts, lab, slurm=slurm, planning=dry_run) as (spec, place, rent):
         plan = plan_acceptance(
             spec,
@@ -59,7 +61,7 @@ def accept(
             seconds=seconds,
             phases=chosen,
             storage=storage,
-            price=given or rent or find_price(spec),
+            price=cluster_price or rent or find_price(spec),
         )
         if dry_run:
             return Result(plan_answer(plan))

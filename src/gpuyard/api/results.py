@@ -72,8 +72,8 @@ def add(log: str, *, workload: str | None = None) -> Result[Row]:
     new = add_new_runs(ResultsStore(results_file()), runs)
     answer = records_answer(JOB_RUNS, new)
     if old := len(runs) - len(new):
-        known = Sentence(f"Already in the store: {format_count(old, 'run')}")
-        answer = Answer([*answer.parts, known], answer.document)
+        old_runs = Sentence(f"Already in the store: {format_count(old, 'run')}")
+        answer = Answer([*answer.parts, old_runs], answer.document)
     return Result(answer, wrap(answer.document))
 
 

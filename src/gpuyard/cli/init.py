@@ -114,7 +114,7 @@ def _add(kind: str) -> None:
         parameter("yes", parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, yes]),
     ]  # fmt: skip
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
     first = VALUES[kind][1]
     example = f"gpuyard init {kind} --{first.name} {shlex.quote(first.default)}"
     app.command(kind, help=f"Write a {kind} file with comments.\n\nExample: {example}")(command)

@@ -86,8 +86,8 @@ class Loss:
     def covers(self, other: "Loss") -> bool:
         """Return whether the other loss has no machine, and not more files or bytes, beyond this one."""
         machines = {*other.machines} <= {*self.machines}
-        seen = {*other.unreachable} <= {*self.unreachable}
-        return machines and seen and other.files <= self.files and other.bytes <= self.bytes
+        unreachable = {*other.unreachable} <= {*self.unreachable}
+        return machines and unreachable and other.files <= self.files and other.bytes <= self.bytes
 
     def describe(self) -> str:
         """Return what would be deleted, as the end of a sentence."""
@@ -123,7 +123,7 @@ def inspect_loss(
     jobs: list[str] = []
     unreachable = []
     files = size = 0
-    asked = list(dict.fromkeys((head, *lost)))  # the head answers for Slurm
+    inspected = list(dict.fromkeys((head, *lost)))  # the head answers for Slurm
 
     def ask(host: Host) -> dict[str, Any] | None:
         counted = shared_path is not None and host == head
@@ -131,9 +131,9 @@ def inspect_loss(
             return _ask(reachable, host, shared, ",".join(names), counted=counted)
         return None
 
-    with ThreadPoolExecutor(min(_MAX_THREADS, len(asked))) as pool:
-        reports = list(pool.map(ask, asked))
-    for host, report in zip(asked, reports, strict=True):
+    with ThreadPoolExecutor(min(_MAX_THREADS, len(inspected))) as pool:
+        reports = list(pool.map(ask, inspected))
+    for host, report in zip(inspected, reports, strict=True):
         if report is None:
             unreachable.append(host.name)
             continue

@@ -88,7 +88,7 @@ class Verdict:
 
     @property
     def stuck(self) -> bool:
-        """Whether no rank reports any more."""
+        """True if all ranks have stopped reporting."""
         return self.silence is not None and self.silence.everyone
 
     @property

@@ -269,8 +269,8 @@ def _price_per_run(runs: PlannedRuns, rows: PriceRows, hours: Floats, usd: Float
 
 def _price_spot(plan: Plan, runs: PlannedRuns, rows: PriceRows) -> Costs:
     spot = plan.spot
-    given = spot.interruptions_per_hour
-    rate = rows.nodes * (rows.spot_interruptions_per_hour if given is None else given)
+    per_node = spot.interruptions_per_hour
+    rate = rows.nodes * (rows.spot_interruptions_per_hour if per_node is None else per_node)
     checkpoint, restart = spot.checkpoint / 3600, spot.restart / 3600
     hours = rows.run_hours + plan.renting.start / 3600
     usd = spot_usd(

@@ -169,7 +169,7 @@ def estimate_goodput(
     most = cluster.nodes * machine.gpus
     count = gpus or most
     if count > most:
-        raise UserMistake(f"{cluster.name} has {most} GPUs; {count} were asked for")
+        raise UserMistake(f"{cluster.name} has only {most} GPUs, not {count}")
     nodes = -(-count // machine.gpus)
     per_gpu = find_failures(gpu)
     if gpu_hours is not None:

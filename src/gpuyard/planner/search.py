@@ -112,13 +112,17 @@ def search(
         plan.search.batch or _choose_batches(workload.batch_per_gpu),
         tuple(dict.fromkeys(plan.search.remedies)),
     )
-    given = bool(precisions or workload.precision)
+    is_precision_given = bool(precisions or workload.precision)
     sharded = None
     if sharding is not None:
         tried = {gpu: tuple(by_precision) for gpu, by_precision in lines.items()}
         speeds = find_capped_speeds(gpus, plan.search.power_cap)
-        sharded = ShardedTraining(workload, sharding, grid, tried, given, speeds=speeds)
-    training = DataParallel(workload, profile, lines, grid, calibration, given, sharded)
+        sharded = ShardedTraining(
+            workload, sharding, grid, tried, is_precision_given, speeds=speeds
+        )
+    training = DataParallel(
+        workload, profile, lines, grid, calibration, is_precision_given, sharded
+    )
     candidates = create_candidates(
         plan,
         training,

@@ -99,7 +99,7 @@ class ShardedTraining:
     def add_where_needed(
         self, predicted: Throughputs, shapes: Sequence[MachineShape]
     ) -> Throughputs:
-        """Add the fastest layout on machines where no setting with whole copies fits."""
+        """Add the fastest layout for the machines on which no setting with whole copies fits."""
         limits = np.array([shape.gpu.memory_bytes for shape in shapes])[predicted.shape]
         machines = predicted.shape * (int(predicted.nodes.max(initial=0)) + 1) + predicted.nodes
         fitting = np.unique(machines[predicted.memory_bytes <= limits])
@@ -118,7 +118,7 @@ class ShardedTraining:
         return Throughputs(**columns, layouts=added.layouts)
 
     def explain_refusal(self, sizes: Iterable[int]) -> str:
-        """Return why no layout works on machines with so many GPUs each, or an empty string if one does."""
+        """Return why no layout works on machines of these numbers of GPUs, or an empty string if one does."""
         reason = ""
         for gpus in sorted(sizes, reverse=True):
             try:

@@ -266,13 +266,13 @@ def _find_stronger_siblings(gpu: Gpu, precision: Precision) -> tuple[Gpu, ...]:
     A GPU without figures is not estimated faster than these, because faster memory alone is no evidence: the H100 NVL is
     not estimated faster than the H100 SXM5.
     """
-    known = {case.gpu for case in load_speed_evidence().cases}
-    if gpu.id in known:
+    published = {case.gpu for case in load_speed_evidence().cases}
+    if gpu.id in published:
         return ()
     peak = find_peak_rate(precision, gpu)[1]
     return tuple(
         other
-        for other in map(gpus().get, sorted(known))
+        for other in map(gpus().get, sorted(published))
         if other.id.split("-")[0] == gpu.id.split("-")[0]
         and other.architecture == gpu.architecture
         and other.board_watts > gpu.board_watts

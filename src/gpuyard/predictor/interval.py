@@ -69,7 +69,7 @@ class PredictionInterval:
         return PredictionInterval(np.hypot(self.slow, other), np.hypot(self.fast, other))
 
     def add_sides(self, slow: Floats, fast: Floats) -> "PredictionInterval":
-        """Widen each side by an independent log distance of its own."""
+        """Widen each side by its own independent log distance."""
         return PredictionInterval(np.hypot(self.slow, slow), np.hypot(self.fast, fast))
 
     def clip_to(self, other: "PredictionInterval", log_lead: Floats) -> "PredictionInterval":

@@ -54,21 +54,25 @@ def cap_power(gpu: Gpu, watts: float) -> PowerCap:
             f"a power cap of {watts:g} W is too low for {gpu.name} ({gpu.board_watts:g} W): published curves end at "
             f"{lowest:g} W"
         )
-    known = {
+    same_architecture = {
         name: points for name, points in _curves().items()
         if points[0].architecture == gpu.architecture
     }  # fmt: skip
-    curves = known or _curves()
+    curves = same_architecture or _curves()
     speeds = [_interpolate(points, share, "speed") for points in curves.values()]
     middle, low, high = median(speeds), min(speeds), max(speeds)
-    if not known:
+    if not same_architecture:
         low, high = low**_UNKNOWN, high ** (1 / _UNKNOWN)
     measured = [points for points in curves.values() if points[0].watts is not None]
     drawn, uncapped = (
         gpu.board_watts * median(_interpolate(points, at, "watts") for points in measured)
         for at in (share, 1.0)
     )
-    about = f"{gpu.architecture} GPUs" if known else f"other GPUs, none on {gpu.architecture}"
+    about = (
+        f"{gpu.architecture} GPUs"
+        if same_architecture
+        else f"other GPUs, none on {gpu.architecture}"
+    )
     return PowerCap(
         min(watts, gpu.board_watts), gpu.board_watts, middle, low, high,
         min(drawn, watts), uncapped, f"{len(curves)} published curves on {about}",

@@ -73,8 +73,8 @@ def between_rate(
 ) -> Floats:
     """Return the rate at which a machine sends in a ring over n machines; infinite for a single machine.
 
-    NCCL copies the TCP traffic of each port in threads of its own. A cap on one flow counts once between two machines
-    and twice with three or more, where a machine has two neighbors.
+    NCCL copies the TCP traffic of each port in separate threads. A cap on one flow counts once between two machines
+    and twice with three or more, when a machine has two neighbors.
     If the cap is below the wire rate, the network is shared with strangers: flows differ, and the slowest of n limits
     all.
     """

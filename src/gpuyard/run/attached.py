@@ -56,11 +56,11 @@ def build_environment(address: str) -> dict[str, str]:
 def find_interface(address: str) -> str | None:
     """Return the network interface of this machine that has this address or host name, or None."""
     try:
-        wanted = {entry[4][0] for entry in socket.getaddrinfo(address, None)}
+        own_addresses = {entry[4][0] for entry in socket.getaddrinfo(address, None)}
     except OSError:
         return None
     for name, addresses in psutil.net_if_addrs().items():
-        if any(own.address in wanted for own in addresses):
+        if any(own.address in own_addresses for own in addresses):
             return name
     return None
 

@@ -182,7 +182,7 @@ class ShareConfig:
     scheduler: str = "local"
     """Scheduler that hands out the GPUs: "local" (gpuyard itself) or "slurm"."""
     slurm_drained: bool = False
-    """Whether `share use local` has drained Slurm's node for this machine, so that leases go on without Slurm's answer."""
+    """True if `share use local` has drained Slurm's node for this machine, so that leases continue without Slurm's answer."""
     isolation: str = ""
     """Mechanism that closes the devices of other GPUs to a lease: "cgroup2", "cgroup1", or ""."""
     rules: Rules = field(default_factory=Rules)

@@ -106,11 +106,11 @@ def match_ids(name: str, ids: Iterable[str]) -> list[str]:
     if (same := match_spelling(name, ids := list(ids))) is not None:
         return [same]
     lowered = name.lower().strip()
-    wanted = [part for part in _SEPARATORS.split(lowered) if part]
+    name_parts = [part for part in _SEPARATORS.split(lowered) if part]
     matches: dict[str, int] = {}
     for candidate in ids:
         parts = _SEPARATORS.split(candidate.lower())
-        if wanted and all(any(_fits_part(want, part) for part in parts) for want in wanted):
+        if name_parts and all(any(_fits_part(want, part) for part in parts) for want in name_parts):
             matches[candidate] = len(parts)
     fewest = min(matches.values(), default=0)
     return [candidate for candidate, parts in matches.items() if parts == fewest]

@@ -56,7 +56,7 @@ class Sampler:
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._take())
         if latest and not newest and age < 2 * self._seconds:
-            return latest  # nobody waits for a reading that others will see
+            return latest  # recent enough; the new reading is for later viewers
         if not self._is_slow:
             # a viewer who leaves must not cancel the reading of the others
             return await asyncio.shield(self._reading)

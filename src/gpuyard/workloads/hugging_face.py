@@ -23,7 +23,7 @@ def read_hugging_face_config(path: Path) -> TransformerShape:
 def parse_hugging_face_config(text: str, name: str) -> TransformerShape:
     """Return the shape that the text of a `config.json` describes; errors name it."""
     config = _parse(text, name)
-    # a model for text and images has the numbers of its text model in an object of its own
+    # a model for text and images has the numbers of its text model in a separate object
     inner = config.get("text_config")
     if isinstance(inner, dict):
         config = {**inner, "model_type": inner.get("model_type", config.get("model_type"))}

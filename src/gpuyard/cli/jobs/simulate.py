@@ -75,7 +75,7 @@ def simulate(
         ),
     ] = None,
     batch_choice: Annotated[
-        BatchChoice, typer.Option(help="Who chooses the batch, for pollux.")
+        BatchChoice, typer.Option(help="Chooser of the batch, for pollux.")
     ] = BatchChoice.USER,
     deadlines: Annotated[
         str | None,

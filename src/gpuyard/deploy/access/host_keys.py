@@ -121,15 +121,15 @@ def check_host_key(state: StateDirectory, host: Host) -> None:
 def _find_new_keys(state: StateDirectory, hosts: Sequence[Host]) -> list[HostKey]:
     """Return the keys that no file knows, from a copy of the configuration in which ssh adds them to a copy of the file."""
     with temporary_directory(shared_directory(), "ssh") as directory:
-        known, config = directory / "known_hosts", directory / "ssh_config"
+        known_hosts, config = directory / "known_hosts", directory / "ssh_config"
         recorded = _read_lines(state.known_hosts)
-        files.write_text(known, "".join(f"{line}\n" for line in recorded), mode=0o600)
-        text = state.render_ssh_config(tuple(hosts), known_hosts=known, add_keys=True)
+        files.write_text(known_hosts, "".join(f"{line}\n" for line in recorded), mode=0o600)
+        text = state.render_ssh_config(tuple(hosts), known_hosts=known_hosts, add_keys=True)
         files.write_text(config, text, mode=0o600)
         _login(state, config, hosts[0])  # others may be reached through it
         with ThreadPoolExecutor(_MAX_THREADS) as pool:
             list(pool.map(lambda host: _login(state, config, host), hosts[1:]))
-        added = {line for line in _read_lines(known) if line not in recorded}
+        added = {line for line in _read_lines(known_hosts) if line not in recorded}
     by_name = {host.known_name: host for host in hosts}
     keys = [line.split()[:3] for line in added]
     return sorted(

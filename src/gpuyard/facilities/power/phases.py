@@ -1,6 +1,6 @@
 """Assign cords to outlet banks so that the loads of the three phases differ as little as possible.
 
-Cords with the same load are interchangeable, so the search only decides how many cords of each kind go on each leg. It
+Cords with the same load are interchangeable, so the search only decides how many cords of each kind each leg gets. It
 tries the most even split first. If there are too many splits, it follows only the most even partial ones, starting with
 the largest cords. Then the result is not proven to be the best.
 """

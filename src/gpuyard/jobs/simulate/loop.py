@@ -195,8 +195,8 @@ class EventLoop:
                 break
             moved = False
             if self.is_round(now_s):
-                wanted = changed or not self.policy.only_on_change
-                if self.active and wanted and self._can_decide():
+                is_due = changed or not self.policy.only_on_change
+                if self.active and is_due and self._can_decide():
                     moved = self._decide(now_s)
                 self.next_round_s, changed = now_s + (self.policy.round_s or 0.0), False
             elif event and self._can_decide():

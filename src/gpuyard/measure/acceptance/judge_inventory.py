@@ -51,8 +51,8 @@ def _judge_gpus(promise: ClusterPromise, node: str, inventory: Inventory) -> Ite
 
 def _find_gpu_faults(promise: ClusterPromise, gpu: GpuFacts) -> Iterator[tuple[Grade, str, str]]:
     """Yield the grade, the text, and the next step of each fault."""
-    known = find_catalog_gpu(gpu.name) if gpu.name else None
-    if known is not None and known.id != promise.gpu.id:
+    catalog_gpu = find_catalog_gpu(gpu.name) if gpu.name else None
+    if catalog_gpu is not None and catalog_gpu.id != promise.gpu.id:
         text = f"{gpu.name} instead of {promise.gpu.name}"
         yield "fail", text, "compare the delivery with the order"
     if gpu.uncorrected_errors:

@@ -31,7 +31,7 @@ class PairsJob(RankJob):
     ] = ()
     message_bytes: int
     repeats: int
-    retries: Annotated[int, Field(description="how often slow pairs are measured again")]
+    retries: Annotated[int, Field(description="number of times that slow pairs are measured again")]
     expected_bytes_per_second: float | None
     one_at_a_time: bool
 
@@ -84,10 +84,10 @@ def _measure_group(
             forward = _time_direction(job, device, a, b)
             backward = _time_direction(job, device, b, a)
             # each end knows the rate at which it received
-            known = {"forward": forward, "backward": 0.0}
+            received = {"forward": forward, "backward": 0.0}
             if job.rank == a:
-                known = {"forward": 0.0, "backward": backward}
-            own.append(PairRate(a=a, b=b, **known))
+                received = {"forward": 0.0, "backward": backward}
+            own.append(PairRate(a=a, b=b, **received))
     gathered = [
         rate
         for text in peers.gather_text(_RATES.dump_json(own).decode())

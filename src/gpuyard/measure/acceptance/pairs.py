@@ -58,13 +58,13 @@ def merge_rates(rates: Sequence[PairRate]) -> list[PairRate]:
     """Keep the best rate of each pair and direction: whatever disturbs a measurement makes it slower."""
     best: dict[Pair, PairRate] = {}
     for rate in rates:
-        known = best.get((rate.a, rate.b))
-        if known is not None:
+        best_rate = best.get((rate.a, rate.b))
+        if best_rate is not None:
             rate = PairRate(  # noqa: PLW2901
                 a=rate.a,
                 b=rate.b,
-                forward=max(rate.forward, known.forward),
-                backward=max(rate.backward, known.backward),
+                forward=max(rate.forward, best_rate.forward),
+                backward=max(rate.backward, best_rate.backward),
             )
         best[rate.a, rate.b] = rate
     return list(best.values())
@@ -175,13 +175,13 @@ def _drop_partners(slow: list[SlowNode], rates: Sequence[PairRate], limit: float
 
 def _group_paths(slow: Sequence[PairRate], nodes: int) -> Iterator[SlowPath]:
     """Group slow pairs by round: if all pairs of a round are slow, the halves of the nodes are badly joined."""
-    left = {(rate.a, rate.b): rate for rate in slow}
+    ungrouped = {(rate.a, rate.b): rate for rate in slow}
     for number, pairs in enumerate(plan_rounds(nodes)):
-        if len(pairs) > 1 and all(pair in left for pair in pairs):
+        if len(pairs) > 1 and all(pair in ungrouped for pair in pairs):
             low = tuple(node for node in range(nodes) if not node >> number & 1)
             high = tuple(node for node in range(nodes) if node >> number & 1)
-            yield SlowPath(tuple(pairs), max(left[p].slower for p in pairs), (low, high))
+            yield SlowPath(tuple(pairs), max(ungrouped[p].slower for p in pairs), (low, high))
             for pair in pairs:
-                del left[pair]
-    for pair, rate in left.items():
+                del ungrouped[pair]
+    for pair, rate in ungrouped.items():
         yield SlowPath((pair,), rate.slower)

@@ -52,8 +52,8 @@ def measure_whole(
             ratio = max(ratio, _measure(plan, group, store, on_progress).ratio)
         return ratio
 
-    found = bisect(range(len(names)), measure_group)
-    return whole, tuple(_describe(found.nodes, found.between, whole, names, found.runs))
+    bisection = bisect(range(len(names)), measure_group)
+    return whole, tuple(_describe(bisection.nodes, bisection.between, whole, names, bisection.runs))
 
 
 def _measure(

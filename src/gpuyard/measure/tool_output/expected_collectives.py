@@ -71,9 +71,9 @@ def list_faults(
     faults: list[tuple[CollectiveRow, str, str, str]] = []
     if nodes > 1 and row.network is not None:
         if row.network.rails > 1:
-            one = row.network.model_copy(update={"rails": 1})
+            one_port = row.network.model_copy(update={"rails": 1})
             faults.append(
-                (replace(row, network=one), "one-port",
+                (replace(row, network=one_port), "one-port",
                  f"one of the {row.network.rails} network ports carries everything",
                  "NCCL_DEBUG=INFO shows which are used (NET/IB); check NCCL_IB_HCA and ibstat")
             )  # fmt: skip

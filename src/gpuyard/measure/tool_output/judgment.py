@@ -38,5 +38,5 @@ class Judgment:
 
     @property
     def is_vague(self) -> bool:
-        """Whether intact machines differ so much that a rate among theirs says nothing."""
+        """True if intact machines differ too much for a rate within their range to say anything."""
         return bool(self.low and self.high and self.high / self.low > MAX_JUDGED_SPAN)

@@ -107,7 +107,7 @@ def _finish(table: _Table) -> CollectiveReading:
     ranks = [rank for rank, _ in table.ranks.values()]
     gpus = {gpu for _, gpu in table.ranks.values()}
     ratio = table.ratios[-1] if table.ratios else None
-    # without MPI, each process is rank 0 of its own
+    # without MPI, each process is rank 0 of its own world
     separate = len(ranks) > 1 and set(ranks) == {0}
     count = len(ranks) or None
     operation = _OPERATIONS.get(table.program or "") or _infer_operation(

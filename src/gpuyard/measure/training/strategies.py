@@ -41,7 +41,7 @@ def check_strategy(strategy: str, *, precision: Precision, device: RankDevice, g
 
 
 def check_division(workload: Workload, strategy: str, workers: Sequence[int]) -> None:
-    """Raise UserMistake if tensor groups or a pipeline cannot divide this model among so many workers."""
+    """Raise UserMistake if tensor groups or a pipeline cannot divide this model among these numbers of workers."""
     if strategy not in ("tensor", "pipeline"):
         return
     from gpuyard.workloads.zoo import MODELS

@@ -121,4 +121,4 @@ def inside_rates(pipe: Callable[[int], Pipe], gpus: int) -> list[float]:
     counts = [min(2**exponent, gpus) for exponent in range(_SIZES)]
     pipes = [pipe(count) for count in counts]
     # rings: switches add up only all-reduces
-    return [one.bytes_per_second / one.switch_gain for one in pipes]
+    return [each.bytes_per_second / each.switch_gain for each in pipes]

@@ -49,6 +49,6 @@ def has_evidence(fit: LargeFit, gpu: Gpu, precision: str, experts: int = 0) -> s
 
     Dense models say little of a kind of GPU on which no model with experts was measured.
     """
-    known = f"{gpu.architecture}/{precision}" in fit.effects
+    is_fitted = f"{gpu.architecture}/{precision}" in fit.effects
     measured = not experts or gpu.architecture in fit.expert_evidence
-    return gpu.architecture if known and measured else ""
+    return gpu.architecture if is_fitted and measured else ""

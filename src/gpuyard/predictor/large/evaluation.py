@@ -59,7 +59,7 @@ def evaluate(
     gpu, machine = resolve_machine(cluster)
     if gpus > cluster.nodes * machine.gpus:
         raise UserMistake(
-            f"{cluster.name} has {cluster.nodes * machine.gpus} GPUs; {gpus} were asked for"
+            f"{cluster.name} has only {cluster.nodes * machine.gpus} GPUs, not {gpus}"
         )
     layouts = list_layouts(training, gpus, machine.gpus)
     columns = describe_cluster(cluster, training.precision, -(-gpus // machine.gpus))

@@ -75,7 +75,7 @@ def _correct(
     gpu, machine = resolve_machine(cluster)
     nodes = max(cluster.nodes, -(-point.gpus // machine.gpus))
     own, usual = cluster.model_copy(update={"nodes": nodes}), parse_cluster(gpu, point.gpus, {})
-    # a figure may have been measured with another strategy than the one that is asked for
+    # a figure may have been measured with another strategy than the predicted one
     other = find_contradiction(training.strategy, point.choices)
     plain = replace(
         training, measured=(), choices=point.choices, strategy="auto" if other else training.strategy,

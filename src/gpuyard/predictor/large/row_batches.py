@@ -24,8 +24,8 @@ def infer_micro_batches(rows: Sequence[PublishedRow]) -> list[PublishedRow]:
 
 def _infer(row: PublishedRow) -> PublishedRow:
     layout = row.layout
-    known = row.global_known
-    largest = max(1, layout.global_batch // layout.data) if known else _MAX_MICRO_BATCH
+    global_known = row.global_known
+    largest = max(1, layout.global_batch // layout.data) if global_known else _MAX_MICRO_BATCH
     sizes = [2**exponent for exponent in range(largest.bit_length())]
     candidates = [
         replace(
@@ -33,7 +33,7 @@ def _infer(row: PublishedRow) -> PublishedRow:
             layout=replace(
                 layout,
                 micro_batch=size,
-                global_batch=layout.global_batch if known else size * layout.data,
+                global_batch=layout.global_batch if global_known else size * layout.data,
             ),
         )
         for size in sizes

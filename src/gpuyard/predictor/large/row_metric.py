@@ -1,4 +1,4 @@
-"""What one row of a table measured: the quantity, its unit, and whether it is per GPU, in any common spelling."""
+"""The metric of one row of a table, in any common spelling: its quantity, its unit, and whether it is per GPU."""
 
 import re
 from dataclasses import dataclass

@@ -21,15 +21,17 @@ def parse_shape(cells: Mapping[str, str], notes: str) -> TransformerShape:
 
     Raise UserMistake if a shape is missing, or if its parameters are not those that the row states.
     """
-    known = _find_known(cells)
+    known_shape = _find_known(cells)
     complete = all(re.search(r"\d", cells.get(name, "")) for name in ("layers", "hidden", "heads"))
     experts = re.search(r"\bexperts=\d", notes)
-    if known and not (complete and (experts or not known.experts) and cells.get("kv_heads")):
-        shape = known
+    if known_shape and not (
+        complete and (experts or not known_shape.experts) and cells.get("kv_heads")
+    ):
+        shape = known_shape
     else:
         shape = _build_shape(cells, notes)
     target = _read_parameters(cells.get("params_b", ""))
-    for candidate in (shape, known):
+    for candidate in (shape, known_shape):
         parameters = float(describe_model(candidate).parameters) / 1e9 if candidate else 0.0
         if not target or abs(parameters / target - 1) <= _MAX_DIFFERENCE:
             return candidate or shape
@@ -115,13 +117,13 @@ def _build_shape(cells: Mapping[str, str], notes: str) -> TransformerShape:
             values["expert_ffn"] = expert_ffn
     if re.match(r"bert|vit", cells["model"].lower()):
         values["causal"] = False
-    given = _read_parameters(cells.get("params_b", ""))
+    billions = _read_parameters(cells.get("params_b", ""))
     ffn = read_integer(cells, "ffn", 0) or expert_ffn
     old = re.match(
         r"gpt|bert|opt|bloom|megatron|turing|falcon|phi-1|stablelm", cells["model"].lower()
     )
     guesses = [(not old or bool(experts), False)]
-    if given and not experts:
+    if billions and not experts:
         guesses = [(gated, tied) for gated in (not old, bool(old)) for tied in (False, True)]
     candidates = [
         TransformerShape.model_validate(
@@ -129,8 +131,8 @@ def _build_shape(cells: Mapping[str, str], notes: str) -> TransformerShape:
         )
         for gated, tied in guesses
     ]
-    if not given:
+    if not billions:
         return candidates[0]
     return min(
-        candidates, key=lambda shape: abs(float(describe_model(shape).parameters) / 1e9 - given)
+        candidates, key=lambda shape: abs(float(describe_model(shape).parameters) / 1e9 - billions)
     )

@@ -81,8 +81,8 @@ class PublishedRow:
     @property
     def memory_bytes(self) -> float:
         """The memory of one GPU."""
-        known = gpus().get(self.gpu).memory_bytes
-        return max(known, self.stated_gb * 2**30) if self.stated_gb else known
+        catalog_bytes = gpus().get(self.gpu).memory_bytes
+        return max(catalog_bytes, self.stated_gb * 2**30) if self.stated_gb else catalog_bytes
 
     @property
     def flash(self) -> bool:
@@ -91,9 +91,9 @@ class PublishedRow:
 
     @property
     def memory_bytes_per_second(self) -> float:
-        """The memory bandwidth of one GPU; an H100 with HBM2e has less than the one of the catalog."""
-        known = gpus().get(self.gpu).memory_bytes_per_second
-        return min(known, _HBM2E) if "hbm2e" in self.variant else known
+        """The memory bandwidth of one GPU; an H100 with HBM2e has less than the catalog's."""
+        rate = gpus().get(self.gpu).memory_bytes_per_second
+        return min(rate, _HBM2E) if "hbm2e" in self.variant else rate
 
     @property
     def eager(self) -> bool:
@@ -103,7 +103,7 @@ class PublishedRow:
 
     @property
     def sequence_parallel(self) -> bool:
-        """Whether tensor groups divide norms and residuals too; Megatron-LM does since it recomputes selectively."""
+        """True if tensor groups also divide norms and residuals, as Megatron-LM does since it recomputes selectively."""
         if re.search(r"deepspeed|neox|alpa", self.framework, re.IGNORECASE):
             return False
         return self.flash or self.layout.recompute == "selective"

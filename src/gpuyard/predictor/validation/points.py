@@ -171,17 +171,17 @@ def _score_source(
     prior = mix_priors(others) if prior is None else prior
     inside, widths, errors = [], [], []
     for target in members:
-        known = _choose_known(target, members, count)
-        if has_framework or (count and known):
+        given_rows = _choose_known(target, members, count)
+        if has_framework or (count and given_rows):
             posterior = compute_posterior(
                 _to_points([target]),
-                _to_points(known),
-                np.array([row.log_seconds for row in known]),
+                _to_points(given_rows),
+                np.array([row.log_seconds for row in given_rows]),
                 c.UNCERTAINTY["measured"],
                 prior,
             )
             middle, interval = float(posterior.log_seconds[0]), posterior.interval
-            if known:
+            if given_rows:
                 log_lead = posterior.log_seconds - target.predicted
                 interval = interval.limit_width(_any_stack_interval(target, source), log_lead)
         else:

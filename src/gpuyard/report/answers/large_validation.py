@@ -26,9 +26,9 @@ def table_scores_answer(scores: TableScores, name: str) -> Answer:
         error = memory["median_abs_error"]
         parts.append(
             Sentence(
-                f"Memory, {memory['rows']} rows: median error {0.0 if error is None else error:.1%}; the verdict of "
-                f"fitting is right for {memory['fits_right']:.1%}, and {memory['said_fits_but_oom']:.1%} were said to fit "
-                "but ran out of memory."
+                f"Memory, {memory['rows']} rows: median error {0.0 if error is None else error:.1%}; the verdict on "
+                f"fitting is right for {memory['fits_right']:.1%}, and {memory['said_fits_but_oom']:.1%} were predicted to "
+                "fit but ran out of memory."
             )
         )
     reasons = [f"row {s.row}: {s.reason}" for s in scores.skipped]

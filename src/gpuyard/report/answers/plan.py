@@ -153,12 +153,12 @@ def _describe_failures(result: PlanResult) -> Sentence | None:
     """Return what failures leave of the winner's time; times and costs do not include it."""
     if result.winner is None:
         return None
-    left = result.winner.goodput
+    goodput = result.winner.goodput
     sentence = (
-        f"Failures and checkpoints leave {left:.1%} of a run's time on "
+        f"Failures and checkpoints leave {goodput:.1%} of a run's time on "
         f"{units.format_count(result.winner.gpus, 'GPU')}, which is not in the figures; see gpuyard goodput."
     )
-    return Sentence(sentence, "caution" if left < _NOTABLE_GOODPUT else "plain")
+    return Sentence(sentence, "caution" if goodput < _NOTABLE_GOODPUT else "plain")
 
 
 def _create_chart(result: PlanResult) -> Chart:

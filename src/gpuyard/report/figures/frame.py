@@ -145,7 +145,7 @@ def build_bar_axis(labels: Iterable[str]) -> ChartOptions:
 
 
 def build_value_axis(name: str, **more: Any) -> ChartOptions:
-    """Build a y axis with its name above it, where it needs no width."""
+    """Build a y axis with its name above it, so that the name takes no width from the chart."""
     return {
         "type": "value",
         "name": name,

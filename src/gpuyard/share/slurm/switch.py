@@ -1,7 +1,7 @@
 """The hand-over of this machine's GPUs between gpuyard's leases and Slurm, which never own them at the same time.
 
 Both directions first stop the old owner from giving GPUs away, then check that it has given none, and only then let the
-new owner start. If a hand-over is interrupted, nobody gives GPUs away until it is repeated.
+new owner start. If a hand-over is interrupted, neither gives GPUs away until it is repeated.
 """
 
 from collections.abc import Iterator, Sequence

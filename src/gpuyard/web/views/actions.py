@@ -43,7 +43,7 @@ class ActionKind:
 
 
 def _option(name: str, value: str) -> list[str]:
-    """Return an option with its value; a value can never be taken for another option."""
+    """Return an option with its value, written so that no value passes for another option."""
     value = value.strip()
     if not value:
         return []

@@ -75,12 +75,12 @@ def _parse_output(outcome: Outcome) -> dict[str, Any]:
 
 
 def _filter(document: dict[str, Any], query: JobsQuery) -> dict[str, Any]:
-    wanted = query.search.lower()
+    text = query.search.lower()
     jobs = [
         job
         for job in document["jobs"]
         if (not query.state or job["state"] == query.state)
-        and wanted in f"{job['handle']} {job['name']} {' '.join(job['command'])}".lower()
+        and text in f"{job['handle']} {job['name']} {' '.join(job['command'])}".lower()
     ]
     return {**document, "jobs": list(reversed(jobs))}
 

@@ -204,11 +204,9 @@ class KubernetesEngine(Engine):
                 raise
 
     def prune(self, before: float, *, limit: int = -1, dry_run: bool = False) -> int:
-        """Delete records only; the objects are the cluster's. A cluster that does not answer is asked once."""
+        """Delete records only; the objects are the cluster's. Ask a cluster that does not answer only once."""
         old, silent, pruned = list_old(before), set(), 0
-        random.shuffle(
-            old
-        )  # so that jobs that run for long never keep a limit from reaching others
+        random.shuffle(old)  # so that long-running jobs never keep a limit from reaching others
         for handle in old if limit < 0 else old[:limit]:
             reference = ObjectReference.from_handle(handle)
             try:

@@ -210,7 +210,7 @@ def _split_time(line: str) -> tuple[str, str]:
 
 
 def _count_starts(pod: Manifest, container: str) -> int:
-    """Return how often the container was started."""
+    """Return the number of starts of the container."""
     for status in pod.get("status", {}).get("containerStatuses") or []:
         state = status.get("state", {})
         if status.get("name") == container and (state.get("running") or state.get("terminated")):

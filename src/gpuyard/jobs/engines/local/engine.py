@@ -189,7 +189,7 @@ class LocalEngine(Engine):
             set_keep_seconds(store, seconds)
 
     def policy(self) -> "Policy":
-        """Return the policy by which jobs share GPUs: the machine's or, where no GPUs are shared, this user's."""
+        """Return the policy by which jobs share GPUs: the machine's, or this user's on a machine whose GPUs are not shared."""
         from gpuyard.policies import get_policy
 
         directory = share_directory()
@@ -199,7 +199,7 @@ class LocalEngine(Engine):
         return self.own_policy() or get_policy(DEFAULT_JOB_POLICY)
 
     def own_policy(self) -> "Policy | None":
-        """Return the policy that this user has set where no GPUs are shared; it has no effect where they are."""
+        """Return the policy that this user has set. It has no effect on a machine whose GPUs are shared."""
         from gpuyard.jobs.engines.local.own_policy import read_policy
 
         if not self._paths.store.exists():

@@ -97,9 +97,9 @@ def _kill_idle_runner(lock: int) -> bool:
 
 def _has_open(pid: int, file: int) -> bool:
     """Return whether a process has this file open."""
-    wanted = os.fstat(file)
+    status = os.fstat(file)
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
-            if os.path.samestat(entry.stat(), wanted):
+            if os.path.samestat(entry.stat(), status):
                 return True
     return False

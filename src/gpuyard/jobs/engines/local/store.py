@@ -57,7 +57,7 @@ _TABLES = (
         started REAL,
         ended REAL
     )""",
-    # each question that is asked all day has an index of only its answers, so that history costs nothing
+    # each query that runs all day has an index of only its results, so that history costs nothing
     f"CREATE INDEX open_jobs ON jobs (number) WHERE {_OPEN}",
     f"CREATE INDEX jobs_in_progress ON jobs (number) WHERE {_IN_PROGRESS}",
     f"CREATE INDEX unmeasured_jobs ON jobs (number) WHERE {_UNMEASURED}",

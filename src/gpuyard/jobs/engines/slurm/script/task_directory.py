@@ -193,7 +193,7 @@ class TaskDirectory:
             try:
                 os.close(os.open(self._sign_of_life(start, node), NEW_FILE, 0o600))
             except OSError:
-                return  # The disk is full; nobody watches the remaining nodes.
+                return  # The disk is full; no process watches the remaining nodes.
             self.show_life(start, node, NOT_STARTED)
 
     def show_life(self, start: str, node: int, at: Optional[float] = None) -> None:
@@ -204,7 +204,7 @@ class TaskDirectory:
             pass  # The first node waits for a while.
 
     def read_sign_of_life(self, start: str, node: int) -> Optional[float]:
-        """Return the latest time that a node showed; None if nobody watches it."""
+        """Return the latest time that a node showed; None if no process watches it."""
         try:
             return os.lstat(self._sign_of_life(start, node)).st_mtime
         except OSError:
