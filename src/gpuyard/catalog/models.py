@@ -1,6 +1,6 @@
-"""Profiles of well-known models: the gradients of a training step in order, and the cost of one sample; families of similar models.
+"""Profiles of well-known models: the gradients of a training step in order, and the cost of one sample.
 
-`scripts/profile_models.py` writes the data files.
+Models that train alike form families. `scripts/profile_models.py` writes the data files.
 """
 
 import functools

@@ -27,22 +27,22 @@ def render_deployment(result: PlanResult) -> str:
     lines = [
         f"# {line}"
         for line in (
-            f"{_line(result.name)}: {_line(choice.summary)}.",
-            f"{_line(choice.setting)}.",
-            f"{_line(choice.duration)}, {_line(choice.price)}.",
-            *_notes(choice),
+            f"{_to_line(result.name)}: {_to_line(choice.summary)}.",
+            f"{_to_line(choice.setting)}.",
+            f"{_to_line(choice.duration)}, {_to_line(choice.price)}.",
+            *_list_notes(choice),
         )
     ]
     lines += [
         f"name: {to_deployment_name(result.name)}",
         "cluster:",
-        f"  name: {json.dumps(_line(result.name), ensure_ascii=False)}",
+        f"  name: {json.dumps(_to_line(result.name), ensure_ascii=False)}",
         f"  nodes: {choice.nodes}",
         f"  machine: {{gpu: {choice.gpu}, gpus: {choice.gpus_per_node}, topology: {choice.topology}}}",
     ]
     if choice.nodes > 1 and choice.network_keys is not None:
         lines.append(f"  network: {json.dumps(dict(choice.network_keys))}")
-    lines += _target(choice)
+    lines += _render_target(choice)
     lines += [f"{machines}: [{', '.join(ROLES)}]" for machines in ("head", "workers")]
     return "".join(f"{line}\n" for line in lines)
 
@@ -53,19 +53,19 @@ def to_deployment_name(text: str) -> str:
     return name or "cluster"
 
 
-def _line(text: str) -> str:
+def _to_line(text: str) -> str:
     """Join the text into one printable line, so that it cannot break out of a comment."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
-def _notes(choice: Choice) -> Iterator[str]:
+def _list_notes(choice: Choice) -> Iterator[str]:
     if choice.clusters > 1:
         yield f"The plan has {choice.clusters} such clusters; this file describes one of them."
     if choice.rest is not None:
         rest = choice.rest
-        yield f"At times the plan also rents {rest.nodes} × {_line(rest.name)}, which this file does not include."
-    price = _price(choice)
-    if price is not None and not _deployable(price):
+        yield f"At times the plan also rents {rest.nodes} × {_to_line(rest.name)}, which this file does not include."
+    price = _find_price(choice)
+    if price is not None and not _can_deploy(price):
         yield f"gpuyard cannot rent from {price.cloud}: create the machines there, and list them below."
     elif price is not None and choice.way != "on-demand" and not _is_spot(price, choice):
         yield f"The plan assumes machines {ACQUISITION_LABELS[choice.way]}; this file rents them on demand."
@@ -73,14 +73,14 @@ def _notes(choice: Choice) -> Iterator[str]:
         yield "The network between these machines is unknown; the one below is an assumption."
 
 
-def _target(choice: Choice) -> list[str]:
-    price = _price(choice)
-    if price is not None and _deployable(price):
+def _render_target(choice: Choice) -> list[str]:
+    price = _find_price(choice)
+    if price is not None and _can_deploy(price):
         return [
             "target:",
             f"  kind: {price.cloud}",
             *(f"  {line}" for line in _CLOUDS[price.cloud](price, choice.way)),
-            f"  max_usd_per_hour: ${_limit(price, choice):.2f}/h",
+            f"  max_usd_per_hour: ${_find_usd_limit(price, choice):.2f}/h",
             "  ttl: 8 h",
         ]
     where = "rented elsewhere" if choice.way in _RENTED else "yours"
@@ -100,20 +100,20 @@ def _is_spot(price: Price, choice: Choice) -> bool:
     return choice.way == "spot" and price.cloud in _SPOT_CLOUDS
 
 
-def _limit(price: Price, choice: Choice) -> float:
+def _find_usd_limit(price: Price, choice: Choice) -> float:
     """Return a tenth more than the plan's price per hour."""
     spot = price.spot_usd_per_hour if _is_spot(price, choice) else None
     return math.ceil(110 * (spot or price.usd_per_hour) * choice.nodes) / 100
 
 
-def _price(choice: Choice) -> Price | None:
+def _find_price(choice: Choice) -> Price | None:
     """Return the catalog's price for a rented choice."""
     if choice.way not in _RENTED or choice.offer not in prices():
         return None
     return prices().get(choice.offer)
 
 
-def _deployable(price: Price) -> bool:
+def _can_deploy(price: Price) -> bool:
     """Return whether a target for this cloud exists, and the catalog names an instance type to request."""
     targets = get_args(Deployment.model_fields["target"].annotation)
     kinds = {get_args(target.model_fields["kind"].annotation)[0] for target in targets}
@@ -121,21 +121,21 @@ def _deployable(price: Price) -> bool:
     return price.cloud in kinds and price.cloud in _CLOUDS and has_instance
 
 
-def _lambda(price: Price, way: str) -> Iterator[str]:
+def _list_lambda_lines(price: Price, way: str) -> Iterator[str]:
     del way
     yield f"instance_type: {price.instance}"
     yield f"region: {price.region or 'us-east-1'}  {_FILL_IN}: a region with capacity; `gpuyard deploy plan` lists them"
     yield f"ssh_key: laptop  {_FILL_IN}: the name of a public key in your account"
 
 
-def _aws(price: Price, way: str) -> Iterator[str]:
+def _list_aws_lines(price: Price, way: str) -> Iterator[str]:
     yield f"instance_type: {price.instance}"
     yield f"region: {price.region or 'us-east-1'}"
     if way == "spot":
         yield "market: spot"
 
 
-def _gcp(price: Price, way: str) -> Iterator[str]:
+def _list_gcp_lines(price: Price, way: str) -> Iterator[str]:
     yield f"machine_type: {price.instance}"
     yield f"project: your-project  {_FILL_IN}"
     yield f"zone: {price.region or 'us-central1'}-a  {_FILL_IN}: a zone with capacity"
@@ -144,7 +144,7 @@ def _gcp(price: Price, way: str) -> Iterator[str]:
 
 
 _CLOUDS: dict[str, Callable[[Price, str], Iterator[str]]] = {
-    "lambda": _lambda,
-    "aws": _aws,
-    "gcp": _gcp,
+    "lambda": _list_lambda_lines,
+    "aws": _list_aws_lines,
+    "gcp": _list_gcp_lines,
 }

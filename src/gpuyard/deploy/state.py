@@ -46,13 +46,13 @@ class Host:
     private_address: str = ""
     """The address that the other machines use, if it differs from `address`."""
     trust_on_first_use: bool = False
-    """gpuyard created it. Its host key is unknown until ssh first connects, and must stay the same afterwards."""
+    """True if gpuyard created it. Its host key is unknown until ssh first connects, and must stay the same afterwards."""
     machine_id: str = ""
     """The cloud's id. A machine with another id replaces this one, and has another host key."""
     through_head: bool = False
-    """It has a private address only, so ssh reaches it through the head."""
+    """True if it has only a private address, so ssh reaches it through the head."""
     uses_gpuyard_key: bool = False
-    """It was created with gpuyard's public key, so ssh offers that key."""
+    """True if it was created with gpuyard's public key, so ssh offers that key."""
 
     def __post_init__(self) -> None:
         values = {"name": self.name, "address": self.address, "user": self.user}
@@ -75,7 +75,7 @@ class Host:
 
     @property
     def known_name(self) -> str:
-        """Its name in `known_hosts`: addresses of created machines may belong to another machine tomorrow."""
+        """The name in `known_hosts`: addresses of created machines may belong to another machine tomorrow."""
         if self.is_created:
             return self.name
         return self.address if self.port == _SSH_PORT else f"[{self.address}]:{self.port}"

@@ -26,7 +26,7 @@ class UsedGpus:
     gpus: float
     project: str
     finished: bool
-    """Whether the command finished by itself, neither killed nor out of time."""
+    """True if the command finished by itself, neither killed nor out of time."""
 
 
 def read_usage(text: str, name: str) -> tuple[UsedGpus, ...]:

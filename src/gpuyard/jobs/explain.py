@@ -154,7 +154,7 @@ class _SentenceWriter:
     outlook: Forecast
     format_time: FormatTime
     assumed: bool
-    """Whether the job's end depends on a length that is only assumed."""
+    """True if the job's end depends on a length that is only assumed."""
 
     def is_assumed(self, probability: float | None) -> bool:
         """Return whether this chance to meet the deadline is only assumed; a miss that is past is certain."""

@@ -146,7 +146,7 @@ class JobSummary:
     submitted: float
     deadline: float | None
     resumes: bool
-    """Whether it continues from a checkpoint after a stop."""
+    """True if it continues from a checkpoint after a stop."""
     samples: float | None
     has_workload: bool
 
@@ -223,7 +223,7 @@ class JobStatus:
     """The completed share of its work, if the job reports its steps and the total is known."""
     samples_per_second: float | None = None
     speed_basis: SpeedBasis | None = None
-    """Whether the speed, and with it the expected end, is measured or predicted."""
+    """True if the speed, and with it the expected end, is measured or predicted."""
     expected_end: float | None = None
     loss: float | None = None
     """The mean of the last reported losses."""
@@ -238,7 +238,7 @@ class JobStatus:
     reason: str = ""
     """A sentence: what the job waits for, or why its state is unknown."""
     canceling: bool = False
-    """Whether somebody canceled the job and its processes have not ended yet."""
+    """True if somebody canceled the job and its processes have not ended yet."""
     command: tuple[str, ...] = ()
     logs: tuple[str, ...] = ()
     """Files with its output, one for each start."""

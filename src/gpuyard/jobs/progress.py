@@ -33,7 +33,7 @@ class Progress:
     samples_per_second: float | None
     """Wall-clock speed on its current GPUs, including evaluations and checkpoints."""
     speed_basis: SpeedBasis | None
-    """Whether the job's own reports on this number of GPUs show that speed, or its curve predicts it."""
+    """True if the job's own reports on this number of GPUs show that speed, or its curve predicts it."""
     expected_end: float | None
     corrected: "Curve | None"
     """The curve that was known before, corrected by the reports."""

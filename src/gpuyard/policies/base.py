@@ -24,7 +24,7 @@ class Policy(ABC):
     round_s: ClassVar[float | None] = 60.0
     """The time between decisions; None decides at every submission and every end."""
     only_on_change: ClassVar[bool] = False
-    """Whether a round can be skipped if no job came or ended since the last one."""
+    """True if a round can be skipped when no job came or ended since the last one."""
 
     @abstractmethod
     def allocate(self, jobs: Sequence[JobView], pool: Pool, now_s: float) -> Mapping[str, int]:
@@ -67,7 +67,7 @@ class QueuePolicy(Policy):
     backfill: ClassVar[int] = 0
     """How many jobs behind the next one are tried if it does not fit; 0: all wait for it."""
     skips_blocked: ClassVar[bool] = False
-    """Whether a job that does not fit is skipped, by any number of jobs behind it."""
+    """True if a job that does not fit is skipped, by any number of jobs behind it."""
 
     @abstractmethod
     def rank(self, job: JobView) -> tuple[Any, ...]:

@@ -166,7 +166,7 @@ class _GroupRecord:
     guests: list[tuple[int, int]]
     """PID and start time of the launcher and of the shells that were moved into the group."""
     closed: bool = False
-    """Whether the lease's own devices are closed, too."""
+    """True if the lease's own devices are closed, too."""
 
 
 def _identify(pid: int) -> tuple[int, int]:

@@ -244,7 +244,7 @@ class ShareState:
     """Open jobs of all users, as their runners announce them."""
     withheld: tuple[Withheld, ...] = ()
     starts: tuple[ExpectedStart, ...] = ()
-    """Those of the first requests in the queue."""
+    """Expected starts of the first requests in the queue."""
     job_reasons: Mapping[str, str] = field(default_factory=dict)
     """Why jobs wait, by their key."""
 

@@ -49,7 +49,7 @@ class JobAnnouncement:
     attained_gpu_seconds: float = 0.0
     score: float | None = None
     assumed_length: bool = False
-    """Whether nothing shows how long it takes: neither its work and speed nor a time limit."""
+    """True if its length is assumed: neither its work and speed nor a time limit shows it."""
 
     def __post_init__(self) -> None:
         texts = (self.id, self.name)
@@ -154,7 +154,7 @@ class Withheld:
     expected: float | None = None
     """When it is expected to start, in seconds since 1970; None if unknown."""
     assumed: bool = False
-    """Whether that depends on a job whose length is only assumed."""
+    """True if that depends on a job whose length is only assumed."""
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,9 @@ class SlurmConfig:
     min_job_age_seconds: float
     """The controller forgets a finished job after this time."""
     supports_gpus_per_node: bool
-    """Whether it accepts --gpus-per-node; otherwise --gres."""
+    """True if it accepts --gpus-per-node; otherwise --gres."""
     has_topology: bool
-    """Whether it knows which nodes are connected to which switch."""
+    """True if it knows which nodes are connected to which switch."""
 
 
 UNKNOWN_CONFIG = SlurmConfig("", 0, 0.0, supports_gpus_per_node=True, has_topology=False)

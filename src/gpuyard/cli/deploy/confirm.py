@@ -51,8 +51,9 @@ def check_loss(
 ) -> None:
     """Raise if jobs run on machines that would be removed, or if their files would be lost and the user has not agreed.
 
-    `agreed` is a loss that the user has agreed to, so that only a greater one needs another agreement. Storage that is not on the head outlives its machines, unless `removes_storage` says that it is removed too.
-    Otherwise, only the loss of the shared storage needs an agreement.
+    `agreed` is a loss that the user has agreed to, so that only a greater one needs another agreement. Storage that is
+    not on the head outlives its machines, unless `removes_storage` says that it is removed too. Otherwise, only the loss
+    of the shared storage needs an agreement.
     """
     from gpuyard.deploy.loss import inspect_loss
 

@@ -22,7 +22,7 @@ class TraceFormat(StrEnum):
 
 
 class BatchChoice(StrEnum):
-    """The one who chooses the batch of a Pollux job."""
+    """The chooser of a Pollux job's batch: its user, or the policy."""
 
     USER = "user"
     ADAPTIVE = "adaptive"

@@ -20,7 +20,7 @@ class Provisioner(ABC):
 
     kind: ClassVar[str]
     rented: ClassVar[bool] = False
-    """Its machines cost money while they exist."""
+    """True if its machines cost money while they exist."""
     power_off_effect: ClassVar[str] = ""
     """The end of a sentence: how a machine that powers itself off stops costing money; empty if it does not."""
     repairs_ssh: ClassVar[bool] = False

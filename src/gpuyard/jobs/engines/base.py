@@ -44,7 +44,7 @@ class Availability:
     ok: bool
     reason: str = ""
     down: bool = False
-    """Whether it is set up here but unreachable now. Its jobs must then not go to another engine."""
+    """True if it is set up here but unreachable now. Its jobs must then not go to another engine."""
     refuses: str = ""
     """Why it accepts no new jobs, although those that it has can be listed."""
 
@@ -70,11 +70,11 @@ class Engine(ABC):
     """One way to run jobs. Each command creates one, so the constructor has no parameters and is fast."""
 
     name: ClassVar[str]
-    """Its name, which is also the first part of its handles."""
+    """The engine's name, which is also the first part of its jobs' handles."""
     keeps_measurements: ClassVar[bool] = False
-    """Whether it stores its jobs' measurements itself; otherwise `gpuyard wait` does."""
+    """True if it stores its jobs' measurements itself; otherwise `gpuyard wait` does."""
     plans_anywhere: ClassVar[bool] = False
-    """Whether a dry run works even if the engine is not available."""
+    """True if a dry run works even if the engine is not available."""
 
     @abstractmethod
     def available(self) -> Availability:

@@ -94,9 +94,9 @@ class Place(ABC):
 
     kind: ClassVar[PlaceKind]
     on_this_machine: ClassVar[bool] = False
-    """Whether its nodes use the cores, memory, and GPUs of this machine."""
+    """True if its nodes use the cores, memory, and GPUs of this machine."""
     emulated: ClassVar[bool] = False
-    """Whether gpuyard shapes its links, so that their rates are known."""
+    """True if gpuyard shapes its links, so that their rates are known."""
     why_no_horovod: ClassVar[str | None] = None
     """The reason why Horovod does not work: its ranks must be able to connect to this process."""
 

@@ -105,7 +105,7 @@ class KubernetesCluster:
         )  # the time-out is for the whole call, not for each of four attempts
         self.address = str(configuration.host)
         self.verified = bool(configuration.verify_ssl) or not self.address.startswith("https:")
-        """Whether the server's certificate is checked; if not, urllib3 would print a warning for each request."""
+        """True if the server's certificate is checked; if not, urllib3 would print a warning for each request."""
         if not self.verified:
             disable_warnings(InsecureRequestWarning)
         self._configuration = configuration

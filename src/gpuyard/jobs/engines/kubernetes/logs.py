@@ -147,7 +147,7 @@ class _PodLog:
     source: LogSource
     pod: str
     previous: bool = False
-    """Whether to read the container's previous start, whose log the node keeps."""
+    """True to read the container's previous start, whose log the node keeps."""
     shown: tuple[str, int] = ("", 0)
     """The time of the last line that was shown, and how many lines with that time were."""
 

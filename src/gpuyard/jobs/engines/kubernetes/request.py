@@ -31,7 +31,7 @@ class KubernetesRequest(Request):
     name: str
     manifests: tuple[Manifest, ...]
     version_known: bool = True
-    """Whether the server's version is known, on which the manifests depend."""
+    """True if the server's version is known, on which the manifests depend."""
 
     def text(self) -> str:
         """Return YAML documents, with the caveats as comments."""
