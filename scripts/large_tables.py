@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuyard.predictor.large.interval import correction_weight, count_differences
 from gpuyard.predictor.large.rows import PublishedRow
-from gpuyard.predictor.large.validation import find_series, reference_row
+from gpuyard.predictor.large.validation import find_reference_row, find_series
 from gpuyard.predictor.table import Booleans, Floats
 
 PAGE = Path(__file__).parents[1] / "docs/validation-large.md"
@@ -76,7 +76,7 @@ def within_series(rows: list[PublishedRow], ratios: Floats) -> tuple[Floats, np.
     """Return the ratios after one row of each series has corrected the others, and how many parts differ from it."""
     corrected, differences = np.full(len(rows), np.nan), np.zeros(len(rows), dtype=int)
     for indices in find_series(rows).values():
-        point = reference_row(rows, indices)
+        point = find_reference_row(rows, indices)
         for index in set(indices) - {point}:
             weight = correction_weight(rows[index].layout, rows[point].layout)
             corrected[index] = ratios[index] - weight * ratios[point]

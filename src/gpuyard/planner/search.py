@@ -33,7 +33,7 @@ from gpuyard.planner.throughput import (
 from gpuyard.planner.training import DataParallel
 from gpuyard.predictor.calibration.document import Calibration
 from gpuyard.predictor.large.model import describe_model
-from gpuyard.predictor.large.search import divisors
+from gpuyard.predictor.large.search import list_divisors
 from gpuyard.predictor.large.training import create_training, trained_share
 from gpuyard.specs import Workload
 from gpuyard.specs.plan import Plan
@@ -144,7 +144,7 @@ def find_cheapest_rental(workload: Workload, gpu: str, gpus: int) -> Choice | No
 
     Each offer trains with the fastest layout that fits on it, over its own network.
     """
-    search_ways = PlanSearch(ways=("on-demand",), gpus=(gpu,), nodes=tuple(divisors(gpus)))
+    search_ways = PlanSearch(ways=("on-demand",), gpus=(gpu,), nodes=tuple(list_divisors(gpus)))
     plan = Plan.model_validate(
         {"name": workload.name, "workload": workload, "runs_per_month": 1, "horizon": "1 month",
          "search": search_ways}

@@ -19,15 +19,21 @@ from gpuyard.planner.machine_shapes import MachineShape, find_same_wiring, load_
 from gpuyard.planner.throughput import Grid, Throughputs, node_counts
 from gpuyard.predictor.constants import load_tuning
 from gpuyard.predictor.explain.next_run import NextRun
-from gpuyard.predictor.large.cluster import ClusterColumns, inside_rates, peak, usual_precision
+from gpuyard.predictor.large.cluster import (
+    ClusterColumns,
+    choose_usual_precision,
+    find_peak_flops,
+    find_sixteen_bit_peak,
+    list_inside_rates,
+)
 from gpuyard.predictor.large.constants import load_fit
 from gpuyard.predictor.large.effects import has_evidence
 from gpuyard.predictor.large.evaluation import (
-    layout_at,
-    layout_memory,
-    layout_step,
+    compute_layout_memory,
+    compute_layout_step,
     list_layouts,
     needed_bytes,
+    select_layout,
 )
 from gpuyard.predictor.large.interval import find_interval
 from gpuyard.predictor.large.layout import Layout, LayoutColumns
@@ -93,8 +99,10 @@ class ShardedTraining:
 
     def predict(self, shapes: Sequence[MachineShape]) -> Throughputs:
         """Predict all shapes on all numbers of machines on which some layout is even."""
-        spots = [(n, count) for n, shape in enumerate(shapes) for count in self._node_counts(shape)]
-        return self._tabulate(self._find_best(shapes, spots), shapes)
+        entries = [
+            (n, count) for n, shape in enumerate(shapes) for count in self._node_counts(shape)
+        ]
+        return self._tabulate(self._find_best(shapes, entries), shapes)
 
     def add_where_needed(
         self, predicted: Throughputs, shapes: Sequence[MachineShape]
@@ -105,10 +113,10 @@ class ShardedTraining:
         fitting = np.unique(machines[predicted.memory_bytes <= limits])
         lacking = np.flatnonzero(~np.isin(machines, fitting))
         _, first = np.unique(machines[lacking], return_index=True)
-        spots = [(int(predicted.shape[i]), int(predicted.nodes[i])) for i in lacking[first]]
-        if not spots:
+        entries = [(int(predicted.shape[i]), int(predicted.nodes[i])) for i in lacking[first]]
+        if not entries:
             return predicted
-        added = self._tabulate(self._find_best(shapes, spots), shapes)
+        added = self._tabulate(self._find_best(shapes, entries), shapes)
         order = np.argsort(np.concatenate([predicted.shape, added.shape]), kind="stable")
         columns = {
             name: np.concatenate([column, getattr(added, name)])[order]
@@ -136,10 +144,10 @@ class ShardedTraining:
         return (nodes,) if not rest and (nodes > 1) == (shape.network is not None) else ()
 
     def _find_best(
-        self, shapes: Sequence[MachineShape], spots: Sequence[tuple[int, int]]
+        self, shapes: Sequence[MachineShape], entries: Sequence[tuple[int, int]]
     ) -> list[_PlacedLayout]:
         groups: dict[tuple[int, int, LargePrecision], list[int]] = defaultdict(list)
-        for number, nodes in spots:
+        for number, nodes in entries:
             shape = shapes[number]
             for precision in self.precisions(shape.gpu.id):
                 # PyTorch computes a lacking precision in fp32, but only whole copies are predicted so
@@ -159,40 +167,40 @@ class ShardedTraining:
                 rank = self.precisions(shapes[number].gpu.id).index(precision)
                 best.append(
                     _PlacedLayout(
-                        number, nodes, rank, layout_at(layouts, index), rate, efficiency, memory
+                        number, nodes, rank, select_layout(layouts, index), rate, efficiency, memory
                     )
                 )
-        return sorted(best, key=lambda spot: (spot.shape, spot.nodes, spot.precision))
+        return sorted(best, key=lambda placed: (placed.shape, placed.nodes, placed.precision))
 
     def _tabulate(
-        self, spots: Sequence[_PlacedLayout], shapes: Sequence[MachineShape]
+        self, best: Sequence[_PlacedLayout], shapes: Sequence[MachineShape]
     ) -> Throughputs:
         def column(values: list[float]) -> Floats:
             return np.array(values, dtype=float)
 
-        spreads = [self._find_interval(shapes[spot.shape], spot) for spot in spots]
+        spreads = [self._find_interval(shapes[placed.shape], placed) for placed in best]
         low, high, factor = column([v for row in spreads for v in row]).reshape(-1, 3).T
-        gpus = np.array([spot.layout.gpus for spot in spots], dtype=np.int64)
-        batch = np.array([spot.layout.global_batch for spot in spots], dtype=np.int64)
-        tokens = column([spot.tokens_per_second for spot in spots])
+        gpus = np.array([placed.layout.gpus for placed in best], dtype=np.int64)
+        batch = np.array([placed.layout.global_batch for placed in best], dtype=np.int64)
+        tokens = column([placed.tokens_per_second for placed in best])
         rate = tokens * factor / self.training.length
         return Throughputs(
-            shape=np.array([spot.shape for spot in spots], dtype=np.int64),
-            nodes=np.array([spot.nodes for spot in spots], dtype=np.int64),
+            shape=np.array([placed.shape for placed in best], dtype=np.int64),
+            nodes=np.array([placed.nodes for placed in best], dtype=np.int64),
             batch_per_gpu=np.maximum(batch // np.maximum(gpus, 1), 1),
-            remedy=np.full(len(spots), self._no_remedy, dtype=np.int64),
-            precision=np.array([spot.precision for spot in spots], dtype=np.int64),
+            remedy=np.full(len(best), self._no_remedy, dtype=np.int64),
+            precision=np.array([placed.precision for placed in best], dtype=np.int64),
             gpus=gpus,
             samples_per_second=rate,
             low=rate * low,
             high=rate * high,
-            scaling_efficiency=column([spot.efficiency for spot in spots]),
-            memory_bytes=column([spot.memory_bytes for spot in spots]),
+            scaling_efficiency=column([placed.efficiency for placed in best]),
+            memory_bytes=column([placed.memory_bytes for placed in best]),
             update_samples=batch.astype(float),
             on_slow_network=rate,
             on_fast_network=rate,
-            layout=np.arange(len(spots), dtype=np.int64),
-            layouts=tuple(spot.layout for spot in spots),
+            layout=np.arange(len(best), dtype=np.int64),
+            layouts=tuple(placed.layout for placed in best),
         )
 
     @property
@@ -200,19 +208,19 @@ class ShardedTraining:
         return self.grid.remedies.index("none") if "none" in self.grid.remedies else 0
 
     def _find_interval(
-        self, shape: MachineShape, spot: _PlacedLayout
+        self, shape: MachineShape, placed: _PlacedLayout
     ) -> tuple[float, float, float]:
-        precision = self.precisions(shape.gpu.id)[spot.precision]
+        precision = self.precisions(shape.gpu.id)[placed.precision]
         training = replace(self.training, precision=precision)
         machine = MachineSpec(gpu=shape.gpu.id, gpus=shape.gpus, topology=shape.topology)
         cluster = Cluster.model_construct(
             name=shape.gpu.id,
-            nodes=spot.nodes,
+            nodes=placed.nodes,
             machine=machine,
             network=shape.network,
             storage=None,
         )
-        return find_interval(training, cluster, shape.gpu, spot.layout)
+        return find_interval(training, cluster, shape.gpu, placed.layout)
 
 
 def find_precisions(
@@ -221,7 +229,7 @@ def find_precisions(
     """Return the precisions of each GPU that it can compute in; if none is given, its fastest usual one."""
     by_gpu: dict[str, tuple[LargePrecision, ...]] = {}
     for gpu in gpus:
-        able = [p for p in precisions or (usual_precision(gpu),) if _can_compute(gpu, p)]
+        able = [p for p in precisions or (choose_usual_precision(gpu),) if _can_compute(gpu, p)]
         if able:
             by_gpu[gpu.id] = tuple(dict.fromkeys(able))
     return by_gpu
@@ -229,7 +237,7 @@ def find_precisions(
 
 def _can_compute(gpu: Gpu, precision: LargePrecision) -> bool:
     try:
-        peak(gpu, precision)
+        find_peak_flops(gpu, precision)
     except UserMistake:
         return False
     return True
@@ -244,9 +252,10 @@ def _choose(
 ) -> Iterator[tuple[int, float, float, float]]:
     """Yield the best layout of each shape: its index, tokens per second, efficiency, and memory.
 
-    `speeds` are the shares of their computing speed that a power cap leaves the GPUs of each shape. If nothing fits, it is the layout that needs the least memory.
+    If nothing fits, it is the layout that needs the least memory. `speeds` has the share of its computing speed that a
+    power cap leaves a GPU of each shape.
     """
-    needed = needed_bytes(layout_memory(training, layouts).total)
+    needed = needed_bytes(compute_layout_memory(training, layouts).total)
     tried: list[Integers] = []
     for shape in shapes:
         fits = np.flatnonzero(needed <= shape.gpu.memory_bytes)
@@ -259,7 +268,7 @@ def _choose(
     total, computing = np.empty(len(layout)), np.empty(len(layout))
     for part in chunks(len(layout), _CHUNK_ROWS):
         rows = of_shape[part]
-        step = layout_step(
+        step = compute_layout_step(
             training, layouts.take(layout[part]), columns.take(rows), [gpus[i] for i in rows]
         ).slow_compute(speeds[rows])
         total[part] = step.total
@@ -284,15 +293,14 @@ def _describe_shapes(shapes: Sequence[MachineShape], nodes: int, precision: str)
     def column(values: Iterator[float]) -> Floats:
         return np.fromiter(values, dtype=float, count=len(shapes))
 
-    sixteen = (s.gpu.bf16_tflops or s.gpu.fp16_tflops or s.gpu.fp32_tflops or 1.0 for s in shapes)
     return ClusterColumns(
-        gemm_flops_per_second=column(peak(shape.gpu, precision) for shape in shapes),
-        attention_flops_per_second=column(tflops * 1e12 for tflops in sixteen),
+        gemm_flops_per_second=column(find_peak_flops(shape.gpu, precision) for shape in shapes),
+        attention_flops_per_second=column(find_sixteen_bit_peak(shape.gpu) for shape in shapes),
         memory_bytes_per_second=column(shape.gpu.memory_bytes_per_second for shape in shapes),
         memory_bytes=column(float(shape.gpu.memory_bytes) for shape in shapes),
         domain=per_machine,
         inside=np.array(
-            [_inside_rates(find_same_wiring(s.gpu), s.gpus, s.topology) for s in shapes]
+            [_list_inside_rates(find_same_wiring(s.gpu), s.gpus, s.topology) for s in shapes]
         ),
         between_bytes_per_second=between / per_machine,
         hop_seconds=hop,
@@ -300,6 +308,6 @@ def _describe_shapes(shapes: Sequence[MachineShape], nodes: int, precision: str)
 
 
 @functools.cache
-def _inside_rates(gpu: str, gpus: int, topology: Topology) -> tuple[float, ...]:
+def _list_inside_rates(gpu: str, gpus: int, topology: Topology) -> tuple[float, ...]:
     links = MachineLinks.from_topology(gpus_table().get(gpu), gpus, topology)
-    return tuple(inside_rates(links.pipe, gpus))
+    return tuple(list_inside_rates(links.pipe, gpus))

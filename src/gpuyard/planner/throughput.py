@@ -172,16 +172,16 @@ def predict_shapes(
 ) -> Throughputs:
     """Predict all shapes: one machine without a network, two or more with one."""
     shape, fleet = _build_fleet(shapes, grid)
-    spot, batch, remedy, rank = _build_rows(shapes, lines, grid)
+    entry, batch, remedy, rank = _build_rows(shapes, lines, grid)
     strategy = STRATEGIES[grid.strategy]
-    gpus = (fleet.nodes * fleet.gpus_per_node)[spot]
-    seconds, slow, fast, memory, passes, compute = (np.empty(len(spot)) for _ in range(6))
+    gpus = (fleet.nodes * fleet.gpus_per_node)[entry]
+    seconds, slow, fast, memory, passes, compute = (np.empty(len(entry)) for _ in range(6))
     for precision in dict.fromkeys(p for each in shapes for p in lines[each.gpu.id]):
         # an offer has no information about storage or the CPU cores that prepare samples
         variant = workload.model_copy(update={"dataset": None, "precision": precision})
         ranks, fixed, per_sample, sigma = _line_columns(shapes, lines, precision)[:, shape]
-        in_precision = rank == ranks[spot]
-        compute[in_precision] = (fixed[spot] + batch * per_sample[spot])[in_precision]
+        in_precision = rank == ranks[entry]
+        compute[in_precision] = (fixed[entry] + batch * per_sample[entry])[in_precision]
         for code, name in enumerate(grid.remedies):
             exchange = EXCHANGES[name]
             line = ComputeLines(fixed, per_sample)
@@ -190,13 +190,13 @@ def predict_shapes(
             framework = workload.framework if has_published_framework(workload) else None
             for part in chunks(len(chosen), *([_STACK_CHUNK_ROWS] if framework else [])):
                 rows = chosen[part]
-                table = scenario.build_table(fleet.select_rows(spot[rows], batch[rows]))
+                table = scenario.build_table(fleet.select_rows(entry[rows], batch[rows]))
                 parts = compute_step_parts(table)
-                interval = estimate_interval(table, parts, sigma[spot[rows]])
+                interval = estimate_interval(table, parts, sigma[entry[rows]])
                 posterior = Posterior(np.log(parts.step_seconds), interval)
                 if framework is not None:
                     posterior = predict_with_framework(
-                        table, parts.step_seconds, interval, sigma[spot[rows]], framework
+                        table, parts.step_seconds, interval, sigma[entry[rows]], framework
                     )
                 seconds[rows] = np.exp(posterior.log_seconds)
                 slow[rows], fast[rows] = posterior.interval.slow, posterior.interval.fast
@@ -206,12 +206,12 @@ def predict_shapes(
             )
     rate = gpus * batch / seconds
     input_seconds = (
-        batch * float(profile.input_bytes) / fleet.rates.host_to_gpu_bytes_per_second[spot]
+        batch * float(profile.input_bytes) / fleet.rates.host_to_gpu_bytes_per_second[entry]
     )
     low, high = PredictionInterval(slow, fast).bounds(rate)
     return Throughputs(
-        shape=shape[spot],
-        nodes=fleet.nodes[spot].astype(np.int64),
+        shape=shape[entry],
+        nodes=fleet.nodes[entry].astype(np.int64),
         batch_per_gpu=batch.astype(np.int64),
         remedy=remedy,
         precision=rank,
@@ -224,7 +224,7 @@ def predict_shapes(
         update_samples=gpus * batch * passes,
         on_slow_network=rate,
         on_fast_network=rate,
-        layout=np.full(len(spot), -1, dtype=np.int64),
+        layout=np.full(len(entry), -1, dtype=np.int64),
     )
 
 
@@ -297,10 +297,10 @@ def node_counts(shape: MachineShape, grid: Grid) -> tuple[int, ...]:
 
 
 def _build_fleet(shapes: Sequence[MachineShape], grid: Grid) -> tuple[Integers, Fleet]:
-    """Combine every shape with all its node counts; also return the shape index of each spot in the fleet."""
+    """Combine every shape with all its node counts; also return the shape index of each entry of the fleet."""
     nodes = [node_counts(shape, grid) for shape in shapes]
-    spots_per_shape = np.array([len(counts) for counts in nodes], dtype=np.int64)
-    shape_index = np.repeat(np.arange(len(shapes)), spots_per_shape)
+    entries_per_shape = np.array([len(counts) for counts in nodes], dtype=np.int64)
+    shape_index = np.repeat(np.arange(len(shapes)), entries_per_shape)
     rates = [compute_machine_rates(shape.gpu, shape.gpus, shape.topology) for shape in shapes]
     fabrics = [load_fabric(shape.network) if shape.network else None for shape in shapes]
 
@@ -335,7 +335,7 @@ def _build_fleet(shapes: Sequence[MachineShape], grid: Grid) -> tuple[Integers, 
 def _build_rows(
     shapes: Sequence[MachineShape], lines: ComputeLineTable, grid: Grid
 ) -> tuple[Integers, Floats, Integers, Integers]:
-    """Return four columns that identify each row: spot in the fleet, batch, remedy, and precision of its GPU."""
+    """Return four columns that identify each row: entry of the fleet, batch, remedy, and precision of its GPU."""
     columns: list[list[Floats]] = [[], [], [], []]
     blocks: dict[tuple[int, int, int], tuple[Floats, ...]] = {}
     first = 0
@@ -347,9 +347,9 @@ def _build_rows(
             axes = range(count), grid.batches, remedies, range(precisions)
             mesh = np.meshgrid(*axes, indexing="ij")
             blocks[key] = tuple(axis.ravel().astype(float) for axis in mesh)
-        spot, *others = blocks[key]
-        for column, values in zip(columns, (first + spot, *others), strict=True):
+        entry, *others = blocks[key]
+        for column, values in zip(columns, (first + entry, *others), strict=True):
             column.append(values)
         first += count
-    spots, batches, codes, ranks = (np.concatenate([*column, np.zeros(0)]) for column in columns)
-    return spots.astype(np.int64), batches, codes.astype(np.int64), ranks.astype(np.int64)
+    entries, batches, codes, ranks = (np.concatenate([*column, np.zeros(0)]) for column in columns)
+    return entries.astype(np.int64), batches, codes.astype(np.int64), ranks.astype(np.int64)

@@ -160,7 +160,7 @@ class DataParallel:
         """Return rates, both interval ends, and efficiencies; nothing if no figure applies to such machines."""
         if not find_measured_points(scenario):
             return ()
-        spots = [
+        configurations = [
             (Placement(int(nodes) * shape.gpus, int(nodes), shape.gpus), int(batch))
             for nodes, batch in zip(
                 predicted.nodes[rows], predicted.batch_per_gpu[rows], strict=True
@@ -171,9 +171,9 @@ class DataParallel:
             np.log(rate / predicted.low[rows]), np.log(predicted.high[rows] / rate)
         )
         seconds = gpus * predicted.batch_per_gpu[rows] / rate
-        updated = update_prediction(scenario, spots, Posterior(np.log(seconds), interval))
+        updated = update_prediction(scenario, configurations, Posterior(np.log(seconds), interval))
         if updated is None:
             return ()
         posterior, single_gpu_rate = updated
-        rate = posterior_rates(posterior, spots)
+        rate = posterior_rates(posterior, configurations)
         return rate, *posterior.interval.bounds(rate), rate / (gpus * single_gpu_rate)

@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.catalog.transformers import transformers
 from gpuyard.hardware.clusters import read_cluster
-from gpuyard.predictor.large.launch import LaunchLines, launch_lines
+from gpuyard.predictor.large.launch import LaunchLines, write_launch_lines
 from gpuyard.predictor.large.prediction import predict_large
 from gpuyard.predictor.large.search import Choices
 from gpuyard.predictor.large.training import LargeTraining
@@ -24,7 +24,7 @@ def lines(
 ) -> LaunchLines:
     training = replace(LargeTraining(model, transformers().get(model).shape), **changes)
     (prediction,) = predict_large(training, read_cluster(cluster), [gpus]).predictions
-    answer = launch_lines(prediction, training)
+    answer = write_launch_lines(prediction, training)
     assert set(answer.commands) | set(answer.left_out) == ALL
     return answer
 

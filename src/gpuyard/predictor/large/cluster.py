@@ -55,7 +55,7 @@ class ClusterColumns:
         return np.asarray(np.where(leaves, np.minimum(inside, outside), inside), dtype=float)
 
 
-def peak(gpu: Gpu, precision: str) -> float:
+def find_peak_flops(gpu: Gpu, precision: str) -> float:
     """Return the peak of a precision, or raise UserMistake if the GPU does not have it."""
     if precision in ("fp8", "mxfp8", "nvfp4"):
         tflops = gpu.fp4_tflops if precision == "nvfp4" else gpu.fp8_tflops
@@ -73,12 +73,12 @@ def peak(gpu: Gpu, precision: str) -> float:
     return flops
 
 
-def usual_precision(gpu: Gpu) -> Literal["bf16", "fp16", "fp32"]:
+def choose_usual_precision(gpu: Gpu) -> Literal["bf16", "fp16", "fp32"]:
     """Return the precision in which a large model is usually trained on this GPU."""
     return "bf16" if gpu.bf16_tflops else "fp16" if gpu.fp16_tflops else "fp32"
 
 
-def sixteen_bit_peak(gpu: Gpu) -> float:
+def find_sixteen_bit_peak(gpu: Gpu) -> float:
     """Return the peak in 16 bits, in which attention runs and MFU is counted."""
     return (gpu.bf16_tflops or gpu.fp16_tflops or gpu.fp32_tflops or 1.0) * 1e12
 
@@ -101,7 +101,7 @@ def stack_clusters(
             platforms[key] = (
                 platform,
                 resolve_machine(cluster)[0],
-                inside_rates(platform.inside, platform.gpus_per_node),
+                list_inside_rates(platform.inside, platform.gpus_per_node),
             )
         platform, gpu, inside = platforms[key]
         between, hop = np.inf, 0.0
@@ -109,14 +109,14 @@ def stack_clusters(
             pipe = platform.between(used)
             between, hop = pipe.bytes_per_second / platform.gpus_per_node, pipe.latency_seconds
         rows.append(
-            (peak(gpu, precision), sixteen_bit_peak(gpu), gpu.memory_bytes_per_second,
+            (find_peak_flops(gpu, precision), find_sixteen_bit_peak(gpu), gpu.memory_bytes_per_second,
              float(gpu.memory_bytes), float(platform.gpus_per_node), inside, between, hop)
         )  # fmt: skip
     count = len(fields(ClusterColumns))  # also of an empty table
     return ClusterColumns(*(np.array([row[i] for row in rows], dtype=float) for i in range(count)))
 
 
-def inside_rates(pipe: Callable[[int], Pipe], gpus: int) -> list[float]:
+def list_inside_rates(pipe: Callable[[int], Pipe], gpus: int) -> list[float]:
     """Return the rate of a ring by the size of its group, for groups of 1, 2, 4, … of a machine's GPUs."""
     counts = [min(2**exponent, gpus) for exponent in range(_SIZES)]
     pipes = [pipe(count) for count in counts]

@@ -22,11 +22,11 @@ from gpuyard.predictor.large.step import StepColumns, compute_step
 from gpuyard.predictor.large.training import (
     QLORA_BYTES,
     LargeTraining,
+    activation_number_bytes,
     default_global_batch,
+    describe_states,
     find_families,
     narrow_choices,
-    number_bytes,
-    states_of,
     trained_share,
 )
 from gpuyard.predictor.table import Booleans, Floats
@@ -63,8 +63,8 @@ def evaluate(
         )
     layouts = list_layouts(training, gpus, machine.gpus)
     columns = describe_cluster(cluster, training.precision, -(-gpus // machine.gpus))
-    memory = layout_memory(training, layouts)
-    step = layout_step(training, layouts, columns, [gpu]).slow_compute(compute_speed)
+    memory = compute_layout_memory(training, layouts)
+    step = compute_layout_step(training, layouts, columns, [gpu]).slow_compute(compute_speed)
     rate = layouts.global_batch * training.length / step.total
     return Evaluation(layouts, rate, step, memory, needed_bytes(memory.total) <= gpu.memory_bytes)
 
@@ -84,7 +84,7 @@ def list_layouts(training: LargeTraining, gpus: int, domain: int) -> LayoutColum
     return layouts
 
 
-def layout_step(
+def compute_layout_step(
     training: LargeTraining,
     layouts: LayoutColumns,
     cluster: ClusterColumns,
@@ -102,19 +102,19 @@ def layout_step(
         older_attention=newer * pytorch,
         eager=_EAGER_SHARE * pytorch,
         trained_share=trained_share(training, model),
-        parameter_bytes=number_bytes(training.precision),
-        activation_bytes=number_bytes(training.precision),
+        parameter_bytes=activation_number_bytes(training.precision),
+        activation_bytes=activation_number_bytes(training.precision),
         dequantized_bytes=QLORA_BYTES + WIDTH if training.qlora_rank else 0.0,
     )
     step = compute_step(model, layouts, cluster, options, constants)
-    states = states_of(training, layouts, trained_share(training, model))
+    states = describe_states(training, layouts, trained_share(training, model))
     return add_transfers(step, training.offload, model, layouts, states)
 
 
-def layout_memory(training: LargeTraining, layouts: LayoutColumns) -> MemoryColumns:
+def compute_layout_memory(training: LargeTraining, layouts: LayoutColumns) -> MemoryColumns:
     """Return the memory of each layout, which does not depend on the cluster."""
     model = describe_model(training.shape, training.sequence)
-    states = states_of(training, layouts, trained_share(training, model))
+    states = describe_states(training, layouts, trained_share(training, model))
     memory = compute_memory(model, layouts, states, load_fit().memory)
     return remove_offloaded(memory, training.offload, model, layouts, states)
 
@@ -129,7 +129,7 @@ def needed_bytes(predicted: Floats) -> Floats:
     return np.asarray(predicted * load_fit().memory_margin / _USABLE_SHARE)
 
 
-def layout_at(layouts: LayoutColumns, index: int) -> Layout:
+def select_layout(layouts: LayoutColumns, index: int) -> Layout:
     """Return one row as a layout."""
     row = {f.name: float(np.asarray(getattr(layouts, f.name))[index]) for f in fields(layouts)}
     names: tuple[Recompute, ...] = RECOMPUTE

@@ -9,7 +9,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predictor.large.constants import LargeFit, load_fit
 from gpuyard.predictor.large.effects import has_evidence
-from gpuyard.predictor.large.evaluation import evaluate, layout_at
+from gpuyard.predictor.large.evaluation import evaluate, select_layout
 from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.large.row_hardware import parse_cluster
 from gpuyard.predictor.large.rules import find_contradiction
@@ -101,4 +101,4 @@ def _compare(
     evaluation = evaluate(training, cluster, point.gpus)
     fastest = int(evaluation.tokens_per_second.argmax())
     ratio = point.tokens_per_second / float(evaluation.tokens_per_second[fastest])
-    return float(np.log(ratio)), layout_at(evaluation.layouts, fastest)
+    return float(np.log(ratio)), select_layout(evaluation.layouts, fastest)

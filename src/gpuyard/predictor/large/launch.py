@@ -27,13 +27,13 @@ class _CannotTrainError(Exception):
     """The reason why a framework cannot train a layout."""
 
 
-def launch_lines(prediction: LargePrediction, training: LargeTraining) -> LaunchLines:
+def write_launch_lines(prediction: LargePrediction, training: LargeTraining) -> LaunchLines:
     """Return the command line of each framework; names in capitals are yours to fill in."""
     frameworks = {
-        "torchtitan": _torchtitan,
-        "Megatron-LM": _megatron,
-        "DeepSpeed": _deepspeed,
-        "accelerate": _accelerate,
+        "torchtitan": _write_torchtitan,
+        "Megatron-LM": _write_megatron,
+        "DeepSpeed": _write_deepspeed,
+        "accelerate": _write_accelerate,
     }
     lines = LaunchLines()
     for name, write in frameworks.items():
@@ -52,11 +52,11 @@ def _refuse_if(condition: object, reason: str) -> None:
         raise _CannotTrainError(reason)
 
 
-def _torchrun(prediction: LargePrediction) -> str:
+def _write_torchrun(prediction: LargePrediction) -> str:
     return f"torchrun --nnodes {prediction.nodes} --nproc-per-node {prediction.gpus_per_node}"
 
 
-def _torchtitan(prediction: LargePrediction, training: LargeTraining) -> str:
+def _write_torchtitan(prediction: LargePrediction, training: LargeTraining) -> str:
     layout, precision = prediction.layout, prediction.precision
     converters = {"fp8": "quantize.linear.float8", "mxfp8": "quantize.linear.mx"}
     _refuse_if(precision in ("fp16", "nvfp4"), f"torchtitan does not train in {precision}")
@@ -93,7 +93,7 @@ def _torchtitan(prediction: LargePrediction, training: LargeTraining) -> str:
     if layout.expert > 1:
         options.append(f"--parallelism.expert_parallel_degree {layout.expert}")
         options.append("--parallelism.expert_tensor_parallel_degree 1")
-    options += _torchtitan_pipeline(prediction, training)
+    options += _write_torchtitan_pipeline(prediction, training)
     if precision in converters:
         options.append(f"--model.converters {converters[precision]}")
     if precision in ("fp32", "tf32"):
@@ -101,12 +101,12 @@ def _torchtitan(prediction: LargePrediction, training: LargeTraining) -> str:
     if training.offload:
         options.append("--training.enable_cpu_offload")
     return (
-        f"{_torchrun(prediction)} -m torchtitan.train --job.config_file CONFIG.toml "
+        f"{_write_torchrun(prediction)} -m torchtitan.train --job.config_file CONFIG.toml "
         f"{' '.join(options)}"
     )
 
 
-def _torchtitan_pipeline(prediction: LargePrediction, training: LargeTraining) -> list[str]:
+def _write_torchtitan_pipeline(prediction: LargePrediction, training: LargeTraining) -> list[str]:
     layout = prediction.layout
     if layout.pipeline == 1:
         return [f"--training.local_batch_size {layout.micro_batch}"]
@@ -138,7 +138,7 @@ def _count_layers(training: LargeTraining) -> int:
     return training.shape.layers + training.shape.encoder_layers
 
 
-def _megatron(prediction: LargePrediction, training: LargeTraining) -> str:
+def _write_megatron(prediction: LargePrediction, training: LargeTraining) -> str:
     layout, precision = prediction.layout, prediction.precision
     _refuse_if(layout.zero_bubble, "Megatron-LM has no zero-bubble schedule")
     _refuse_if(
@@ -172,7 +172,7 @@ def _megatron(prediction: LargePrediction, training: LargeTraining) -> str:
         options.append(f"--num-virtual-stages-per-pipeline-rank {layout.virtual_pipeline}")
     if layout.expert > 1:
         options.append(f"--expert-model-parallel-size {layout.expert}")
-    options += _megatron_states(prediction, training)
+    options += _write_megatron_states(prediction, training)
     options += {
         "none": [],
         "selective": ["--recompute-granularity selective"],
@@ -188,10 +188,12 @@ def _megatron(prediction: LargePrediction, training: LargeTraining) -> str:
         "mxfp8": ["--bf16 --fp8-format e4m3 --fp8-recipe mxfp8"],
         "nvfp4": ["--bf16 --fp4-format e2m1 --fp4-recipe nvfp4"],
     }.get(precision, ["--bf16"])
-    return f"{_torchrun(prediction)} pretrain_gpt.py {' '.join(options)} MODEL_AND_DATA_OPTIONS"
+    return (
+        f"{_write_torchrun(prediction)} pretrain_gpt.py {' '.join(options)} MODEL_AND_DATA_OPTIONS"
+    )
 
 
-def _megatron_states(prediction: LargePrediction, training: LargeTraining) -> list[str]:
+def _write_megatron_states(prediction: LargePrediction, training: LargeTraining) -> list[str]:
     layout = prediction.layout
     options = []
     if layout.zero >= 1:
@@ -230,7 +232,7 @@ def _check_data_parallel(prediction: LargePrediction, name: str) -> None:
     )
 
 
-def _deepspeed(prediction: LargePrediction, training: LargeTraining) -> str:
+def _write_deepspeed(prediction: LargePrediction, training: LargeTraining) -> str:
     layout, precision = prediction.layout, prediction.precision
     _check_data_parallel(prediction, "DeepSpeed")
     _refuse_if(layout.tensor * layout.context > 1, "this line divides only ZeRO's states")
@@ -269,7 +271,7 @@ def _deepspeed(prediction: LargePrediction, training: LargeTraining) -> str:
     )
 
 
-def _accelerate(prediction: LargePrediction, training: LargeTraining) -> str:
+def _write_accelerate(prediction: LargePrediction, training: LargeTraining) -> str:
     layout, precision = prediction.layout, prediction.precision
     _check_data_parallel(prediction, "accelerate")
     _refuse_if(precision in ("mxfp8", "nvfp4"), f"accelerate does not train in {precision}")
@@ -286,7 +288,7 @@ def _accelerate(prediction: LargePrediction, training: LargeTraining) -> str:
         f"--mixed_precision {mixed} --gradient_accumulation_steps {steps}",
     ]
     if layout.zero >= 2:
-        options += _accelerate_fsdp(prediction, training)
+        options += _write_accelerate_fsdp(prediction, training)
     elif prediction.gpus > 1:
         options.append("--multi_gpu")
     script = f"train.py --per_device_train_batch_size {layout.micro_batch}"
@@ -300,7 +302,7 @@ def _accelerate(prediction: LargePrediction, training: LargeTraining) -> str:
     return f"accelerate launch {' '.join(options)} {script}"
 
 
-def _accelerate_fsdp(prediction: LargePrediction, training: LargeTraining) -> list[str]:
+def _write_accelerate_fsdp(prediction: LargePrediction, training: LargeTraining) -> list[str]:
     layout = prediction.layout
     options = [
         f"--use_fsdp --fsdp_version 2 --fsdp_reshard_after_forward {'true' if layout.zero == 3 else 'false'}"

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import numpy as np
 
 from gpuyard.hardware.clusters import machine_load_watts, resolve_machine
-from gpuyard.predictor.large.cluster import sixteen_bit_peak
+from gpuyard.predictor.large.cluster import find_sixteen_bit_peak
 from gpuyard.predictor.large.constants import load_fit
 from gpuyard.predictor.large.effects import has_evidence
-from gpuyard.predictor.large.evaluation import Evaluation, evaluate, layout_at, usable_bytes
+from gpuyard.predictor.large.evaluation import Evaluation, evaluate, select_layout, usable_bytes
 from gpuyard.predictor.large.interval import find_interval
 from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.large.model import describe_model
@@ -165,7 +165,7 @@ def predict_large(
     for count in gpu_counts:
         evaluation = evaluate(training, cluster, count, compute_speed)
         evaluations.append(evaluation)
-        prediction = _describe(training, cluster, count, evaluation, evaluation.best())
+        prediction = _create_prediction(training, cluster, count, evaluation, evaluation.best())
         if not prediction.fits:
             prediction = replace(prediction, remedy=find_remedy(training, cluster, count))
         predictions.append(prediction)
@@ -185,8 +185,8 @@ def predict_large(
         gpus=cluster.nodes * machine.gpus,
         predictions=tuple(predictions),
         candidates=sum(len(evaluation.layouts) for evaluation in evaluations),
-        pareto=_pareto(largest, usable_bytes(gpu.memory_bytes)),
-        simpler=_simpler(largest),
+        pareto=_find_pareto_front(largest, usable_bytes(gpu.memory_bytes)),
+        simpler=_find_simpler_layout(largest),
         evidence=has_evidence(load_fit(), gpu, training.precision, training.shape.experts),
         parameters=float(model.parameters),
         active_parameters=float(model.active_parameters),
@@ -194,13 +194,13 @@ def predict_large(
     )
 
 
-def _describe(
+def _create_prediction(
     training: LargeTraining, cluster: Cluster, count: int, evaluation: Evaluation, index: int
 ) -> LargePrediction:
     gpu, machine = resolve_machine(cluster)
     per_node = machine.gpus
     fit = load_fit()
-    layout = layout_at(evaluation.layouts, index)
+    layout = select_layout(evaluation.layouts, index)
     parts = {name: float(column[index]) for name, column in vars(evaluation.step).items()}
     memory = {name: float(column[index]) for name, column in vars(evaluation.memory).items()}
     rate = float(evaluation.tokens_per_second[index])
@@ -228,7 +228,7 @@ def _describe(
         choke=_find_choke(parts),
         model_flops_per_token=float(model.training_flops(trained_share(training, model))),
         forward_flops_per_token=float(model.forward_flops),
-        peak_flops=sixteen_bit_peak(gpu),
+        peak_flops=find_sixteen_bit_peak(gpu),
         days=days,
         energy_kwh=None if days is None else -(-count // per_node) * watts * days * 0.024,
     )
@@ -245,7 +245,7 @@ def _find_choke(parts: dict[str, float]) -> LargeChoke:
     return name if waits[name] > 0.2 * sum(parts.values()) else "compute"  # type: ignore[return-value]
 
 
-def _pareto(evaluation: Evaluation, limit: float) -> tuple[Alternative, ...]:
+def _find_pareto_front(evaluation: Evaluation, limit: float) -> tuple[Alternative, ...]:
     """Return the layouts that no other beats in both speed and memory, without those far from fitting."""
     near = evaluation.memory.total <= _NEAR * max(limit, float(evaluation.memory.total.min()))
     order = np.flatnonzero(near)
@@ -255,13 +255,13 @@ def _pareto(evaluation: Evaluation, limit: float) -> tuple[Alternative, ...]:
         total = float(evaluation.memory.total[index])
         if total < least * 0.98:
             least = total
-            chosen.append(_alternative(evaluation, int(index)))
+            chosen.append(_create_alternative(evaluation, int(index)))
         if len(chosen) == _MAX_ALTERNATIVES:
             break
     return tuple(chosen)
 
 
-def _simpler(evaluation: Evaluation) -> Alternative | None:
+def _find_simpler_layout(evaluation: Evaluation) -> Alternative | None:
     """Return the fastest layout that fits and uses fewer kinds of parallelism than the best, if it comes close."""
     best = evaluation.best()
     layouts = evaluation.layouts
@@ -273,12 +273,12 @@ def _simpler(evaluation: Evaluation) -> Alternative | None:
     index = int(speed.argmax())
     if speed[index] < 0.5 * evaluation.tokens_per_second[best]:
         return None
-    return _alternative(evaluation, index)
+    return _create_alternative(evaluation, index)
 
 
-def _alternative(evaluation: Evaluation, index: int) -> Alternative:
+def _create_alternative(evaluation: Evaluation, index: int) -> Alternative:
     return Alternative(
-        layout_at(evaluation.layouts, index),
+        select_layout(evaluation.layouts, index),
         float(evaluation.tokens_per_second[index]),
         float(evaluation.memory.total[index]),
     )

@@ -78,10 +78,10 @@ def predict_table(
 
 def state_bytes(rows: Sequence[PublishedRow]) -> StateBytes:
     """Return the bytes per parameter of each row's training states."""
-    return stack_states([row_states(row) for row in rows])
+    return stack_states([describe_row_states(row) for row in rows])
 
 
-def row_states(row: PublishedRow) -> StateBytes:
+def describe_row_states(row: PublishedRow) -> StateBytes:
     """Return the bytes per parameter that the row's software keeps."""
     how = {
         "narrow": float(row.precision in NARROW),

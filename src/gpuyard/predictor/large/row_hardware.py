@@ -29,8 +29,8 @@ def parse_cluster(gpu: Gpu, count: int, cells: Mapping[str, str]) -> Cluster:
     if per_node > 72:
         raise UserMistake(f"a machine with {per_node} GPUs is not supported")
     topology = choose_topology(gpu, per_node)
-    rate = f"{_port_rate(gpu, text, per_node) / 1.25e8:.6g} Gbit/s"
-    network = Network.model_validate({"rate": rate, "protocol": _protocol(text)})
+    rate = f"{_parse_port_rate(gpu, text, per_node) / 1.25e8:.6g} Gbit/s"
+    network = Network.model_validate({"rate": rate, "protocol": _parse_protocol(text)})
     return Cluster(
         name=f"{nodes} × {per_node} × {gpu.name}",
         nodes=nodes,
@@ -39,14 +39,14 @@ def parse_cluster(gpu: Gpu, count: int, cells: Mapping[str, str]) -> Cluster:
     )
 
 
-def _protocol(text: str) -> str:
+def _parse_protocol(text: str) -> str:
     tcp = re.search(r"\btcp\b|ethernet", text, re.IGNORECASE) and not re.search(
         "roce|rdma|tcpx", text, re.IGNORECASE
     )
     return "tcp" if tcp else "rdma"
 
 
-def _port_rate(gpu: Gpu, text: str, per_node: int) -> float:  # noqa: PLR0911, one per notation
+def _parse_port_rate(gpu: Gpu, text: str, per_node: int) -> float:  # noqa: PLR0911, one per notation
     """Return the bytes per second of all network ports of one machine."""
     scale_out = "; ".join(
         part for part in text.split(";") if not re.match(r"\s*NVLink[\d ]*(in node)?\s*$", part)
@@ -73,10 +73,10 @@ def _port_rate(gpu: Gpu, text: str, per_node: int) -> float:  # noqa: PLR0911, o
         return ports * _LINK_GBITS[match[2].lower()] * 1.25e8
     if match := re.search(r"(\d[\d.]*) ?(?:Gb/?s|Gbps|Gbit/s)", scale_out):
         return float(match[1]) * 1.25e8
-    return _usual_rate(gpu, per_node)
+    return _find_usual_rate(gpu, per_node)
 
 
-def _usual_rate(gpu: Gpu, per_node: int) -> float:
+def _find_usual_rate(gpu: Gpu, per_node: int) -> float:
     """Return the rate of the ports that machines with this GPU usually have."""
     for machine in machines():
         if machine.gpu == gpu.id and machine.nics and machine.gpus >= per_node:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from gpuyard.catalog import Gpu, gpus
 from gpuyard.catalog.short_names import find_stated_gpu
 from gpuyard.errors import UserMistake
-from gpuyard.predictor.large.cluster import describe_cluster, peak, sixteen_bit_peak
+from gpuyard.predictor.large.cluster import describe_cluster, find_peak_flops, find_sixteen_bit_peak
 from gpuyard.predictor.large.effects import attention_is_older
 from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.large.model import describe_model
@@ -164,12 +164,12 @@ class PublishedRow:
     def _achieved_flops(self) -> float:
         """Return the model's FLOP/s per GPU; a figure above the peak of one GPU is that of all."""
         gpu, metric = gpus().get(self.gpu), self.metric
-        wide = sixteen_bit_peak(gpu)
+        wide = find_sixteen_bit_peak(gpu)
         if metric.quantity == "mfu":
             achieved = wide * self.value * (metric.scale or (0.01 if self.value > 1 else 1.0))
         else:
             achieved = self.value * (metric.scale or 1.0)
-            total = achieved > max(wide, peak(gpu, self.precision))
+            total = achieved > max(wide, find_peak_flops(gpu, self.precision))
             if metric.per_gpu is False or (metric.per_gpu is None and total):
                 achieved /= self.gpus
         again = metric.hardware and self.layout.recompute == "full"
@@ -256,7 +256,7 @@ def parse_row(number: int, cells: Mapping[str, str]) -> PublishedRow:
         padded="unpacked" in notes or "step: baseline" in notes,
         overlapped=overlaps_tensor(f"{cells.get('framework', '')} {notes}"),
         compiled=parse_compiled(f"{cells.get('framework', '')} {notes}"),
-        lora=_tuning(lora[1].lower(), precision) if lora else "",
+        lora=_describe_tuning(lora[1].lower(), precision) if lora else "",
         pure=any(word in precision.lower() for word in ("pure", "true")),
         metric=metric,
         value=value,
@@ -316,7 +316,7 @@ def _parse_variant(name: str) -> str:
     return (f" {watts[1]} W" if watts else "") + memory
 
 
-def _tuning(method: str, precision: str) -> str:
+def _describe_tuning(method: str, precision: str) -> str:
     """Return "qlora" if the frozen weights have 4 bits, otherwise "lora"; other adapters count as LoRA."""
     return "qlora" if method == "qlora" or "nf4" in precision else "lora"
 

@@ -1,7 +1,7 @@
 """The rules that a layout must obey, each with the nearest layout that works."""
 
 from gpuyard.errors import UserMistake
-from gpuyard.predictor.large.search import Choices, SearchSpace, divisors, possible_chunks
+from gpuyard.predictor.large.search import Choices, SearchSpace, list_divisors, list_possible_chunks
 
 MAX_SEQUENCE = 100_000_000
 
@@ -40,7 +40,7 @@ def check_request(space: SearchSpace, strategy: str) -> None:
     _check_pipeline(space)
     used = (choices.tensor or 1) * (choices.pipeline or 1) * (choices.context or 1)
     if space.gpus % used:
-        nearest = _nearest(space.gpus, _multiples(used, space.gpus))
+        nearest = _find_nearest(space.gpus, _list_multiples(used, space.gpus))
         raise UserMistake(
             f"tp × pp × cp = {used} does not divide {space.gpus} GPUs; use {nearest} GPUs or a smaller layout"
         )
@@ -61,11 +61,11 @@ def _check_pipeline(space: SearchSpace) -> None:
         name = "zb=1" if choices.zero_bubble else f"vp={chunks}"
         raise UserMistake(f"{name} needs a pipeline; use pp=2 or more, or leave it out")
     if pipeline and chunks:
-        allowed = possible_chunks(layers, pipeline)
+        allowed = list_possible_chunks(layers, pipeline)
         if chunks not in allowed:
             raise UserMistake(
                 f"vp={chunks} does not divide the {allowed[-1]} layers of a stage; "
-                f"the nearest that works is vp={_nearest(chunks, allowed)}"
+                f"the nearest that works is vp={_find_nearest(chunks, allowed)}"
             )
 
 
@@ -87,7 +87,7 @@ def _check_batch(space: SearchSpace, strategy: str, data: int) -> None:
     choices, batch, micro = space.choices, space.global_batch, space.choices.micro_batch
     if not (strategy == "ddp" or choices.tensor or choices.pipeline or choices.context):
         if micro and batch % micro:
-            nearest = _nearest(micro, divisors(batch))
+            nearest = _find_nearest(micro, list_divisors(batch))
             raise UserMistake(
                 f"a global batch of {batch} is not a multiple of the micro-batch {micro}; "
                 f"the nearest that works is --micro-batch {nearest}"
@@ -109,16 +109,16 @@ def _check_batch(space: SearchSpace, strategy: str, data: int) -> None:
 
 def _check_divides(name: str, value: int, total: int, what: str) -> None:
     if total % value:
-        nearest = _nearest(value, [d for d in range(1, 2 * value) if total % d == 0])
+        nearest = _find_nearest(value, [d for d in range(1, 2 * value) if total % d == 0])
         raise UserMistake(
             f"{name}={value} does not divide {what.format(total)}; the nearest that works is {name}={nearest}"
         )
 
 
-def _nearest(value: int, allowed: list[int]) -> int:
+def _find_nearest(value: int, allowed: list[int]) -> int:
     return min(allowed, key=lambda candidate: abs(candidate - value))
 
 
-def _multiples(unit: int, around: int) -> list[int]:
+def _list_multiples(unit: int, around: int) -> list[int]:
     below = max(1, around // unit)
     return [below * unit, (below + 1) * unit]

@@ -31,11 +31,11 @@ class Choices:
     zero_bubble: int | None = None  # None: no, because few frameworks have it
 
 
-def divisors(number: int) -> list[int]:
+def list_divisors(number: int) -> list[int]:
     return [d for d in range(1, number + 1) if number % d == 0]
 
 
-def possible_chunks(layers: int, pipeline: int) -> list[int]:
+def list_possible_chunks(layers: int, pipeline: int) -> list[int]:
     """Return the numbers of chunks per stage that leave the fullest stage as it is."""
     most = -(-layers // pipeline)
     return [v for v in range(1, most + 1) if v * -(-layers // (pipeline * v)) == most]
@@ -58,15 +58,15 @@ class SearchSpace:
 
     def enumerate(self, families: Sequence[Family]) -> LayoutColumns:
         """Return every combination as one row."""
-        rows = [row for family in families for row in self._rows(family)]
+        rows = [row for family in families for row in self._iterate_rows(family)]
         return LayoutColumns(*np.array(rows, dtype=float).reshape(-1, 14).T)
 
-    def _rows(self, family: Family) -> Iterator[tuple[float, ...]]:
+    def _iterate_rows(self, family: Family) -> Iterator[tuple[float, ...]]:
         choices, pytorch = self.choices, family == "pytorch"
-        zeros = _pick(choices.zero, [2, 3] if pytorch else [1])
-        recomputes = _pick(choices.recompute, [0, 1, 2])
-        micros = _pick(choices.micro_batch, [2**i for i in range(_MAX_MICRO_BATCH_POWER + 1)])
-        for tensor, pipeline, context in self._groups(pytorch=pytorch):
+        zeros = _fix_or_try(choices.zero, [2, 3] if pytorch else [1])
+        recomputes = _fix_or_try(choices.recompute, [0, 1, 2])
+        micros = _fix_or_try(choices.micro_batch, [2**i for i in range(_MAX_MICRO_BATCH_POWER + 1)])
+        for tensor, pipeline, context in self._iterate_groups(pytorch=pytorch):
             data = self.gpus // (tensor * pipeline * context)
             if self.global_batch % data:
                 continue
@@ -76,8 +76,8 @@ class SearchSpace:
                 continue
             for micro, chunk, expert, zero, recompute in product(
                 [micro for micro in micros if per_replica % micro == 0],
-                self._chunks(pipeline),
-                self._experts(data * context * tensor),
+                self._list_chunks(pipeline),
+                self._list_expert_degrees(data * context * tensor),
                 zeros if data * context > 1 else [0],
                 recomputes,
             ):
@@ -87,35 +87,38 @@ class SearchSpace:
                        self.global_batch, recompute, 1, float(pytorch),
                        float(choices.zero_bubble or 0) if pipeline > 1 else 0.0)  # fmt: skip
 
-    def _groups(self, *, pytorch: bool) -> Iterator[tuple[int, int, int]]:
+    def _iterate_groups(self, *, pytorch: bool) -> Iterator[tuple[int, int, int]]:
         """Yield sizes of tensor, pipeline, and context groups that divide the GPUs."""
         choices = self.choices
         most = min(self.domain, self.gpus)
-        tensors = _pick(choices.tensor, [t for t in divisors(self.shape.heads) if t <= most])
+        tensors = _fix_or_try(
+            choices.tensor, [t for t in list_divisors(self.shape.heads) if t <= most]
+        )
         stages = [p for p in range(1, self.layers + 1) if self.gpus % p == 0]
-        pipelines = _pick(choices.pipeline, [1] if pytorch else stages)
+        pipelines = _fix_or_try(choices.pipeline, [1] if pytorch else stages)
         powers = [2**i for i in range(_MAX_CONTEXT_POWER + 1)]
         long_enough = [
             c
             for c in powers
             if c == 1 or (self.sequence % c == 0 and self.sequence // c >= _MIN_CONTEXT_TOKENS)
         ]
-        contexts = _pick(choices.context, long_enough)
+        contexts = _fix_or_try(choices.context, long_enough)
         for tensor, pipeline, context in product(tensors, pipelines, contexts):
             if self.gpus % (tensor * pipeline * context) == 0:
                 yield tensor, pipeline, context
 
-    def _chunks(self, pipeline: int) -> list[int]:
-        sizes = possible_chunks(self.layers, pipeline) if pipeline > 1 else [1]
+    def _list_chunks(self, pipeline: int) -> list[int]:
+        sizes = list_possible_chunks(self.layers, pipeline) if pipeline > 1 else [1]
         chosen = self.choices.virtual_pipeline
         return [v for v in sizes if (v == chosen if chosen else v <= _MAX_CHUNKS)]
 
-    def _experts(self, replicas: int) -> list[int]:
+    def _list_expert_degrees(self, replicas: int) -> list[int]:
         if not self.shape.experts:
             return [1]
-        sizes = [e for e in divisors(self.shape.experts) if replicas % e == 0]
+        sizes = [e for e in list_divisors(self.shape.experts) if replicas % e == 0]
         return [e for e in sizes if self.choices.expert in (None, e)]
 
 
-def _pick(choice: int | None, values: list[int]) -> list[int]:
+def _fix_or_try(choice: int | None, values: list[int]) -> list[int]:
+    """Return the user's choice alone, or all values to try if the user leaves it open."""
     return values if choice is None else [choice]

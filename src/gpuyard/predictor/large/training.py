@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuyard.catalog import Gpu, gpus
 from gpuyard.errors import UserMistake
-from gpuyard.predictor.large.cluster import NARROW, usual_precision
+from gpuyard.predictor.large.cluster import NARROW, choose_usual_precision
 from gpuyard.predictor.large.layout import RECOMPUTE, Family, LayoutColumns, Recompute
 from gpuyard.predictor.large.memory import StateBytes
 from gpuyard.predictor.large.model import ModelColumns, describe_model
@@ -72,7 +72,7 @@ def create_training(workload: Workload, gpu: Gpu | None = None) -> LargeTraining
             "heads: …, ffn: …, vocabulary: …}} or the path of its config.json"
         )
     spec = workload.parallel or Parallel()
-    usual = "bf16" if gpu is None else usual_precision(gpu)
+    usual = "bf16" if gpu is None else choose_usual_precision(gpu)
     precision = spec.precision or workload.precision or usual
     for point in spec.measured:
         _check_figure(point, shape, spec.sequence)
@@ -172,12 +172,12 @@ def trained_share(training: LargeTraining, model: ModelColumns) -> float:
     return min(1.0, rank * widths * float(model.layers) / float(model.parameters))
 
 
-def number_bytes(precision: str) -> float:
+def activation_number_bytes(precision: str) -> float:
     """Return the bytes of an activation; tf32 rounds only inside products, and narrower precisions keep 16 bits."""
     return 4.0 if precision in ("fp32", "tf32") else 2.0
 
 
-def states_of(training: LargeTraining, layouts: LayoutColumns, trained: float) -> StateBytes:
+def describe_states(training: LargeTraining, layouts: LayoutColumns, trained: float) -> StateBytes:
     """Return the bytes per parameter of weights, gradients, and optimizer."""
     moments = OPTIMIZER_BYTES[training.optimizer]
     pytorch = np.asarray(layouts.pytorch) > 0
@@ -185,7 +185,7 @@ def states_of(training: LargeTraining, layouts: LayoutColumns, trained: float) -
         "narrow": float(training.precision in NARROW),
         "flash": float(training.flash),
         "eager": pytorch.astype(float),
-        "activation_bytes": number_bytes(training.precision),
+        "activation_bytes": activation_number_bytes(training.precision),
     }
     if trained < 1:
         weights = QLORA_BYTES if training.qlora_rank else 2.0

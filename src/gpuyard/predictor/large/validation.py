@@ -81,8 +81,8 @@ def judge_table(path: Path, memory: Path | None = None, points: int = 0) -> Tabl
         "groups": 0, "median_regret": None, "p90_regret": None,
     }  # fmt: skip
     if timed:
-        low, high, keep = _intervals(table, fit, points)
-        corrected = predicted * _corrections(table, predicted, points)
+        low, high, keep = _find_intervals(table, fit, points)
+        corrected = predicted * _compute_corrections(table, predicted, points)
         names = np.array([row.source for row in timed])
         for name in dict.fromkeys(names):
             mask = (names == name) & keep
@@ -135,37 +135,37 @@ def series_key(row: PublishedRow) -> tuple[object, ...]:
     return row.source, row.framework, row.gpu, row.precision, row.model, row.lora, size
 
 
-def _corrections(table: Table, predicted: Floats, points: int) -> Floats:
+def _compute_corrections(table: Table, predicted: Floats, points: int) -> Floats:
     """Return the factor by which one row of each series corrects the others."""
     factor = np.ones(len(table))
     if not points:
         return factor
     for indices in find_series(table.rows).values():
-        point = reference_row(table.rows, indices)
+        point = find_reference_row(table.rows, indices)
         for index in indices:
             weight = correction_weight(table.rows[index].layout, table.rows[point].layout)
             factor[index] = (table.measured[point] / predicted[point]) ** weight
     return factor
 
 
-def _intervals(table: Table, fit: LargeFit, points: int) -> tuple[Floats, Floats, Booleans]:
+def _find_intervals(table: Table, fit: LargeFit, points: int) -> tuple[Floats, Floats, Booleans]:
     """Return the ends of each row's interval over its prediction, and which rows are judged."""
     low, high = np.empty(len(table)), np.empty(len(table))
     for index, row in enumerate(table.rows):
-        low[index], high[index] = fit.spread[row_kind(fit, row)]
+        low[index], high[index] = fit.spread[find_row_kind(fit, row)]
     keep = np.ones(len(table), dtype=bool)
     if points:
         for indices in find_series(table.rows).values():
-            point = reference_row(table.rows, indices)
+            point = find_reference_row(table.rows, indices)
             keep[point] = False
             for index in indices:
                 row = table.rows[index]
                 differences = count_differences(row.layout, table.rows[point].layout)
-                low[index], high[index] = narrow_interval(fit, row_kind(fit, row), differences)
+                low[index], high[index] = narrow_interval(fit, find_row_kind(fit, row), differences)
     return low, high, keep
 
 
-def row_kind(fit: LargeFit, row: PublishedRow) -> str:
+def find_row_kind(fit: LargeFit, row: PublishedRow) -> str:
     """Return the kind of a row's interval; runs without fused kernels differ as much as those on unknown GPUs."""
     experts = row.shape.experts
     known = has_evidence(fit, gpus().get(row.gpu), row.precision, experts)
@@ -180,7 +180,7 @@ def find_series(rows: Sequence[PublishedRow]) -> dict[tuple[object, ...], list[i
     return groups
 
 
-def reference_row(rows: Sequence[PublishedRow], indices: Sequence[int]) -> int:
+def find_reference_row(rows: Sequence[PublishedRow], indices: Sequence[int]) -> int:
     """Return the row that a user would have measured: the middle one by the number of GPUs."""
     order = sorted(indices, key=lambda index: (rows[index].gpus, index))
     return order[(len(order) - 1) // 2]

@@ -8,7 +8,7 @@ from gpuyard import units
 from gpuyard.economics.goodput import Goodput
 from gpuyard.planner import Choice
 from gpuyard.planner.choice import format_dollars
-from gpuyard.predictor.large.launch import launch_lines
+from gpuyard.predictor.large.launch import write_launch_lines
 from gpuyard.predictor.large.prediction import LargePrediction, LargeResult
 from gpuyard.predictor.power import PowerCap
 from gpuyard.report.answer import (
@@ -235,7 +235,7 @@ def _explanation(result: LargeResult, p: LargePrediction) -> list[Part]:
         ),
         Chart("memory", "Memory by part.", {ALL_BATCHES: build_memory_chart(result.predictions)}),
     ]
-    lines = launch_lines(p, result.training)
+    lines = write_launch_lines(p, result.training)
     starts: list[Part] = [DefinitionList(list(lines.commands.items()))] if lines.commands else []
     if lines.left_out:
         starts.append(DefinitionList(list(lines.left_out.items()), title="Left out"))
