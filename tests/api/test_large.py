@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import gpuyard as gy
+from gpuyard.errors import UserMistake
 from tests.conftest import Cli
 
 FIXED_KEYS = {
@@ -19,7 +21,7 @@ def test_a_model_too_large_for_one_gpu_is_offered_sharding(cli: Cli) -> None:
     assert "--strategy auto" in first
     assert (
         "--strategy auto"
-        not in cli("predict", "vgg16", "--on", "8xrtx-3090", "--batch", "4096").stdout
+        not in cli("predict", "vgg16", "--on", "8xrtx-3090", "--batch", "4,096").stdout
     )
 
 
@@ -74,6 +76,35 @@ def test_wrong_layouts_are_refused_in_a_sentence(cli: Cli) -> None:
     assert "20B" in cli(*model, "--tokens", "many", status=2).stderr
     assert "exclude" in cli(*model, "--lora", "16", "--qlora", "16", status=2).stderr
     assert "fp8" in cli(*model, "--precision", "nvfp4", status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"sequence": 0}, "sequence"),
+        ({"global_batch": 0}, "global_batch"),
+        ({"micro_batch": 0}, "micro_batch"),
+        ({"micro_batch": 1.5}, "micro_batch"),
+        ({"lora": -1}, "lora"),
+        ({"lora": 0}, "lora"),
+        ({"optimizer": "adm"}, "did you mean 'adam'"),
+        ({"offload": "states"}, "optimizer or parameters"),
+        ({"recompute": "ful"}, "did you mean 'full'"),
+        ({"lora": 1_000_000}, "4,096"),
+    ],
+)
+def test_python_values_are_checked_like_options(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(UserMistake) as raised:
+        gy.predict("llama-3-8b", on="8xh100", gpus=8, **options)
+    assert named in str(raised.value)
+
+
+def test_layout_mistakes_name_the_nearest_that_works(cli: Cli) -> None:
+    model = ("predict", "llama-3-8b", "--on", "8xh100", "--gpus", "8", "--layout")
+    assert "pp=4" in cli(*model, "pp=5", status=2).stderr
+    assert "tp=8" in cli(*model, "tp=16", status=2).stderr
+    assert "tp" in cli(*model, "tp=2,tp=4", status=2).stderr
+    assert "no experts" in cli(*model, "ep=2", status=2).stderr
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
+
+from pydantic import ValidationError
 
 from gpuyard import units
 from gpuyard.api.inputs import read_counts
 from gpuyard.api.plotting import Line, Plot
 from gpuyard.api.result import Result
-from gpuyard.choices import LargePrecision
 from gpuyard.economics.goodput import Goodput
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.planner import find_cheapest_rental
 from gpuyard.planner.goodput import estimate_goodput
-from gpuyard.predictor.large.layout import RECOMPUTE
 from gpuyard.predictor.large.prediction import (
     LargePrediction,
     LargeResult,
@@ -27,6 +27,7 @@ from gpuyard.report.answer import Answer
 from gpuyard.report.answers.large import large_answer, layouts_svg
 from gpuyard.specs import Cluster, Workload
 from gpuyard.specs.parallel import LARGE_STRATEGIES, Parallel
+from gpuyard.specs.spec_errors import explain_value
 
 _COPIES_ONLY = "is known only for whole copies of a model on each GPU; leave it out"
 _INSTEAD = {
@@ -133,11 +134,6 @@ def apply_options(
         raise UserMistake(
             f"{strategy} does not shard a model: use --strategy {', '.join(LARGE_STRATEGIES)}"
         )
-    if precision is not None and precision not in get_args(LargePrecision):
-        raise UnknownName("precision", precision, get_args(LargePrecision))
-    recompute = options.get("recompute")
-    if recompute is not None and recompute not in RECOMPUTE:
-        raise UnknownName("recompute", recompute, RECOMPUTE)
     names = (
         "micro_batch",
         "global_batch",
@@ -159,7 +155,8 @@ def apply_options(
         )
     if "lora" in changes or "qlora" in changes:  # one replaces the other
         changes = {"lora": None, "qlora": None} | changes
-    parallel = (workload.parallel or Parallel()).model_copy(update=changes)
+    checked = _check_values(changes)
+    parallel = (workload.parallel or Parallel()).model_copy(update=checked)
     tokens = options.get("tokens")
     return workload.model_copy(
         update={
@@ -167,6 +164,17 @@ def apply_options(
             "tokens": workload.tokens if tokens is None else units.parse_tokens(tokens),
         }
     )
+
+
+def _check_values(changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of options as a workload file would have them. Raise UserMistake for one that it refuses."""
+    try:
+        checked = Parallel.model_validate(changes)
+    except ValidationError as invalid:
+        mistake = invalid.errors()[0]
+        option = f"--{str(mistake['loc'][0]).replace('_', '-')}"
+        raise UserMistake(f"{option}: {explain_value(mistake)}") from None
+    return {name: getattr(checked, name) for name in changes}
 
 
 def parse_layout(text: str | None) -> dict[str, int]:
@@ -183,7 +191,10 @@ def parse_layout(text: str | None) -> dict[str, int]:
             raise UserMistake(
                 f"--layout: {name} must be a whole number from {least:,} to {most:,}, as in {name}={max(1, least)}; got {value!r}"
             )
-        degrees[name] = int(value)
+        if degrees.setdefault(name, int(value)) != int(value):
+            raise UserMistake(
+                f"--layout names {name} twice: {name}={degrees[name]} and {part.strip()}"
+            )
     return degrees
 
 

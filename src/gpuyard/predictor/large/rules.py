@@ -1,5 +1,9 @@
 """The rules that a layout must obey, each with the nearest layout that works."""
 
+import math
+from itertools import product
+
+from gpuyard import units
 from gpuyard.errors import UserMistake
 from gpuyard.predictor.large.search import Choices, SearchSpace, list_divisors, list_possible_chunks
 
@@ -39,15 +43,37 @@ def check_request(space: SearchSpace, strategy: str) -> None:
     _check_divides("cp", choices.context or 1, space.sequence, "a sequence of {} tokens")
     _check_pipeline(space)
     used = (choices.tensor or 1) * (choices.pipeline or 1) * (choices.context or 1)
-    if space.gpus % used:
-        nearest = _find_nearest(space.gpus, _list_multiples(used, space.gpus))
-        raise UserMistake(
-            f"tp × pp × cp = {used} does not divide {space.gpus} GPUs; use {nearest} GPUs or a smaller layout"
-        )
+    _check_groups(space)
     _check_experts(space)
     replicas = space.gpus // ((choices.tensor or 1) * (choices.pipeline or 1))
     _check_divides("shard", choices.shard or 1, replicas, "the {} replicas (data × context)")
     _check_batch(space, strategy, space.gpus // used)
+
+
+def _check_groups(space: SearchSpace) -> None:
+    """Tensor, pipeline, and context groups together must divide the GPUs."""
+    choices, gpus = space.choices, space.gpus
+    sizes = (("tp", choices.tensor), ("pp", choices.pipeline), ("cp", choices.context))
+    chosen = {name: size for name, size in sizes if size and size > 1}
+    used = math.prod(chosen.values())
+    if gpus % used == 0:
+        return
+    possible = {
+        "tp": [d for d in list_divisors(gpus) if space.shape.heads % d == 0],
+        "pp": [d for d in list_divisors(gpus) if d <= space.layers],
+        "cp": [d for d in list_divisors(gpus) if space.sequence % d == 0],
+    }
+    nearest = min(
+        (c for c in product(*(possible[name] for name in chosen)) if gpus % math.prod(c) == 0),
+        key=lambda c: sum(abs(math.log(a / b)) for a, b in zip(c, chosen.values(), strict=True)),
+    )
+    given = " × ".join(f"{name}={size}" for name, size in chosen.items())
+    works = ",".join(f"{name}={size}" for name, size in zip(chosen, nearest, strict=True))
+    count = _find_nearest(gpus, _list_multiples(used, gpus))
+    raise UserMistake(
+        f"{given} does not divide {units.format_count(gpus, 'GPU')}; the nearest that works is {works}, "
+        f"or {units.format_count(count, 'GPU')}"
+    )
 
 
 def _check_pipeline(space: SearchSpace) -> None:
@@ -73,10 +99,13 @@ def _check_experts(space: SearchSpace) -> None:
     chosen, experts = space.choices.expert, space.shape.experts
     if not chosen:
         return
-    if chosen > max(experts, 1):
-        have = f"{experts} experts" if experts else "no experts"
+    if chosen > 1 and not experts:
         raise UserMistake(
-            f"ep={chosen} is more than the model's {have}; use ep={max(experts, 1)} or less"
+            f"ep={chosen} divides experts, and the model has no experts; leave it out"
+        )
+    if chosen > max(experts, 1):
+        raise UserMistake(
+            f"ep={chosen} is more than the model's {experts} experts; use ep={experts} or less"
         )
     _check_divides("ep", chosen, max(experts, 1), "the model's {} experts")
     stage = space.gpus // (space.choices.pipeline or 1)

@@ -74,6 +74,11 @@ def create_training(workload: Workload, gpu: Gpu | None = None) -> LargeTraining
     spec = workload.parallel or Parallel()
     usual = "bf16" if gpu is None else choose_usual_precision(gpu)
     precision = spec.precision or workload.precision or usual
+    if (rank := spec.lora or spec.qlora) and rank > shape.hidden:
+        name = "lora" if spec.lora else "qlora"
+        raise UserMistake(
+            f"--{name} must be at most {shape.hidden:,}, the model's width, got {rank:,}"
+        )
     for point in spec.measured:
         _check_figure(point, shape, spec.sequence)
     return LargeTraining(
