@@ -41,7 +41,11 @@ def test_python_and_the_command_line_agree(cli: Cli) -> None:
         ).stdout
     )
     assert printed == answer.to_dict()
-    for row in printed["predictions"]:
+    rows: list[Any] = list(answer)
+    assert [row.low < row.samples_per_second < row.high for row in rows] == [True, True]
+    for row, attributes in zip(printed["predictions"], rows, strict=True):
+        assert all(getattr(attributes, key) == value for key, value in row.items())
+        assert attributes.layout.tensor * attributes.memory.total > 0
         assert set(row) >= FIXED_KEYS
         memory = row["memory"]
         assert memory["total"] == sum(size for part, size in memory.items() if part != "total")
@@ -155,3 +159,15 @@ def test_a_figure_above_the_peak_is_refused(cli: Cli, tmp_path: Path) -> None:
     error = cli("predict", str(spec), "--on", "8xh100", status=2).stderr
     assert "peak" in error
     assert "8 GPUs together" in error
+
+
+@pytest.mark.parametrize("model", ["llama-3-8b", "llama-3-70b"])
+def test_a_model_that_does_not_fit_gets_a_way_out_that_works(model: str) -> None:
+    refused: Any = gy.predict(model, on="rtx-4090")[0]
+    assert not refused.fits
+    words = refused.remedy.split()
+    options: dict[str, Any] = {
+        name.removeprefix("--"): int(value) if value.isdecimal() else value
+        for name, value in zip(words[::2], words[1::2], strict=True)
+    }
+    assert gy.predict(model, on="rtx-4090", **options)[0].fits

@@ -9,14 +9,13 @@ from pydantic import ValidationError
 from gpuyard import units
 from gpuyard.api.inputs import read_counts
 from gpuyard.api.plotting import Line, Plot
-from gpuyard.api.result import Result
+from gpuyard.api.result import Result, Row, wrap
 from gpuyard.economics.goodput import Goodput
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.planner import find_cheapest_rental
 from gpuyard.planner.goodput import estimate_goodput
 from gpuyard.predictor.large.prediction import (
-    LargePrediction,
     LargeResult,
     cap_large_prediction,
     predict_large,
@@ -39,11 +38,13 @@ _INSTEAD = {
 _DEGREES = ("tp", "pp", "vp", "cp", "ep", "zero", "shard", "zb")
 
 
-class LargePredictions(Result[LargePrediction]):
+class LargePredictions(Result[Row]):
     """Predictions for one large model on one cluster, one row for each number of GPUs."""
 
     def __init__(self, answer: Answer, result: LargeResult, **more: Any) -> None:
-        super().__init__(answer, result.predictions, plot=self._create_plot, **more)
+        super().__init__(
+            answer, wrap(answer.document["predictions"]), plot=self._create_plot, **more
+        )
         self.result = result
 
     def _create_plot(self) -> Plot:
