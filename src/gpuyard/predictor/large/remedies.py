@@ -16,6 +16,11 @@ _SLOWEST = "--strategy fsdp --offload parameters"
 def find_remedy(training: LargeTraining, cluster: Cluster, gpus: int) -> str:
     """Return the smallest change that makes a model fit, as options to add, or an empty string."""
     choices = training.choices
+    lora = replace(
+        training, strategy="auto", choices=Choices(), lora_rank=16, qlora_rank=None, offload=None
+    )
+    qlora = replace(lora, lora_rank=None, qlora_rank=16)
+    qlora_in_host = replace(qlora, strategy="fsdp", offload="parameters")
     changes: list[tuple[str, LargeTraining]] = [
         ("--recompute full", replace(training, choices=replace(choices, recompute=2))),
         (
@@ -32,24 +37,30 @@ def find_remedy(training: LargeTraining, cluster: Cluster, gpus: int) -> str:
             _SLOWEST,
             replace(training, strategy="fsdp", choices=Choices(), offload="parameters"),
         ),
-        ("--lora 16", replace(training, strategy="auto", choices=Choices(), lora_rank=16)),
-        ("--qlora 16", replace(training, strategy="auto", choices=Choices(), qlora_rank=16)),
+        ("--lora 16", lora),
+        ("--qlora 16", qlora),
+        (f"--qlora 16 {_SLOWEST}", qlora_in_host),
     ]
     _, machine = resolve_machine(cluster)
     for option, changed in changes:
         if _fits(changed, cluster, gpus):
-            adapters = replace(training, strategy="auto", choices=Choices(), lora_rank=16)
-            slow = option == _SLOWEST and _fits(adapters, cluster, gpus)
+            slow = option == _SLOWEST and _fits(lora, cluster, gpus)
             return f"{option} or --lora 16" if slow else option
     whole = replace(training, strategy="auto", choices=Choices())
     count = gpus
     while (count := count * 2) <= cluster.nodes * machine.gpus:
         if _fits(whole, cluster, count):
             return f"--gpus {count} --strategy auto"
-    length = training.length
-    while (length := length // 2) >= _MIN_SEQUENCE:
-        if _fits(replace(whole, sequence=length), cluster, gpus):
-            return f"--sequence {length} --strategy auto"
+    shorter = [
+        ("--strategy auto", whole),
+        ("--qlora 16", qlora),
+        (f"--qlora 16 {_SLOWEST}", qlora_in_host),
+    ]
+    for option, changed in shorter:
+        length = training.length
+        while (length := length // 2) >= _MIN_SEQUENCE:
+            if _fits(replace(changed, sequence=length), cluster, gpus):
+                return f"--sequence {length} {option}"
     return ""
 
 
