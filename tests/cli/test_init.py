@@ -1,5 +1,6 @@
 """`gpuyard init` writes files that their commands accept, with one flag for each value."""
 
+import json
 import shlex
 from pathlib import Path
 
@@ -63,3 +64,12 @@ def test_examples_are_copied_with_the_files_they_name(cli: Cli, tmp_path: Path) 
     assert "resnet50.plan.yaml" in cli("init", "--examples").stdout.splitlines()
     cli("init", "--example", "resnet50.plan.yaml", cwd=tmp_path)
     assert (tmp_path / "resnet50.plan.yaml").exists()
+
+
+def test_a_plan_file_and_the_same_plan_without_a_file_agree(cli: Cli, tmp_path: Path) -> None:
+    goal = ("--budget", "$60000", "--researchers", "6")
+    cli("init", "plan", *goal, cwd=tmp_path)
+    written = cli("plan", "my-plan.plan.yaml", "--json", cwd=tmp_path).stdout
+    described = cli("plan", *goal, "--model", "resnet50", "--json").stdout
+    costs = [json.loads(text)["winner"]["usd_per_run"] for text in (written, described)]
+    assert costs[0] == costs[1]

@@ -10,6 +10,7 @@ from gpuyard import units
 from gpuyard.api.inputs import load_calibration, load_results, parse_precisions, read_workload
 from gpuyard.api.plotting import Line, Plot
 from gpuyard.api.result import Result
+from gpuyard.api.starter_templates import IMAGE_MODELS, IMAGENET_BYTES_PER_SAMPLE
 from gpuyard.catalog.specfiles import read_plan, read_site
 from gpuyard.errors import UserMistake
 from gpuyard.planner import Choice, PlanResult, make_plan
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
 
 RUNS_PER_RESEARCHER = 4.0
 """Runs that each researcher starts per month if the plan gives no number: one per week."""
-_IMAGENET = Dataset(samples=1_281_167, bytes_per_sample=115_000)  # as in MLPerf Training
+_IMAGENET = Dataset(samples=1_281_167, bytes_per_sample=IMAGENET_BYTES_PER_SAMPLE)
 _IMAGENET_EPOCHS = 90  # Goyal et al., 2017
-_IMAGE_MODELS = ("alexnet", "vgg", "resnet", "inception", "vit")
 
 
 class PlanAnswer(Result[Choice]):
@@ -180,7 +180,7 @@ def _complete_workload(
     updates: dict[str, object] = {}
     if tokens is not None:
         updates["tokens"] = units.parse_tokens(tokens)
-    images = str(workload.model).startswith(_IMAGE_MODELS)
+    images = str(workload.model).startswith(IMAGE_MODELS)
     if samples is not None:
         updates["dataset"] = replace_samples(workload.dataset, samples)
     elif workload.dataset is None and workload.tokens is None and tokens is None:

@@ -3,7 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpuyard.api.starter_templates import SAMPLE_OF_CODE, TEMPLATES, VALUES
+from gpuyard import units
+from gpuyard.api.starter_templates import (
+    IMAGE_MODELS,
+    IMAGENET_BYTES_PER_SAMPLE,
+    SAMPLE_OF_CODE,
+    TEMPLATES,
+    VALUES,
+)
 from gpuyard.catalog.short_names import find_gpu
 from gpuyard.catalog.specfiles import known_names
 from gpuyard.errors import UnknownName, UserMistake
@@ -25,7 +32,10 @@ def create_spec(kind: str, values: Mapping[str, str], file: Path | None = None) 
         complete["gpu"] = find_gpu(complete["gpu"]).id
     path = file or Path(f"{complete['name']}.{kind}.yaml")
     sample = SAMPLE_OF_CODE if ":" in complete.get("model", "") else ""
-    text = TEMPLATES[kind].format(file=path.name, sample=sample, **complete)
+    is_image = complete.get("model", "").startswith(IMAGE_MODELS)
+    size = units.format_bytes(IMAGENET_BYTES_PER_SAMPLE)
+    stored = f", bytes_per_sample: {size}" if is_image else ""
+    text = TEMPLATES[kind].format(file=path.name, sample=sample, stored=stored, **complete)
     parse_spec(text, path, SPECS[kind], known_names())
     _check_absent(path)
     write_text(path, text)

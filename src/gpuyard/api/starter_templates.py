@@ -23,6 +23,9 @@ _RUN = (
     Value("samples", "Samples of one epoch", "1281167"),
     Value("epochs", "Epochs of one run", "90"),
 )
+IMAGE_MODELS = ("alexnet", "vgg", "resnet", "inception", "vit")
+"""The first words of models that are assumed to train on ImageNet."""
+IMAGENET_BYTES_PER_SAMPLE = 115_000  # as in MLPerf Training
 VALUES: Mapping[str, tuple[Value, ...]] = {
     "workload": (
         Value("name", _NAME, "my-model", "NAME"),
@@ -99,7 +102,7 @@ name: {name}
 workload:
   name: {name}
   model: {model}
-  dataset: {{samples: {samples}}}
+  dataset: {{samples: {samples}{stored}}}
   epochs: {epochs}
 runs_per_month: {runs_per_month}
 budget: {budget}                # total over the horizon
