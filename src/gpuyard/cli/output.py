@@ -12,6 +12,7 @@ import typer
 from gpuyard.cli.show import choose_format, choose_width
 from gpuyard.cli.show import show as show  # noqa: PLC0414 - for all commands
 from gpuyard.cli.show import show_with_drawing as show_with_drawing  # noqa: PLC0414
+from gpuyard.errors import UserMistake
 
 if TYPE_CHECKING:
     from gpuyard.measure.progress import ProgressCallback, ProgressUpdate
@@ -155,6 +156,8 @@ def _replace_format(parse: Callable[[Any, list[str]], list[str]]) -> Any:
             option, equals, value = word.partition("=")
             name = value if equals else "".join(own[index + 1 : index + 2])
             if option in ("-o", "--output-format") and name in set(OutputFormat):
+                if "--json" in own and name != OutputFormat.JSON:
+                    raise UserMistake(f"--json and -o {name} exclude each other")
                 choose_format("json" if name == OutputFormat.TABLE else name)
                 flag = [] if name == OutputFormat.TABLE else ["--json"]
                 rest = own[index + (1 if equals else 2) :]
