@@ -56,7 +56,12 @@ def _profile_user_model(workload: Workload, digest: str | None) -> ModelProfile:
 
 
 def catalog_profile(workload: Workload) -> ModelProfile | None:
-    """Return the catalog's profile, or None for the user's own model."""
+    """Return the catalog's profile, or None for the user's own model. Raise UserMistake for a large model."""
+    if not has_profile(workload):
+        raise UserMistake(
+            f"{workload.name} is a large model: gpuyard knows its shape and not its layers, so use gpuyard predict, "
+            "plan, or goodput, which divide it among GPUs"
+        )
     built_in = {factory: name for name, factory in MODELS.items()}
     name = built_in.get(workload.model_name, workload.model_name)
     return None if ":" in name else models().get(name)
