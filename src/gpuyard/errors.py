@@ -93,7 +93,7 @@ _CATALOG_TABLES = {
     "machine": "machines",
     "machine or GPU": "gpus",
     "machine or instance": "machines` or `gpuyard catalog prices",
-    "model": "models",
+    "model": "models` or `gpuyard catalog transformers",
     "instance": "prices",
     "price": "prices",
     "offer": "prices",

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 import gpuyard as gy
+from gpuyard.errors import UserMistake
 from gpuyard.share.setup import set_up
 from gpuyard.version import __version__
 from tests.conftest import Cli
@@ -219,3 +220,46 @@ def test_jobs_and_reservations_by_their_numbers(
     (name,) = re.findall(r"\((\w+)\)", reserved)
     assert name in cli("reserve", "list").stdout
     assert name in cli("reserve", "cancel", name).stdout
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "gpus"),
+    [
+        ("ResNet50", "8 × H100 SXM5 80 GB", 8),
+        ("resnet50", "2x RTX 4090", 2),
+        ("resnet50", "NVIDIA H100", 1),
+        ("Llama-3-8B", "8xh100", 8),
+        ("meta-llama/Llama-3.1-8B", "8xh100", 8),
+    ],
+)
+def test_names_as_people_write_them(cli: Cli, model: str, hardware: str, gpus: int) -> None:
+    answer = json.loads(cli("predict", model, "--on", hardware, "--json").stdout)
+    assert answer["predictions"][-1]["gpus"] == gpus
+
+
+def test_a_model_known_only_by_its_shape_is_sent_to_the_commands_that_divide_it(cli: Cli) -> None:
+    for command in (("catalog", "gpus", "--model"), ("bench", "train")):
+        error = cli(*command, "llama-3-8b", status=2).stderr
+        assert "large model" in error
+        assert "gpuyard predict" in error
+    assert "choose from" not in error
+
+
+def test_the_shape_to_write_is_valid_yaml(cli: Cli) -> None:
+    error = cli("predict", "resnet50", "--on", "8xh100", "--lora", "16", status=2).stderr
+    assert error.count("{") == error.count("}") == 1
+
+
+def test_an_empty_model_is_not_a_directory(cli: Cli) -> None:
+    assert "directory" not in cli("predict", "", "--on", "h100", status=2).stderr
+
+
+def test_two_output_formats_exclude_each_other(cli: Cli) -> None:
+    error = cli("catalog", "links", "--json", "-o", "csv", status=2).stderr
+    assert "--json" in error
+    assert cli("catalog", "links", "--json", "-o", "json").stdout.startswith("[")
+
+
+def test_a_negative_number_of_other_jobs_is_refused() -> None:
+    with pytest.raises(UserMistake, match="other_jobs"):
+        gy.predict("resnet50", on="8xh100", other_jobs=-3)

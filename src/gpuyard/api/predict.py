@@ -174,6 +174,8 @@ def predict(
             **sharding,
         )
     strategy = strategy or "ddp"
+    if other_jobs < 0:
+        raise UserMistake(f"--other-jobs must be 0 or more, got {other_jobs}")
     if precision is not None:
         parse_precision(precision)
     clusters = [(apply_power_cap(c, power_cap), g) for c, g in _read_clusters(on, topo)]

@@ -50,7 +50,7 @@ def find_hardware(name: str) -> HardwareName | None:
         return _choose_variant(name, matches)
     if (instance := _find_instance(name)) is not None:
         return instance
-    words = name.lower().replace("_", "-").split("-")
+    words = name.lower().replace("_", "-").replace(" ", "-").split("-")
     model = "-".join(word for word in words if word not in VENDOR_WORDS)
     return find_hardware(model) if model and len(model) < len(name) else None
 

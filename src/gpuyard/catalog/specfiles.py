@@ -106,10 +106,8 @@ def read_workload(name_or_path: str, directory: Path = Path()) -> Workload:
     if is_file(name_or_path, directory):
         file = directory / name_or_path
         return read_spec(file, Workload, known_names()).copy_with_file(file)
-    if name_or_path not in models() and name_or_path not in transformers():
-        with suppress(OSError):  # the text is too long for a path
-            if (directory / name_or_path).is_dir():
-                raise UserMistake(f"{name_or_path} is a directory; name a *.workload.yaml in it")
+    model = _find_model(name_or_path, directory)
+    if model is None:
         names = known_names()
         raise UnknownName(
             "model",
@@ -118,8 +116,20 @@ def read_workload(name_or_path: str, directory: Path = Path()) -> Workload:
             actual_kind=find_kind(name_or_path, names),
             searched="workload file or catalog model",
         )
-    clips = _SPOKEN_DIGITS if name_or_path.startswith("spoken-digits") else None
-    return Workload(name=name_or_path, model=name_or_path, dataset=clips)
+    clips = _SPOKEN_DIGITS if model.startswith("spoken-digits") else None
+    return Workload(name=model, model=model, dataset=clips)
+
+
+def _find_model(name: str, directory: Path) -> str | None:
+    """Return the catalog's model of this name, in upper or lower case, also after a Hugging Face organization."""
+    ids = {*models().ids(), *transformers().ids()}
+    if name.lower() in ids:
+        return name.lower()
+    with suppress(OSError):  # the text is too long for a path
+        if name and (directory / name).is_dir():
+            raise UserMistake(f"{name} is a directory; name a *.workload.yaml or config.json in it")
+    model = name.partition("/")[2].lower()
+    return model if model in ids else None
 
 
 def _name_of_config(path: str) -> str:

@@ -22,7 +22,7 @@ from gpuyard.errors import BadQuantity, UserMistake, describe_unknown
 from gpuyard.printable import find_control_character
 
 _SHORT_FORM = re.compile(
-    r"(?:(\d{1,12})\s*[xX×]\s*)?(?:(\d{1,12})\s*[xX×]\s*)?([^@\s]+?)(?:(?<!:):(\d{1,12}))?(?:\s*@\s*(.+))?"
+    r"(?:(\d{1,12})\s*[xX×]\s*)?(?:(\d{1,12})\s*[xX×]\s*)?([^@\s]+?(?: [^@\s]+?)*?)(?:(?<!:):(\d{1,12}))?(?:\s*@\s*(.+))?"
 )
 _SEPARATORS = re.compile(r"[\s_-]+")
 _RAILS = re.compile(r"^(\d{1,3})\s*[xX×]\s*(.+)$")

@@ -234,7 +234,11 @@ def explain_loss(
         faster = choice.run_seconds < winner.run_seconds
         verdict = "Faster for nearly the same cost" if faster else "As cheap, but no faster"
         return f"{verdict}: {figures}."
-    times = f"{ratio:.3g} × as much" if np.isfinite(ratio) else "money, and the choice is free"
+    times = (
+        f"{units.format_number(ratio)} × as much"
+        if np.isfinite(ratio)
+        else "money, and the choice is free"
+    )
     return f"Meets the goal, but a finished run costs {times} ({figures})."
 
 

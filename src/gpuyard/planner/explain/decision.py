@@ -52,7 +52,7 @@ def _compare(candidates: Candidates, choice: Choice, winner: Choice) -> str:
     differences = describe_misses(candidates, choice)
     ratio = choice.usd_per_run / winner.usd_per_run if winner.usd_per_run > 0 else 1.0
     if ratio >= SAME_COST:
-        differences.append(f"costs {ratio:.3g} × as much per run")
+        differences.append(f"costs {units.format_number(ratio)} × as much per run")
     same_cost = "costs nearly the same" if ratio > 1 else "costs as much"
     faster = " and is faster" if choice.run_seconds < winner.run_seconds else ""
     return " and ".join(differences) or f"{same_cost}{faster}"

@@ -69,7 +69,7 @@ def create_training(workload: Workload, gpu: Gpu | None = None) -> LargeTraining
     if shape is None:
         raise UserMistake(
             f"{workload.model_name} is not a transformer that gpuyard knows by shape: give model: {{layers: …, hidden: …, "
-            "heads: …, ffn: …, vocabulary: …}} or the path of its config.json"
+            "heads: …, ffn: …, vocabulary: …} or the path of its config.json"
         )
     spec = workload.parallel or Parallel()
     usual = "bf16" if gpu is None else choose_usual_precision(gpu)

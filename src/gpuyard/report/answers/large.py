@@ -106,8 +106,12 @@ def large_answer(
         parts.append(Sentence(describe_power_cap(power_cap, rate, "tokens")))
     lost = (losses or {}).get(largest.gpus)
     if lost is not None and largest.days is not None:
-        days = f"So {largest.days:,.1f} days become about {largest.days * lost.stretch:,.1f}."
-        parts.append(Sentence(f"{describe_losses(lost)} {days} See gpuyard goodput."))
+        ideal, expected = (
+            units.format_seconds(86400 * days)
+            for days in (largest.days, largest.days * lost.stretch)
+        )
+        stretched = f"So {ideal} become about {expected}."
+        parts.append(Sentence(f"{describe_losses(lost)} {stretched} See gpuyard goodput."))
     parts.append(_memory_table(largest))
     if why:
         parts += _explanation(result, largest)
