@@ -1,5 +1,6 @@
 """Shows how predictions of large models compare with a table of published runs."""
 
+from gpuyard import units
 from gpuyard.predictor.large.validation import Scores, TableScores
 from gpuyard.report.answer import Answer, Column, Part, Sentence, Table
 
@@ -17,18 +18,19 @@ def table_scores_answer(scores: TableScores, name: str) -> Answer:
     if choices["groups"]:
         parts.append(
             Sentence(
-                f"Choice of layout, {choices['groups']} groups: the predicted best was measured "
+                f"Choice of layout, {units.format_count(int(choices['groups']), 'group')}: the predicted best was measured "
                 f"{choices['median_regret']:.1%} slower than the best one (median), {choices['p90_regret']:.1%} (90th)."
             )
         )
     memory = scores.memory
     if memory is not None and memory["rows"]:
         error = memory["median_abs_error"]
+        median = "" if error is None else f"median error {error:.1%}; "
         parts.append(
             Sentence(
-                f"Memory, {memory['rows']} rows: median error {0.0 if error is None else error:.1%}; the verdict on "
-                f"fitting is right for {memory['fits_right']:.1%}, and {memory['said_fits_but_oom']:.1%} were predicted to "
-                "fit but ran out of memory."
+                f"Memory, {units.format_count(memory['rows'], 'row')}: {median}the verdict on "
+                f"fitting is right for {memory['fits_right']:.1%}, and {memory['said_fits_but_oom']:.1%} were predicted to fit "
+                "but ran out of memory."
             )
         )
     reasons = [f"row {s.row}: {s.reason}" for s in scores.skipped]
@@ -37,7 +39,11 @@ def table_scores_answer(scores: TableScores, name: str) -> Answer:
         more = len(reasons) - _MAX_SKIPPED
         rest = f"; and {more} more" if more > 0 else ""
         shown = "; ".join(reasons[:_MAX_SKIPPED])
-        parts.append(Sentence(f"Skipped {len(reasons)} rows: {shown}{rest}.", "caution"))
+        parts.append(
+            Sentence(
+                f"Skipped {units.format_count(len(reasons), 'row')}: {shown}{rest}.", "caution"
+            )
+        )
     return Answer(parts, scores.as_json(), title=f"Large models: {name}", verb="validate")
 
 
