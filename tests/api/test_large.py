@@ -171,3 +171,14 @@ def test_a_model_that_does_not_fit_gets_a_way_out_that_works(model: str) -> None
         for name, value in zip(words[::2], words[1::2], strict=True)
     }
     assert gy.predict(model, on="rtx-4090", **options)[0].fits
+
+
+@pytest.mark.parametrize("gpu", ["h100", "rtx-4090", "mi300x"])
+def test_both_16_bit_precisions_are_as_fast_on_a_gpu_with_the_same_peak(gpu: str) -> None:
+    rates = [
+        gy.predict("gpt2", on=f"8x{gpu}", gpus=8, strategy="fsdp", precision=precision)[
+            0
+        ].samples_per_second
+        for precision in ("fp16", "bf16")
+    ]
+    assert rates[0] == pytest.approx(rates[1], rel=0.02)

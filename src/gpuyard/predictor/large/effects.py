@@ -20,6 +20,13 @@ def effect_keys(gpu: Gpu, precision: str, variant: str = "") -> tuple[str, ...]:
     )
 
 
+def find_effects(fit: LargeFit, gpu: Gpu, precision: str) -> tuple[str, ...]:
+    """Return the effects of a prediction. fp16 is like bf16 where both have one peak and only bf16 was measured."""
+    measured = f"{gpu.architecture}/{precision}" in fit.effects
+    alike = precision == "fp16" and gpu.bf16_tflops == gpu.fp16_tflops
+    return effect_keys(gpu, "bf16" if alike and not measured else precision)
+
+
 def apply_effects(
     constants: LargeConstants, effects: Mapping[str, float], keys: Sequence[tuple[str, ...]]
 ) -> LargeConstants:

@@ -11,7 +11,7 @@ from gpuyard.hardware.clusters import resolve_machine
 from gpuyard.predictor.large.cluster import NARROW, ClusterColumns, describe_cluster
 from gpuyard.predictor.large.compute import WIDTH, TrainingOptions
 from gpuyard.predictor.large.constants import load_fit
-from gpuyard.predictor.large.effects import apply_effects, attention_is_older, effect_keys
+from gpuyard.predictor.large.effects import apply_effects, attention_is_older, find_effects
 from gpuyard.predictor.large.layout import RECOMPUTE, Layout, LayoutColumns, Recompute
 from gpuyard.predictor.large.memory import MemoryColumns, compute_memory
 from gpuyard.predictor.large.model import describe_model
@@ -92,7 +92,7 @@ def compute_layout_step(
 ) -> StepColumns:
     """Return the step of each layout; `cluster` and `gpus` have one entry, or one per layout."""
     fit, model = load_fit(), describe_model(training.shape, training.sequence)
-    keys = {gpu.id: effect_keys(gpu, training.precision) for gpu in gpus}
+    keys = {gpu.id: find_effects(fit, gpu, training.precision) for gpu in gpus}
     constants = apply_effects(fit.constants, fit.effects, [keys[gpu.id] for gpu in gpus])
     pytorch = np.asarray(layouts.pytorch)
     newer = np.array([float(attention_is_older(gpu, pytorch=True)) for gpu in gpus])
