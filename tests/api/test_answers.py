@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gpuyard as gy
-from gpuyard.errors import MissingRequirement, UserMistake
+from gpuyard.errors import GpuyardError, MissingRequirement, UserMistake
 from tests.conftest import Cli
 
 EXAMPLES = Path("examples")
@@ -24,6 +24,7 @@ def test_cost(cli: Cli) -> None:
     alone = gy.cost(rent="$1.50/h", buy="$8000")
     assert alone.break_even_hours == pytest.approx(8000 / 1.5)
     assert alone.break_even_hours < result.break_even_hours
+    assert f"{result.break_even_hours:,.0f} h" in str(result)
     with pytest.raises(TypeError, match="power"):
         gy.cost(rent="$1.50/h", buy="$8000", powr="3 kW")
 
@@ -128,3 +129,25 @@ def test_the_public_names_are_listed_typed_and_documented() -> None:
 def test_no_public_name_is_replaced_by_a_package_of_the_same_name() -> None:
     packages = {module.name for module in pkgutil.iter_modules(gy.__path__)}
     assert set(gy.__all__) & packages == {"catalog"}
+
+
+def test_files_are_named_by_text_or_by_path(tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing.csv")
+    with pytest.raises(GpuyardError, match="missing"):
+        gy.validate(rows=missing)
+    with pytest.raises(GpuyardError, match="missing"):
+        gy.run_study(missing)
+    with pytest.raises(GpuyardError, match="missing"):
+        gy.bench.sweep(missing)
+    with pytest.raises(GpuyardError, match="missing"):
+        gy.bench.storage(missing)
+
+
+def test_a_rent_is_a_number_an_instance_or_a_price() -> None:
+    assert gy.cost(rent=1.5, buy=8000).break_even_hours == pytest.approx(8000 / 1.5)
+    named = [gy.cost(rent=name, buy=8000) for name in ("p4d.24xlarge", "aws/p4d.24xlarge")]
+    assert named[0].to_dict() == named[1].to_dict()
+
+
+def test_the_catalog_has_the_shapes_of_transformers() -> None:
+    assert gy.catalog.transformers().get("llama-3-8b").shape.layers == 32

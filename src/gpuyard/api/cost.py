@@ -108,7 +108,7 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def cost(
-    rent: str,
+    rent: str | float,
     buy: str | float,
     *,
     hours_per_year: float | None = None,
@@ -130,7 +130,7 @@ def cost(
 ) -> Result[Row]:
     """Find after how many hours of use buying is cheaper than renting.
 
-    `rent` is a price like "$1.50/h" or an instance like "aws/p4d.24xlarge". Further keywords are the costs of owning with
+    `rent` is a price like "$1.50/h", dollars per hour, or an instance like "aws/p4d.24xlarge". Further keywords are the costs of owning with
     their units, as in `power="3.5 kW", country="DE"`; those left out count as zero. `horizon` and `term` are text, or months.
     """
     from gpuyard.economics.billing import parse_rent_price
@@ -145,7 +145,8 @@ def cost(
     hours = hours_per_year if hours_per_year is not None else _HOURS_PER_YEAR
     if utilization is not None:
         hours = units.parse_share(utilization) * 8766
-    price, costs = parse_rent_price(rent), create_costs(owning)
+    price = parse_rent_price(rent if isinstance(rent, str) else f"${rent}/h")
+    costs = create_costs(owning)
     purchase = parse_purchase(buy if isinstance(buy, str) else f"${buy}")
     term_months = parse_months(term) if isinstance(term, str) else term
     discount = units.parse_share(discount_rate)
@@ -179,7 +180,9 @@ def cost(
         electricity=describe_electricity(costs),
         losses=_estimate_losses(price.text),
     )
-    return Result(rent_or_own_answer(question, page=page), plot=lambda: _create_plot(case, rent))
+    return Result(
+        rent_or_own_answer(question, page=page), plot=lambda: _create_plot(case, price.text)
+    )
 
 
 def _estimate_losses(rent: str) -> "InstanceLosses | None":

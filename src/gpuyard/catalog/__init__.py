@@ -4,6 +4,7 @@ from gpuyard.catalog.hardware import Gpu, Link, Machine, gpus, links, machines
 from gpuyard.catalog.models import LayerProfile, ModelProfile, models
 from gpuyard.catalog.prices import Price, find_price, past_prices, prices
 from gpuyard.catalog.tables import FactTable
+from gpuyard.catalog.transformers import TransformerModel, transformers
 
 __all__ = [
     "FactTable",
@@ -13,6 +14,7 @@ __all__ = [
     "Machine",
     "ModelProfile",
     "Price",
+    "TransformerModel",
     "find_price",
     "gpus",
     "links",
@@ -20,4 +22,5 @@ __all__ = [
     "models",
     "past_prices",
     "prices",
+    "transformers",
 ]

@@ -48,7 +48,7 @@ def find_hardware(name: str) -> HardwareName | None:
         return HardwareName("machine", machine)
     if matches := match_ids(name, gpus().ids()):
         return _choose_variant(name, matches)
-    if (instance := _find_instance(name)) is not None:
+    if (instance := find_instance(name)) is not None:
         return instance
     words = name.lower().replace("_", "-").replace(" ", "-").split("-")
     model = "-".join(word for word in words if word not in VENDOR_WORDS)
@@ -122,7 +122,8 @@ def _choose_variant(name: str, matches: list[str]) -> HardwareName:
     )
 
 
-def _find_instance(name: str) -> HardwareName | None:
+def find_instance(name: str) -> HardwareName | None:
+    """Find a cloud instance by its id or its name; the name of several clouds' instances is a mistake."""
     lowered = name.lower()
     matches = [
         price.id

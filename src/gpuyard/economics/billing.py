@@ -70,10 +70,12 @@ class RentPrice:
 
 def parse_rent_price(text: str) -> RentPrice:
     """Parse "$1.50/h", "$160308/year", or a catalog instance with its price and date."""
-    if "/" in text and text[:1].isalpha():
+    if text[:1].isalpha():
         from gpuyard.catalog import find_price
+        from gpuyard.catalog.short_names import find_instance
 
-        price = find_price(text)
+        instance = find_instance(text)
+        price = find_price(text if instance is None else instance.id)
         return RentPrice(price.usd_per_hour, 0.0, price.id, price.date)
     try:
         hourly = units.parse_usd_per_hour(text)

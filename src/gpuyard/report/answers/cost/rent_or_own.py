@@ -232,18 +232,24 @@ def _create_break_even_table(question: RentOrOwnQuestion, simple: BreakEven) -> 
     rate = rent.text
     if rent.date is not None:
         rate = f"{units.format_usd(simple.rent_usd_per_hour)}/h ({rent.text})"
+    lines = [
+        [
+            name,
+            price,
+            f"{usd / simple.rent_usd_per_hour:,.0f} h",
+            f"{usd / simple.rent_usd_per_hour / simple.hours_per_year:.2f} years",
+        ]
+        for name, price, usd in prices
+    ]
+    if question.detailed and not simple.speed_lead:
+        years = question.months_until_even / 12
+        hours = years * simple.hours_per_year
+        even = [f"{hours:,.0f} h", f"{years:.2f} years"] if math.isfinite(years) else ["never", ""]
+        lines.append(["with all costs", "", *even])
     return Table(
         f"Renting at {rate} against buying",
         ["", "buy", "break-even", f"at {simple.hours_per_year:,.0f} h per year"],
-        [
-            [
-                name,
-                price,
-                f"{usd / simple.rent_usd_per_hour:,.0f} h",
-                f"{usd / simple.rent_usd_per_hour / simple.hours_per_year:.2f} years",
-            ]
-            for name, price, usd in prices
-        ],
+        lines,
     )
 
 
