@@ -71,13 +71,13 @@ def links(
 
 
 def storage(
-    path: Path,
+    path: str | Path,
     *,
     model: str = "resnet50",
     gpu: str = "h100-sxm5-80gb",
     gpus: int = 8,
     batch: int | None = None,
-    dataset: Path | None = None,
+    dataset: str | Path | None = None,
     size: str | float = "1 GB",
     time_per_point: float = 10.0,
     readers: int = 4,
@@ -86,12 +86,12 @@ def storage(
 ) -> Result[Row]:
     """Find how many GPUs the storage of a directory keeps busy, by MLPerf Storage's method."""
     plan = plan_storage(
-        path,
+        Path(path),
         model=model,
         gpu=gpu,
         count=gpus,
         batch=batch,
-        data=dataset,
+        data=None if dataset is None else Path(dataset),
         seconds=time_per_point,
         readers=readers,
         own_bytes=int(read_quantity(size, parse_bytes)),

@@ -123,14 +123,15 @@ def export(
     *,
     kind: str = "train",
     workload: str | None = None,
-    output: Path | None = None,
-    output_dir: Path = WANDB_DIRECTORY,
+    output: str | Path | None = None,
+    output_dir: str | Path = WANDB_DIRECTORY,
     server: str | None = None,
     experiment: str = "gpuyard",
 ) -> Export:
     """Give the measurements to another program: as text, which `output` writes to a file, or to MLflow or W&B."""
     if server is not None and export_format != "mlflow":
         raise UserMistake("--server goes with --as=mlflow")
+    output, output_dir = None if output is None else Path(output), Path(output_dir)
     if output is not None and export_format in ("mlflow", "wandb"):
         raise UserMistake(f"--as={export_format} does not write a file; leave out --output")
     if output_dir != WANDB_DIRECTORY and export_format != "wandb":

@@ -13,15 +13,16 @@ from gpuyard.study import run_study as measure_and_judge
 
 
 def run_study(
-    file: Path,
+    file: str | Path,
     *,
-    output_dir: Path | None = None,
+    output_dir: str | Path | None = None,
     fresh: bool = False,
     calibration: str | None = None,
     results: str | None = None,
     on_progress: ProgressCallback | None = None,
 ) -> Result[Row]:
     """Find out for each workload whether more GPUs would help; with `output_dir`, write report.html and study.json."""
+    file, output_dir = Path(file), None if output_dir is None else Path(output_dir)
     spec = read_study(file)
     if output_dir is not None:
         refuse_foreign_files(output_dir)  # before anything is measured

@@ -24,7 +24,7 @@ def train(
     epochs: int = 20,
     accuracy: str | float = "99%",
     seed: int = 0,
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
     fresh: bool = False,
     dry_run: bool = False,
     on_progress: ProgressCallback | None = None,
@@ -37,7 +37,7 @@ def train(
         epochs=epochs,
         target_accuracy=read_quantity(accuracy, parse_share),
         seed=seed,
-        checkpoint=checkpoint,
+        checkpoint=None if checkpoint is None else Path(checkpoint),
         fresh=fresh,
     )
     # An accuracy does not depend on other load, so training neither waits for measurements nor prevents them.

@@ -121,10 +121,10 @@ def train(
 
 
 def sweep(
-    file: Path,
+    file: str | Path,
     *,
-    output: Path | None = None,
-    svg: Path | None = None,
+    output: str | Path | None = None,
+    svg: str | Path | None = None,
     fresh: bool = False,
     dry_run: bool = False,
     on_progress: ProgressCallback | None = None,
@@ -133,6 +133,7 @@ def sweep(
 
     The measurements are also written to `output` as JSON lines, and a picture of how each workload scales to `svg`.
     """
+    file = Path(file)
     spec = read_sweep(file)
     if svg is not None and 1 not in spec.nodes:
         raise UserMistake(f"{file}: --svg draws the scaling relative to one node; add 1 to 'nodes'")
@@ -145,11 +146,11 @@ def sweep(
     result = measure_matrix(matrix, store, fresh=fresh, on_progress=on_progress)
     try:
         if output is not None:
-            write_text(output, to_json_lines(result.measurements))
+            write_text(Path(output), to_json_lines(result.measurements))
         if svg is not None:
             from gpuyard.report.scaling import draw_scaling
 
-            write_text(svg, draw_scaling(result.measurements, matrix.name))
+            write_text(Path(svg), draw_scaling(result.measurements, matrix.name))
     except GpuyardError as error:
         raise GpuyardError(
             f"{error}; all measurements are stored in {store.path}: run it again, nothing is measured twice"

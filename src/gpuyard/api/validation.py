@@ -11,8 +11,8 @@ def validate(
     table: str | None = None,
     points: str | Sequence[int] = (),
     *,
-    rows: Path | None = None,
-    memory: Path | None = None,
+    rows: str | Path | None = None,
+    memory: str | Path | None = None,
 ) -> Result[Row]:
     """Return the errors of all tables or of one, and what `points` measured multi-GPU figures are worth.
 
@@ -25,7 +25,9 @@ def validate(
 
         if counts not in ([], [0], [1]):
             raise UserMistake("--points with --rows must be 0 or 1")
-        return Result(table_scores_answer(judge_table(rows, memory, sum(counts)), rows.name))
+        file = Path(rows)
+        scores = judge_table(file, None if memory is None else Path(memory), sum(counts))
+        return Result(table_scores_answer(scores, file.name))
     if memory is not None:
         raise UserMistake("--memory judges the memory of large models: add --rows FILE")
     from gpuyard.predictor.validation import report
