@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuyard.api.inputs import read_cluster
-from gpuyard.api.result import Result, Row
+from gpuyard.api.result import Result, Row, wrap
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.product_names import find_catalog_gpu
 from gpuyard.measure.tool_output.detect import read_tool_output
@@ -34,7 +34,8 @@ def judge_tool_output(
     judgments = judge_output(
         output, cluster, gpus=gpus, link_bytes_per_second=parse_rate(link) if link else None
     )
-    return Result(tool_output_answer(output, cluster, judgments))
+    answer = tool_output_answer(output, cluster, judgments)
+    return Result(answer, wrap(answer.document["rows"]))
 
 
 def _find_machine(output: ToolOutput) -> "Cluster | None":

@@ -73,17 +73,17 @@ def test_machines_that_differ_by_a_factor_of_a_hundred_are_not_judged(
     tmp_path: Path, rate: float
 ) -> None:
     document = judge_text(tmp_path, write_table(8, "NVIDIA GeForce RTX 4090", rate))
-    (reading,) = document["readings"]
+    (reading,) = document["rows"]
     assert (document["verdict"], reading["verdict"]) == ("not judged", "not judged")
-    assert reading["low_bytes_per_second"] < 0.5e9
-    assert reading["high_bytes_per_second"] > 14e9
+    assert reading["expected_low"] < 0.5e9
+    assert reading["expected_high"] > 14e9
     assert reading["ratio"] is None
     assert "%" not in read_headline(judge_tool_output(tmp_path / "log"))
 
 
 def test_small_messages_say_why_they_are_not_judged(tmp_path: Path) -> None:
     text = write_table(8, "NVIDIA H100 80GB HBM3", 3.0, size=1 << 16)
-    (reading,) = judge_text(tmp_path, text)["readings"]
+    (reading,) = judge_text(tmp_path, text)["rows"]
     assert reading["verdict"] == "not judged"
     assert "latency" in reading["reason"]
     assert "%" not in read_headline(judge_tool_output(tmp_path / "log"))
@@ -91,14 +91,14 @@ def test_small_messages_say_why_they_are_not_judged(tmp_path: Path) -> None:
 
 def test_two_runs_in_one_log_have_different_names(tmp_path: Path) -> None:
     document = judge_text(tmp_path, write_table(8, "NVIDIA H100 80GB HBM3", 470.0, 240.0))
-    first, second = document["readings"]
+    first, second = document["rows"]
     assert (first["verdict"], second["verdict"]) == ("normal", "slow")
     assert "run 2" in second["reading"]
     assert "run 2" not in first["reading"]
     # a log with each line twice has one run
     text = write_table(8, "NVIDIA H100 80GB HBM3", 470.0)
     twice = "".join(2 * line for line in text.splitlines(keepends=True))
-    assert len(judge_text(tmp_path, twice)["readings"]) == 1
+    assert len(judge_text(tmp_path, twice)["rows"]) == 1
 
 
 def test_an_unknown_fault_is_not_called_likely(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_mpi_is_not_judged_like_nccl(tmp_path: Path) -> None:
     text = "# OSU {} Allreduce Latency Test v7.3\n# Size Avg Latency(us)\n67108864 1021.40\n"
     mpi = judge_text(tmp_path, text.format("MPI-CUDA"), on="8xh100", gpus=8)
     assert mpi["verdict"] == "not judged"
-    assert "MPI" in mpi["readings"][0]["reason"]
+    assert "MPI" in mpi["rows"][0]["reason"]
     nccl = judge_text(tmp_path, text.format("NCCL-CUDA"), on="8xh100", gpus=8)
     assert nccl["verdict"] == "slow"
 
@@ -152,7 +152,7 @@ def test_a_network_card_on_too_few_lanes_is_named(tmp_path: Path) -> None:
         "\t\tLnkCap:\tPort #0, Speed 2.5GT/s, Width x4\n"
         "\t\tLnkSta:\tSpeed 2.5GT/s, Width x1\n"
     )
-    (card,) = judge_text(tmp_path, text.format(8))["readings"]
+    (card,) = judge_text(tmp_path, text.format(8))["rows"]
     assert card["verdict"] == "slow"
     assert "8 of its 16 lanes" in card["causes"][0]["why"]
     assert judge_text(tmp_path, text.format(16))["verdict"] == "normal"
@@ -191,7 +191,7 @@ def test_copies_through_the_host_are_expected_at_published_rates(
 def test_processes_that_are_all_rank_0_measured_nothing() -> None:
     document = judge("without_mpi.txt")
     assert document["verdict"] == "wrong"
-    (reading,) = document["readings"]
+    (reading,) = document["rows"]
     assert [cause["name"] for cause in reading["causes"]] == ["no-mpi"]
 
 
@@ -248,7 +248,7 @@ def test_several_nodes_need_a_network(tmp_path: Path) -> None:
 def test_healthy_links_are_normal(file: str, verdict: str, rate: float) -> None:
     document = judge(file)
     assert document["verdict"] == verdict
-    assert document["readings"][0]["bytes_per_second"] == pytest.approx(rate, rel=2e-3)
+    assert document["rows"][0]["busbw_bytes_per_second"] == pytest.approx(rate, rel=2e-3)
 
 
 def test_a_slow_pair_is_named() -> None:
@@ -310,7 +310,7 @@ def test_a_quoted_comment_is_read_and_a_table_without_rates_is_not_normal(tmp_pa
 
 def test_a_port_is_judged_only_against_a_rate_that_is_known(tmp_path: Path) -> None:
     """98 Gbit/s is normal for 100 Gbit/s and slow for 200: the measurement cannot say which."""
-    (unknown,) = judge("ib_write_bw.txt")["readings"]
+    (unknown,) = judge("ib_write_bw.txt")["rows"]
     assert unknown["verdict"] == "not judged"
     assert "100 Gbit/s" in unknown["reason"]
     assert unknown["ratio"] is None
@@ -323,7 +323,7 @@ def test_a_port_is_judged_only_against_a_rate_that_is_known(tmp_path: Path) -> N
 
 def test_a_port_at_the_rate_of_a_slower_one_is_explained() -> None:
     document = judge("ib_write_bw.txt", link="200 Gbit/s")
-    (reading,) = document["readings"]
+    (reading,) = document["rows"]
     assert reading["verdict"] == "slow"
     assert reading["causes"][0]["name"] == "slower-link"
 
@@ -335,12 +335,12 @@ def test_two_ranks_of_osu_on_one_machine_use_its_links() -> None:
 
 
 def test_slots_clocks_and_errors_are_found_on_the_faulty_gpu_only() -> None:
-    healthy, faulty = judge("smi_query.txt")["readings"]
+    healthy, faulty = judge("smi_query.txt")["rows"]
     assert (healthy["verdict"], healthy["causes"]) == ("normal", [])
     assert [cause["name"] for cause in faulty["causes"]] == [
         "narrow-slot", "throttled", "throttled", "memory-errors",
     ]  # fmt: skip
-    gpu, bridges = judge("lspci.txt")["readings"]
+    gpu, bridges = judge("lspci.txt")["rows"]
     assert "1 of its 16 lanes" in gpu["causes"][0]["why"]
     assert bridges["causes"][0]["name"] == "acs"
 
@@ -388,3 +388,13 @@ def test_text_of_strangers_is_refused_in_a_sentence(text: str) -> None:
             parse_tool_output(head + text, "log")
         except UserMistake as mistake:
             assert "log" in str(mistake)
+
+
+def test_rows_have_the_measured_and_the_expected_rate(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(
+        write_table(8, "NVIDIA H100 80GB HBM3", 470.0, 240.0), encoding="utf-8"
+    )
+    healthy, slow = judge_tool_output(tmp_path / "log")
+    assert healthy.busbw_bytes_per_second == pytest.approx(470e9)
+    assert healthy.expected_low < healthy.busbw_bytes_per_second < healthy.expected_high
+    assert (healthy.normal, slow.normal) == (True, False)

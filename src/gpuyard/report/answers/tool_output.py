@@ -27,7 +27,8 @@ def tool_output_answer(
         parts.append(Sentence(f"Expected rates are those of {'; '.join(bases)}."))
     if cluster is not None and cluster.note:
         parts.append(Sentence(cluster.note))
-    return Answer(parts, _document(output, cluster, judgments), output.source, "bench collectives")
+    document = _document(output, cluster, judgments)
+    return Answer(parts, document, output.source, "bench collectives", rows="rows")
 
 
 def _create_tables(
@@ -123,15 +124,19 @@ def _document(
         "file": output.source,
         "machine": cluster.name if cluster else None,
         "verdict": next(verdict for verdict in order if verdict in verdicts),
-        "readings": [
+        "rows": [
             {
                 "reading": judgment.subject,
+                "size_bytes": judgment.size_bytes,
+                "busbw_bytes_per_second": judgment.measured,
+                "expected_bytes_per_second": judgment.expected,
+                "expected_low": judgment.low,
+                "expected_high": judgment.high,
+                "normal": None
+                if judgment.verdict == "not judged"
+                else judgment.verdict == "normal",
                 "verdict": judgment.verdict,
                 "reason": judgment.reason or None,
-                "bytes_per_second": judgment.measured,
-                "expected_bytes_per_second": judgment.expected,
-                "low_bytes_per_second": judgment.low,
-                "high_bytes_per_second": judgment.high,
                 "ratio": judgment.ratio,
                 "basis": judgment.basis,
                 "causes": [cause.model_dump() for cause in judgment.causes],
