@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import gpuyard as gy
+from gpuyard.errors import UserMistake
 from gpuyard.share.models import NoneFree
 from gpuyard.share.setup import set_up
 from tests.conftest import Cli
@@ -43,6 +45,15 @@ def test_the_block_holds_gpus_and_gives_them_back(cli: Cli, share: Path) -> None
     with pytest.raises(ZeroDivisionError), gy.lease(gpu_ids=[3]) as held:
         assert held.gpus == (3,)
         1 / 0  # noqa: B018
+    assert leases(cli) == set()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "hours", "named"), [(1, 0, "0 seconds"), (1.5, 1, "1.5"), ("2", 1, "'2'")]
+)
+def test_mistakes_are_refused(cli: Cli, share: Path, gpus: Any, hours: float, named: str) -> None:
+    with pytest.raises(UserMistake, match=named), gy.lease(gpus, hours=hours):
+        pass
     assert leases(cli) == set()
 
 

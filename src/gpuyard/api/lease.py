@@ -50,7 +50,10 @@ def lease(
     """
     if hours is not None and time is not None:
         raise UserMistake("give hours or time, not both")
-    seconds = parse_seconds(time) if time is not None else hours * 3600 if hours else None
+    if time is not None:
+        seconds: float | None = parse_seconds(time)
+    else:
+        seconds = None if hours is None else hours * 3600
     request = create_request(
         gpus,
         f"python {' '.join(sys.argv)}".strip(),
@@ -98,6 +101,8 @@ def create_request(
     """Build a request from values as people write them; `command` is what others see."""
     if share is not None and memory is not None:
         raise UserMistake("give a share of each GPU or an amount of its memory, not both")
+    if gpus is not None and not isinstance(gpus, int):
+        raise UserMistake(f"expected a whole number of GPUs, got {gpus!r}")
     indices = parse_indices(gpu_ids)
     return LeaseRequest(
         count=gpus if gpus is not None else len(indices) or 1,
