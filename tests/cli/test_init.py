@@ -73,3 +73,14 @@ def test_a_plan_file_and_the_same_plan_without_a_file_agree(cli: Cli, tmp_path: 
     described = cli("plan", *goal, "--model", "resnet50", "--json").stdout
     costs = [json.loads(text)["winner"]["usd_per_run"] for text in (written, described)]
     assert costs[0] == costs[1]
+
+
+def test_files_for_a_large_model_count_tokens(cli: Cli, tmp_path: Path) -> None:
+    for kind, verb in (("workload", "predict"), ("plan", "plan")):
+        cli("init", kind, "--model", "llama-3-8b", "--name", "mine", cwd=tmp_path)
+        hardware = ["--on", "8xh100"] if verb == "predict" else []
+        answer = cli(verb, f"mine.{kind}.yaml", *hardware, "--json", cwd=tmp_path).stdout
+        assert "tokens_per_second" in answer
+        assert (
+            "tokens" in cli("init", kind, "--model", "llama-3-8b", "--epochs", "2", status=2).stderr
+        )

@@ -11,6 +11,7 @@ from gpuyard.api.starter_templates import (
     TEMPLATES,
     VALUES,
 )
+from gpuyard.catalog import models, transformers
 from gpuyard.catalog.short_names import find_gpu
 from gpuyard.catalog.specfiles import known_names
 from gpuyard.errors import UnknownName, UserMistake
@@ -31,15 +32,34 @@ def create_spec(kind: str, values: Mapping[str, str], file: Path | None = None) 
     if "gpu" in complete:
         complete["gpu"] = find_gpu(complete["gpu"]).id
     path = file or Path(f"{complete['name']}.{kind}.yaml")
-    sample = SAMPLE_OF_CODE if ":" in complete.get("model", "") else ""
-    is_image = complete.get("model", "").startswith(IMAGE_MODELS)
-    size = units.format_bytes(IMAGENET_BYTES_PER_SAMPLE)
-    stored = f", bytes_per_sample: {size}" if is_image else ""
-    text = TEMPLATES[kind].format(file=path.name, sample=sample, stored=stored, **complete)
+    model = complete.get("model", "")
+    is_large = model in transformers() and model not in models()
+    if is_large and (ignored := {"samples", "epochs", "batch"} & set(values)):
+        raise UserMistake(
+            f"--{min(ignored)} does not apply to {model}, whose runs are counted in tokens; set 'tokens' in the file"
+        )
+    template = TEMPLATES["large workload" if is_large and kind == "workload" else kind]
+    text = template.format(
+        file=path.name,
+        sample=SAMPLE_OF_CODE if ":" in model else "",
+        run=_describe_run(complete, is_large=is_large),
+        **complete,
+    )
     parse_spec(text, path, SPECS[kind], known_names())
     _check_absent(path)
     write_text(path, text)
     return path
+
+
+def _describe_run(values: Mapping[str, str], *, is_large: bool) -> str:
+    """Return the keys of a plan's workload that give the length of a run."""
+    if is_large:
+        return "  tokens: 20B"
+    is_image = values.get("model", "").startswith(IMAGE_MODELS)
+    stored = units.format_bytes(IMAGENET_BYTES_PER_SAMPLE)
+    size = f", bytes_per_sample: {stored}" if is_image else ""
+    samples, epochs = values.get("samples"), values.get("epochs")
+    return f"  dataset: {{samples: {samples}{size}}}\n  epochs: {epochs}"
 
 
 def _examples() -> Path:

@@ -88,6 +88,15 @@ epochs: {epochs}
 # measured:                     # a figure that you know narrows every prediction
 #   - {{gpu: {gpu}, batch_per_gpu: {batch}, samples_per_second: 500}}
 """,
+    "large workload": """\
+# What is trained. Try it: gpuyard predict {file} --on {gpus}x{gpu}
+name: {name}
+model: {model}
+tokens: 20B                     # of the whole training
+# parallel:                     # how the model is divided among GPUs; default: the fastest way
+#   global_batch: 256
+#   sequence: 4096
+""",
     "cluster": """\
 # The machines and the network between them. Try it: gpuyard predict resnet50 --on {file}
 name: {name}
@@ -102,8 +111,7 @@ name: {name}
 workload:
   name: {name}
   model: {model}
-  dataset: {{samples: {samples}{stored}}}
-  epochs: {epochs}
+{run}
 runs_per_month: {runs_per_month}
 budget: {budget}                # total over the horizon
 horizon: 3 years
