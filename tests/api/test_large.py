@@ -182,3 +182,27 @@ def test_both_16_bit_precisions_are_as_fast_on_a_gpu_with_the_same_peak(gpu: str
         for precision in ("fp16", "bf16")
     ]
     assert rates[0] == pytest.approx(rates[1], rel=0.02)
+
+
+def test_mistakes_in_a_shape_are_said_in_words(cli: Cli, tmp_path: Path) -> None:
+    config = {
+        "model_type": "llama", "hidden_size": -1, "intermediate_size": 400, "num_hidden_layers": 2,
+        "num_attention_heads": 1, "vocab_size": 1000,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    error = cli("predict", "config.json", "--on", "h100", status=2, cwd=tmp_path).stderr
+    assert "config.json: hidden: must be above 0, got -1" in error
+    spec = tmp_path / "odd.workload.yaml"
+    shape = "{layers: 16, hidden: 2048, heads: 31, ffn: 8192, vocabulary: 1000}"
+    spec.write_text(f"name: odd\nmodel: {shape}\n", encoding="utf-8")
+    error = cli("predict", str(spec), "--on", "h100", status=2).stderr
+    assert "model: hidden 2048" in error
+
+
+def test_a_dense_model_with_a_trillion_parameters_is_refused(cli: Cli, tmp_path: Path) -> None:
+    spec = tmp_path / "huge.workload.yaml"
+    shape = "{layers: 200, hidden: 20480, heads: 160, ffn: 56000, vocabulary: 100000}"
+    spec.write_text(f"name: huge\nmodel: {shape}\n", encoding="utf-8")
+    error = cli("predict", str(spec), "--on", "8xh100", status=2).stderr
+    assert "T parameters" in error
+    assert gy.predict("kimi-k2", on="8xh200", gpus=8)[0].gpus == 8

@@ -62,7 +62,7 @@ def _explain_all(
 ) -> Iterator[str]:
     mistakes = _drop_consequences(invalid.errors(include_url=False))
     for mistake in mistakes[:_MAX_MISTAKES_SHOWN]:
-        line, keys, value = _locate(document, mistake["loc"])
+        line, keys, value = _locate(document, mistake["loc"], missing=mistake["type"] == "missing")
         prefix = f"{path}:{line}: " + (f"{keys}: " if keys else "")
         yield prefix + _explain(kind, mistake, value)
     if len(mistakes) > _MAX_MISTAKES_SHOWN:
@@ -75,7 +75,7 @@ def _drop_consequences(mistakes: list[ErrorDetails]) -> list[ErrorDetails]:
     return [m for m in mistakes if m["type"] != "too_short" or m["loc"] not in inside]
 
 
-def _locate(document: Any, location: Location) -> tuple[int, str, Any]:
+def _locate(document: Any, location: Location, *, missing: bool) -> tuple[int, str, Any]:
     """Return the line of the innermost existing key, the dotted key as users write it, and its value.
 
     Pydantic's location also names the branch of a union that it tried; the file has no such key.
@@ -92,7 +92,7 @@ def _locate(document: Any, location: Location) -> tuple[int, str, Any]:
             line = node.lines[part]
             keys += f"[{part}]"
             node = node[part]
-        elif last and isinstance(node, dict) and isinstance(part, str):
+        elif missing and last and isinstance(node, dict) and isinstance(part, str):
             keys += f".{part}" if keys else part
     return line, keys, node
 

@@ -8,7 +8,8 @@ from gpuyard.specs.base import Spec
 
 _Size = Annotated[int, Field(gt=0, le=10_000_000)]
 _Number = Annotated[int, Field(ge=0, le=100_000)]
-MAX_PARAMETERS = 5e12
+MAX_DENSE_PARAMETERS, MAX_PARAMETERS = 1e12, 5e12
+"""The second is for models with experts, which exist with a trillion parameters."""
 
 
 class TransformerShape(Spec):

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gpuyard.errors import UserMistake
+from gpuyard.specs.spec_errors import explain_value
 from gpuyard.specs.transformer import TransformerShape
 
 _MAX_BYTES = 2**20
@@ -46,8 +47,8 @@ def parse_hugging_face_config(text: str, name: str) -> TransformerShape:
         raise UserMistake(f"{name}: {missing.args[0]} is missing") from None
     except ValidationError as problem:
         first = problem.errors()[0]
-        key = ".".join(map(str, first["loc"])) or "shape"
-        raise UserMistake(f"{name}: {key}: {first['msg']}") from None
+        where = ": ".join([name, *map(str, first["loc"])])
+        raise UserMistake(f"{where}: {explain_value(first)}") from None
     except (TypeError, ValueError, ArithmeticError):
         key = values.find_suspect()
         raise UserMistake(

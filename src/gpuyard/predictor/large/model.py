@@ -9,9 +9,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from gpuyard import units
 from gpuyard.errors import UserMistake
 from gpuyard.predictor.table import Floats
-from gpuyard.specs.transformer import MAX_PARAMETERS, TransformerShape
+from gpuyard.specs.transformer import MAX_DENSE_PARAMETERS, MAX_PARAMETERS, TransformerShape
 
 Column = Floats | float
 
@@ -167,9 +168,11 @@ def describe_model(shape: TransformerShape, sequence: int | None = None) -> Mode
         output_parameters=0.0 if shape.tied_embeddings else float(shape.vocabulary * shape.hidden),
         other_parameters=float(norms + shape.positions * shape.hidden + shape.other_parameters),
     )
-    if float(columns.parameters) > MAX_PARAMETERS:
+    most = MAX_PARAMETERS if shape.experts else MAX_DENSE_PARAMETERS
+    if (count := float(columns.parameters)) >= most:
         raise UserMistake(
-            f"the model has {float(columns.parameters):.3g} parameters; the maximum is {MAX_PARAMETERS:.0e}"
+            f"the model has {units.format_tokens(count)} parameters; {'with' if shape.experts else 'without'} experts, "
+            f"it must have less than {units.format_tokens(most)}"
         )
     return columns
 
