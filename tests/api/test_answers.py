@@ -38,6 +38,12 @@ def test_plan_of_a_file(cli: Cli) -> None:
     assert "Why:" in str(result.why())
 
 
+def test_the_run_to_measure_is_the_run_that_the_plan_predicts() -> None:
+    result = gy.plan(budget="$60000", researchers=6, model="resnet50")
+    assert result.winner.remedy == "accumulation"
+    assert "gradients accumulated over 4 steps, would settle it" in " ".join(str(result).split())
+
+
 def test_plan_of_a_budget_lists_what_it_assumes(cli: Cli) -> None:
     result = gy.plan(budget="$60000", researchers=6, model="resnet50")
     options = ("--budget", "$60000", "--researchers", "6", "--model", "resnet50")

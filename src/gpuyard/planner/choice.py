@@ -223,11 +223,16 @@ class Choice:
         if self.nodes > 1:
             parts.append(f"{self.nodes} machines over {self.network}")
         parts.append(self.run_setting)
-        if self.remedy != "none":
-            parts.append(_REMEDIES[self.remedy])
+        if remedy := self.remedy_words:
+            parts.append(remedy)
         if self.clusters > 1:
             parts.append(f"{self.clusters} such clusters side by side")
         return ", ".join(parts)
+
+    @property
+    def remedy_words(self) -> str:
+        """What relieves the exchange of gradients, or an empty string."""
+        return _REMEDIES[self.remedy]
 
     @property
     def run_setting(self) -> str:

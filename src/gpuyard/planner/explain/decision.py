@@ -137,7 +137,8 @@ def _check_overlap(
         if winner.layout is None
         else winner.layout.method
     )
-    run = f"{winner.gpus} × {winner.gpu} in {machines} with {how}"
+    remedy = f", {winner.remedy_words}," if winner.remedy_words else ""
+    run = f"{winner.gpus} × {winner.gpu} in {machines} with {how}{remedy}"
     unit, scale = (
         ("tokens/s", winner.tokens_per_second / winner.samples_per_second)
         if winner.layout is not None and winner.tokens_per_second
