@@ -121,3 +121,8 @@ def test_cost_of_an_instance_counts_losses(cli: Cli) -> None:
     )
     unpublished = cli(*command[:3], "--rent", "azure/Standard_NC48ads_A100_v4").stdout
     assert "assumed spot interruptions" in unpublished
+
+
+def test_the_precision_is_one_that_the_gpu_has() -> None:
+    answer = gy.goodput("gpt2-xl", on="8xv100", tokens="1B")
+    assert answer.to_dict()["useful_days"] > 0

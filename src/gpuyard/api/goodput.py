@@ -119,8 +119,9 @@ def _describe_large(
     from gpuyard.predictor.large.remedies import find_remedy
     from gpuyard.predictor.large.training import count_checkpoint_bytes, create_training
 
+    gpu, _ = resolve_machine(cluster)
     training = create_training(
-        apply_options(spec, strategy=strategy, precision=precision, tokens=tokens)
+        apply_options(spec, strategy=strategy, precision=precision, tokens=tokens), gpu
     )
     where = f"{units.format_count(gpus, 'GPU')} of {cluster.name}"
     if training.tokens is None:
