@@ -5,13 +5,11 @@ The hard ones have NICs and drives, four sockets, chained switches, no GPUs, or 
 
 import io
 import re
-import shutil
 from collections.abc import Iterator
 from itertools import combinations
 from xml.etree import ElementTree
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from gpuyard.catalog import gpus
 from gpuyard.draw.topology import draw_topology_svg, draw_topology_text
@@ -24,10 +22,9 @@ from gpuyard.hardware.pairs import (
 )
 from gpuyard.hardware.presets import PRESETS, build_preset
 from gpuyard.hardware.rings import STAGED_SHARE
+from tests.browser import launch_chromium, needs_browser
 
 SVG = "{http://www.w3.org/2000/svg}"
-CHROMIUM = shutil.which("chromium")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 Area = tuple[float, float, float, float]
 
 
@@ -425,14 +422,12 @@ def test_labels_cannot_send_terminal_escapes() -> None:
     assert "\x1b" not in out.getvalue() and "[red]not red[/red]" in out.getvalue()
 
 
-@pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+@needs_browser
 def test_no_text_covers_another_or_leaves_the_view() -> None:
     measure = """() => [...document.querySelectorAll('text')].map(t => {
         const r = t.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom, t.textContent]
     })"""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with launch_chromium() as browser:
         page = browser.new_page()
         for name, graph in (MACHINES | RACKS).items():
             page.set_content(f"<body style='margin:0'>{draw_topology_svg(graph)}")
@@ -444,7 +439,6 @@ def test_no_text_covers_another_or_leaves_the_view() -> None:
                 assert right <= view["width"] and bottom <= view["height"], (name, content)
             for a, b in combinations(texts, 2):
                 assert not overlap(tuple(a[:4]), tuple(b[:4]), 2.5), (name, a, b)
-        browser.close()
 
 
 @pytest.mark.parametrize(

@@ -1,114 +1,58 @@
 """Tests of the report in a browser: opened from a file, without a network, on a desktop and on a phone."""
 
-import ctypes
-import shutil
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from gpuyard.planner.recommendation import build_result
 from gpuyard.report.answer import Answer, Charts, Sentence
 from gpuyard.report.answers.plan import plan_answer
 from gpuyard.report.answers.study.report import write_report
 from gpuyard.report.html import write_page
+from tests.browser import BROWSER_MARKS, Visit, launch_chromium
 from tests.planner.builder import candidates, offer, plan
 from tests.planner.builder import workload as plan_workload
 from tests.report.builder import cost, full_study, study, workload
 from tests.report.test_cost_page import charts
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 EVIL = "<img src=x onerror=\"document.title='broken'\"></script>"
 
 
-def _has_library(name: str) -> bool:
-    try:
-        ctypes.CDLL(name)
-    except OSError:
-        return False
-    return True
+pytestmark = list(BROWSER_MARKS)
 
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
-    pytest.mark.skipif(
-        sys.platform == "linux" and not _has_library("libatomic.so.1"),
-        reason="Playwright needs libatomic: apt-get install libatomic1",
-    ),
-]
-
-
-class Visit:
-    """An open page, with its console messages and blocked requests."""
+class ReportVisit(Visit):
+    """A report that is opened from its file, and may read only files."""
 
     def __init__(self, page: Page) -> None:
-        self.page = page
-        self.messages: list[str] = []
-        self.requests: list[str] = []
-        page.on("console", lambda message: self.messages.append(message.text))
-        page.on("pageerror", lambda error: self.messages.append(str(error)))
-        page.route("**/*", self._allow_files_only)
-
-    def _allow_files_only(self, route: Route) -> None:
-        if route.request.url.startswith("file://"):
-            route.continue_()
-        else:
-            self.requests.append(route.request.url)
-            route.abort()
+        super().__init__(page, "file://")
 
     def open(self, path: Path) -> None:
         self.page.goto(path.as_uri())
-        self.wait_until(
-            "[...document.querySelectorAll('.chart')].every((c) => c.dataset.drawn === 'true')"
-        )
-
-    def wait_until(self, condition: str) -> None:
-        """Poll from outside, because Playwright waits with an eval that the page's security policy forbids."""
-        deadline = time.monotonic() + 30
-        while not self.page.evaluate(condition):
-            assert time.monotonic() < deadline, f"never came true: {condition}"
-            self.page.wait_for_timeout(50)
-
-    def scrolls_sideways(self) -> bool:
-        return bool(self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth"))
+        self.wait_for_charts()
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+    with launch_chromium() as chromium:
         yield chromium
-        chromium.close()
 
 
 @pytest.fixture(params=["light", "dark"])
-def desktop(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
+def desktop(browser: Browser, request: pytest.FixtureRequest) -> Iterator[ReportVisit]:
     with browser.new_context(
         viewport={"width": 1280, "height": 900}, color_scheme=request.param
     ) as context:
-        yield Visit(context.new_page())
+        yield ReportVisit(context.new_page())
 
 
 @pytest.fixture
-def phone(browser: Browser) -> Iterator[Visit]:
+def phone(browser: Browser) -> Iterator[ReportVisit]:
     with browser.new_context(viewport={"width": 390, "height": 844}) as context:
-        yield Visit(context.new_page())
+        yield ReportVisit(context.new_page())
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +60,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(full_study(), tmp_path_factory.mktemp("study"))
 
 
-def test_the_page_shows_the_verdicts_and_draws_every_chart(desktop: Visit, report: Path) -> None:
+def test_the_page_shows_the_verdicts_and_draws_every_chart(
+    desktop: ReportVisit, report: Path
+) -> None:
     desktop.open(report)
     verdicts = desktop.page.locator("#verdicts").inner_text()
     assert "NETWORK CHOKE: don't add GPUs" in verdicts
@@ -131,7 +77,7 @@ def test_the_page_shows_the_verdicts_and_draws_every_chart(desktop: Visit, repor
     assert not desktop.scrolls_sideways()
 
 
-def test_remedy_tables_do_not_scroll(desktop: Visit, report: Path) -> None:
+def test_remedy_tables_do_not_scroll(desktop: ReportVisit, report: Path) -> None:
     desktop.page.set_viewport_size({"width": 1200, "height": 900})
     desktop.open(report)
     tables = desktop.page.locator(".finding .scroll")
@@ -141,7 +87,7 @@ def test_remedy_tables_do_not_scroll(desktop: Visit, report: Path) -> None:
     )
 
 
-def test_the_page_fits_a_phone(phone: Visit, report: Path) -> None:
+def test_the_page_fits_a_phone(phone: ReportVisit, report: Path) -> None:
     phone.open(report)
     assert not phone.scrolls_sideways()
     phone.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
@@ -154,7 +100,7 @@ def test_the_page_fits_a_phone(phone: Visit, report: Path) -> None:
     assert phone.messages == []
 
 
-def test_charts_follow_the_width(desktop: Visit, report: Path) -> None:
+def test_charts_follow_the_width(desktop: ReportVisit, report: Path) -> None:
     desktop.open(report)
     desktop.page.set_viewport_size({"width": 390, "height": 844})
     desktop.wait_until(
@@ -163,7 +109,7 @@ def test_charts_follow_the_width(desktop: Visit, report: Path) -> None:
     assert not desktop.scrolls_sideways()
 
 
-def test_another_batch_size_redraws_the_charts(desktop: Visit, report: Path) -> None:
+def test_another_batch_size_redraws_the_charts(desktop: ReportVisit, report: Path) -> None:
     desktop.open(report)
     throughput = desktop.page.locator("#chart-throughput-spoken-digits-linear svg")
     assert "batch 50 per GPU" in (throughput.text_content() or "")
@@ -177,7 +123,9 @@ def test_another_batch_size_redraws_the_charts(desktop: Visit, report: Path) -> 
     assert desktop.messages == []
 
 
-def test_a_tooltip_has_the_numbers_of_curves_but_not_of_bands(desktop: Visit, report: Path) -> None:
+def test_a_tooltip_has_the_numbers_of_curves_but_not_of_bands(
+    desktop: ReportVisit, report: Path
+) -> None:
     desktop.open(report)
     chart = desktop.page.locator("#chart-throughput-spoken-digits-linear")
     chart.scroll_into_view_if_needed()
@@ -194,7 +142,7 @@ def test_a_tooltip_has_the_numbers_of_curves_but_not_of_bands(desktop: Visit, re
     assert desktop.messages == []
 
 
-def test_markup_in_names_is_only_text(desktop: Visit, tmp_path: Path) -> None:
+def test_markup_in_names_is_only_text(desktop: ReportVisit, tmp_path: Path) -> None:
     tested = workload(EVIL)
     curves = tuple(replace(c, platform=f"{EVIL} {i}") for i, c in enumerate(tested.curves))
     epochs = tuple(replace(e, platform=f"{EVIL} {e.platform}") for e in tested.epoch_times)
@@ -209,7 +157,7 @@ def test_markup_in_names_is_only_text(desktop: Visit, tmp_path: Path) -> None:
     assert not desktop.scrolls_sideways()
 
 
-def test_a_study_with_gaps_still_draws(desktop: Visit, tmp_path: Path) -> None:
+def test_a_study_with_gaps_still_draws(desktop: ReportVisit, tmp_path: Path) -> None:
     tested = workload("single")
     single = replace(
         tested,
@@ -226,7 +174,7 @@ def test_a_study_with_gaps_still_draws(desktop: Visit, tmp_path: Path) -> None:
     assert desktop.messages == []
 
 
-def test_ten_workloads(desktop: Visit, tmp_path: Path) -> None:
+def test_ten_workloads(desktop: ReportVisit, tmp_path: Path) -> None:
     desktop.open(write_report(study(*(workload(f"model {i}") for i in range(10))), tmp_path))
     assert desktop.page.locator("article.card").count() == 10
     assert desktop.page.locator(".chart").count() == 40
@@ -244,7 +192,7 @@ def test_the_tables_work_without_javascript(browser: Browser, report: Path) -> N
 
 def test_printing_opens_folded_sections(browser: Browser, report: Path) -> None:
     with browser.new_context(color_scheme="dark") as context:
-        visit = Visit(context.new_page())
+        visit = ReportVisit(context.new_page())
         visit.open(report)
         visit.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
         assert visit.page.locator("details:not([open])").count() == 0
@@ -257,7 +205,7 @@ def test_printing_opens_folded_sections(browser: Browser, report: Path) -> None:
 
 
 def test_a_cost_page_draws_its_charts_and_fits_a_phone(
-    desktop: Visit, phone: Visit, tmp_path: Path
+    desktop: ReportVisit, phone: ReportVisit, tmp_path: Path
 ) -> None:
     answer = Answer([Sentence(EVIL), Charts(charts())], title=EVIL, meta="prices of 2026-08-22")
     write_page(answer, tmp_path / "cost.html")
@@ -273,7 +221,7 @@ def test_a_cost_page_draws_its_charts_and_fits_a_phone(
         assert not visit.scrolls_sideways()
 
 
-def test_a_plan_page_draws_its_chart(desktop: Visit, tmp_path: Path) -> None:
+def test_a_plan_page_draws_its_chart(desktop: ReportVisit, tmp_path: Path) -> None:
     spec = plan(
         offer(EVIL, rent="$3/h"),
         offer("four", rent="$14/h", gpus=4),

@@ -181,7 +181,8 @@ def test_a_table_of_many_rows(tmp_path: Path) -> None:
         read_price_table(HEAD + ROWS[0] * 30_000, "p.csv")
 
 
-def _archive(members: dict[str, bytes]) -> bytes:
+def pack_recordings(members: dict[str, bytes]) -> bytes:
+    """Return a release of the spoken digits with these files."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         for name, content in members.items():
@@ -198,10 +199,10 @@ def _archive(members: dict[str, bytes]) -> bytes:
             gzip.compress(bytes(150_000_000), 1),
             "its clips are not those of the release",
         ),
-        (_archive({"0_theo_0.wav": bytes(2_000_000)}), "0_theo_0.wav"),
-        (_archive({"../../x.wav": b"RIFF"}), "its clips are not those of the release"),
-        (_archive({"0_theo_0.wav": b"RIFF"}), "its clips are not those of the release"),
-        (_archive({"0_theo_0.wav": b"RIFF"})[:60] + b"\0" * 99, "the archive is damaged"),
+        (pack_recordings({"0_theo_0.wav": bytes(2_000_000)}), "0_theo_0.wav"),
+        (pack_recordings({"../../x.wav": b"RIFF"}), "its clips are not those of the release"),
+        (pack_recordings({"0_theo_0.wav": b"RIFF"}), "its clips are not those of the release"),
+        (pack_recordings({"0_theo_0.wav": b"RIFF"})[:60] + b"\0" * 99, "the archive is damaged"),
         (b"\x1f\x8b\x08\x00" + bytes(100), "the archive is damaged"),
     ],
     ids=["bomb", "large clip", "climbs", "others", "damaged", "header"],

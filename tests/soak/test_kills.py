@@ -3,12 +3,10 @@
 import contextlib
 import hashlib
 import http.server
-import io
 import json
 import os
 import sqlite3
 import sys
-import tarfile
 import threading
 import time
 from pathlib import Path
@@ -19,6 +17,7 @@ from gpuyard import files, lab
 from gpuyard.measure import Measurement, ResultsStore
 from tests.conftest import MakeMeasurement
 from tests.lab.conftest import namespaces
+from tests.security.test_downloads import pack_recordings
 from tests.soak.killing import Yard
 from tests.workloads.test_digit_clips import write_wav
 
@@ -203,7 +202,7 @@ def test_a_fetch_that_is_killed_leaves_the_dataset_as_it_was_or_as_it_is(
         clips.mkdir()
         names = [f"{digit}_theo_{index}.wav" for digit in range(10) for index in range(30)]
         releases.append({name: write_wav(clips / name, samples).read_bytes() for name in names})
-    archives = [_packed(release) for release in releases]
+    archives = [pack_recordings(release) for release in releases]
     target = files.dataset_directory("spoken-digits")
     fetched = 0
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _SlowHandler) as server:
@@ -227,16 +226,6 @@ def test_a_fetch_that_is_killed_leaves_the_dataset_as_it_was_or_as_it_is(
             fetched += there == releases[kill % 2]
         server.shutdown()
     assert fetched, "no fetch lived long enough"
-
-
-def _packed(release: dict[str, bytes]) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        for name, content in release.items():
-            member = tarfile.TarInfo(f"digits/recordings/{name}")
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    return packed.getvalue()
 
 
 def _sha256(release: dict[str, bytes]) -> str:

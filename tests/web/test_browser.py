@@ -10,20 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from gpuyard.files import results_file
 from gpuyard.measure.store import ResultsStore
 from gpuyard.report.answers.study.report import study_answer
 from gpuyard.report.kept import keep_report, list_reports
+from tests.browser import BROWSER_MARKS, Visit, launch_chromium
 from tests.conftest import ROOT, Cli, MakeMeasurement
 from tests.report.builder import full_study
-from tests.report.test_report_in_browser import CHROMIUM, FLAGS, pytestmark
 from tests.web.conftest import Serve, Site
 from tests.web.seed import EVIL, LONG, seed_share
 from tests.web.test_jobs import TRAINING
 
-__all__ = ["pytestmark"]
+pytestmark = list(BROWSER_MARKS)
 AXE = (Path(__file__).parent / "vendor" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 SCREENSHOTS = Path(os.environ.get("GPUYARD_SCREENSHOTS", ROOT / "build" / "screenshots"))
 VIEWS = {
@@ -42,37 +42,17 @@ VIEWS = {
 SCREENS = {"light-1440": ("light", 1440), "dark-1440": ("dark", 1440), "light-390": ("light", 390), "dark-390": ("dark", 390)}  # fmt: skip
 
 
-class Visit:
-    """An open page, with its console messages and the requests to other servers, which are aborted."""
+class WebVisit(Visit):
+    """A page of the server, which may ask only this server."""
 
     def __init__(self, page: Page, site: Site) -> None:
-        self.page, self.site = page, site
-        self.messages: list[str] = []
-        self.outside: list[str] = []
-        page.on("console", lambda message: self.messages.append(message.text))
-        page.on("pageerror", lambda error: self.messages.append(str(error)))
-        page.route("**/*", self._allow_own_server)
-
-    def _allow_own_server(self, route: Route) -> None:
-        if route.request.url.startswith((self.site.address, "data:", "blob:")):
-            route.continue_()
-        else:
-            self.outside.append(route.request.url)
-            route.abort()
+        super().__init__(page, site.address, "data:", "blob:")
+        self.site = site
 
     def open(self, path: str) -> None:
         self.page.goto(self.site.address.rstrip("/") + path, wait_until="domcontentloaded")
         self.wait_until("document.readyState === 'complete'")
-        self.wait_until(
-            "[...document.querySelectorAll('.chart')].every((c) => c.dataset.drawn === 'true')"
-        )
-
-    def wait_until(self, condition: str) -> None:
-        """Poll from outside, because the page's security policy forbids the eval that Playwright waits with."""
-        deadline = time.monotonic() + 60
-        while not self.page.evaluate(condition):
-            assert time.monotonic() < deadline, f"never came true: {condition}"
-            self.page.wait_for_timeout(50)
+        self.wait_for_charts()
 
     def move(self, slider: str, steps: int) -> None:
         """Move a slider with the keyboard."""
@@ -100,16 +80,14 @@ class Visit:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+    with launch_chromium() as chromium:
         yield chromium
-        chromium.close()
 
 
 @pytest.fixture
-def visit(browser: Browser, serve: Serve, share: Path) -> Iterator[Visit]:
+def visit(browser: Browser, serve: Serve, share: Path) -> Iterator[WebVisit]:
     with browser.new_context(viewport={"width": 1440, "height": 900}) as context:
-        yield Visit(context.new_page(), serve())
+        yield WebVisit(context.new_page(), serve())
 
 
 @pytest.mark.timeout(600)
@@ -134,13 +112,13 @@ def test_every_view_is_readable_by_everyone(
     ) as context:
         problems: dict[str, list[str]] = {}
         for name, path in VIEWS.items():
-            visit = Visit(context.new_page(), site)
+            visit = WebVisit(context.new_page(), site)
             visit.open(path)
             visit.screenshot(f"{name}-{screen}")
-            wide = visit.page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+            wide = visit.scrolls_sideways()
             problems[name] = [
                 *visit.messages,
-                *visit.outside,
+                *visit.requests,
                 *(["it scrolls sideways"] if wide else []),
                 *visit.find_barriers(),
             ]
@@ -158,7 +136,7 @@ def test_any_number_of_gpus_and_long_names_fit(
     site = serve()
     for width in (1440, 390):
         with browser.new_context(viewport={"width": width, "height": 900}) as context:
-            visit = Visit(context.new_page(), site)
+            visit = WebVisit(context.new_page(), site)
             visit.open("/")
             visit.screenshot(f"now-{gpus}-gpus-{width}")
             assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
@@ -168,7 +146,7 @@ def test_any_number_of_gpus_and_long_names_fit(
             assert visit.messages == []
 
 
-def test_the_page_is_live(visit: Visit, share: Path) -> None:
+def test_the_page_is_live(visit: WebVisit, share: Path) -> None:
     from tests.web.seed import write_readings
 
     visit.open("/")
@@ -181,7 +159,7 @@ def test_the_page_is_live(visit: Visit, share: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/scale"])
-def test_a_lost_connection_is_announced(visit: Visit, path: str) -> None:
+def test_a_lost_connection_is_announced(visit: WebVisit, path: str) -> None:
     visit.open(path)
     lost = visit.page.locator("#connection")
     assert not lost.is_visible()
@@ -197,7 +175,7 @@ def test_a_lost_connection_is_announced(visit: Visit, path: str) -> None:
     visit.screenshot(f"lost-{path.strip('/') or 'now'}")
 
 
-def test_ending_a_lease_proposes_to_go_back(visit: Visit) -> None:
+def test_ending_a_lease_proposes_to_go_back(visit: WebVisit) -> None:
     visit.open("/")
     visit.page.locator("tr", has_text="jupyter lab").get_by_role("link").click()
     visit.page.wait_for_url("**/act/release?*")
@@ -217,7 +195,7 @@ def test_a_jobs_page_follows_it_to_its_end(
     options = ("--workload", "resnet50", "--gpus", "1")
     handle = cli("submit", *options, "--", "sh", "-c", script).stdout.strip()
     with browser.new_context(viewport={"width": 1440, "height": 900}) as context:
-        visit = Visit(context.new_page(), serve())
+        visit = WebVisit(context.new_page(), serve())
         visit.open(f"/job?handle={handle}")
         visit.wait_until("document.getElementById('log').textContent.includes('step 59')")
         outlook = visit.page.request.get(f"{visit.site.address}job.json?handle={handle}").json()
@@ -236,7 +214,7 @@ def test_a_jobs_page_follows_it_to_its_end(
 
 def test_a_phone_shows_the_answer_first(browser: Browser, serve: Serve, share: Path) -> None:
     with browser.new_context(viewport={"width": 390, "height": 844}) as context:
-        visit = Visit(context.new_page(), serve())
+        visit = WebVisit(context.new_page(), serve())
         for path in ("/scale", VIEWS["buy"], "/buy/cost", "/buy/hybrid"):
             visit.open(path)
             headline = visit.page.locator("#result > .sentence").first
@@ -258,7 +236,7 @@ def test_a_phone_shows_the_answer_first(browser: Browser, serve: Serve, share: P
         assert [*visit.messages, *visit.find_barriers()] == []
 
 
-def test_a_rack_of_the_drawing_opens_its_cords(visit: Visit) -> None:
+def test_a_rack_of_the_drawing_opens_its_cords(visit: WebVisit) -> None:
     visit.open(VIEWS["room"])
     visit.page.locator("[data-rack='1'] text").first.click()
     visit.wait_until("document.getElementById('rack-1').open")
@@ -268,7 +246,7 @@ def test_a_rack_of_the_drawing_opens_its_cords(visit: Visit) -> None:
 
 def test_a_command_line_can_be_copied(browser: Browser, serve: Serve, share: Path) -> None:
     with browser.new_context(permissions=["clipboard-read", "clipboard-write"]) as context:
-        visit = Visit(context.new_page(), serve())
+        visit = WebVisit(context.new_page(), serve())
         visit.open("/buy/cost")
         visit.move("rent", 1)
         visit.wait_until("document.querySelector('#how code').textContent.includes('$20.5/h')")
@@ -285,7 +263,7 @@ def _numbers(text: str) -> list[float]:
     return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\.?\d*", text)]
 
 
-def test_moved_sliders_show_the_numbers_of_the_command_line(visit: Visit, cli: Cli) -> None:
+def test_moved_sliders_show_the_numbers_of_the_command_line(visit: WebVisit, cli: Cli) -> None:
     visit.open("/scale")
     visit.move("machines", 1)
     visit.move("network", -2)
@@ -311,7 +289,7 @@ def test_moved_sliders_show_the_numbers_of_the_command_line(visit: Visit, cli: C
     assert visit.messages == []
 
 
-def test_back_shows_whole_pages_and_sliders_add_no_entries(visit: Visit) -> None:
+def test_back_shows_whole_pages_and_sliders_add_no_entries(visit: WebVisit) -> None:
     visit.open("/")
     visit.open(VIEWS["room"])
     entries = visit.page.evaluate("history.length")
@@ -329,7 +307,7 @@ def test_back_shows_whole_pages_and_sliders_add_no_entries(visit: Visit) -> None
     assert visit.messages == []
 
 
-def test_fields_that_another_field_replaces_are_off(visit: Visit) -> None:
+def test_fields_that_another_field_replaces_are_off(visit: WebVisit) -> None:
     def count_enabled(*names: str) -> int:
         enabled = "document.querySelectorAll('#controls [name=%s]:enabled').length"
         return sum(visit.page.evaluate(enabled % name) for name in names)
@@ -354,7 +332,7 @@ def test_fields_that_another_field_replaces_are_off(visit: Visit) -> None:
     assert visit.messages == []
 
 
-def test_the_price_slider_moves_the_break_even(visit: Visit, cli: Cli) -> None:
+def test_the_price_slider_moves_the_break_even(visit: WebVisit, cli: Cli) -> None:
     visit.open("/buy/cost")
     visit.move("rent", 10)
     visit.wait_until("location.search.includes('rent=25')")
@@ -378,7 +356,7 @@ def test_the_price_slider_moves_the_break_even(visit: Visit, cli: Cli) -> None:
     ],
 )
 def test_a_moved_slider_answers_as_the_command_it_shows(
-    visit: Visit, cli: Cli, path: str, slider: str, changed: str
+    visit: WebVisit, cli: Cli, path: str, slider: str, changed: str
 ) -> None:
     visit.open(path)
     before = visit.page.locator("#how code").first.text_content()
@@ -392,7 +370,7 @@ def test_a_moved_slider_answers_as_the_command_it_shows(
     assert visit.messages == []
 
 
-def test_a_point_of_the_front_opens_its_reasons(visit: Visit) -> None:
+def test_a_point_of_the_front_opens_its_reasons(visit: WebVisit) -> None:
     visit.open(VIEWS["buy"])
     chart = "echarts.getInstanceByDom(document.getElementById('chart-plan'))"
     x, y = visit.page.evaluate(
@@ -415,7 +393,7 @@ def test_leasing_from_the_page_by_keyboard(
     browser: Browser, serve: Serve, empty_share: Path, cli: Cli
 ) -> None:
     with browser.new_context(viewport={"width": 390, "height": 844}) as context:
-        visit = Visit(context.new_page(), serve())
+        visit = WebVisit(context.new_page(), serve())
         visit.open("/")
         visit.page.locator("#form-lease summary").press("Enter")
         visit.page.locator("#form-lease input[name=count]").fill("2")
@@ -459,7 +437,7 @@ def test_a_job_and_reports_are_readable_by_everyone(
             color_scheme=scheme,  # type: ignore[arg-type]
         ) as context:
             for name, path in pages.items():
-                visit = Visit(context.new_page(), site)
+                visit = WebVisit(context.new_page(), site)
                 visit.open(path)
                 if name == "job":
                     visit.wait_until(
@@ -469,4 +447,4 @@ def test_a_job_and_reports_are_readable_by_everyone(
                     assert visit.page.locator("#log").inner_text().strip() == "step 7 red"
                 visit.screenshot(f"{name}-{screen}")
                 assert visit.page.evaluate("document.documentElement.scrollWidth") <= width, name
-                assert [*visit.messages, *visit.outside, *visit.find_barriers()] == [], name
+                assert [*visit.messages, *visit.requests, *visit.find_barriers()] == [], name
