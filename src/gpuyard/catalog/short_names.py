@@ -21,7 +21,7 @@ _COMMON_VARIANTS = (
 VENDOR_WORDS = frozenset({
     "nvidia", "corporation", "amd", "geforce", "tesla", "graphics", "workstation", "server", "edition",
 })  # fmt: skip
-# words of tables and data sheets that tell no catalog GPUs apart; each step drops more
+# words of tables and datasheets that do not distinguish catalog GPUs; each step drops more
 _NOISE = (
     r"instinct|intel|habana|google|aws|gpus?|accelerator|tensor|core|generation|hgx|dgx|\d+w|hbm\w*|gddr\w*",
     r"\d+(?:gb|gib|g)",
@@ -83,7 +83,7 @@ def find_stated_gpu(text: str) -> Gpu:
 
 
 def _simplify(text: str) -> Iterator[str]:
-    """Yield shorter and shorter names: as written, without what tells nothing, and what parentheses hold."""
+    """Yield simpler and simpler names: as written, without words that identify no GPU, and the text in parentheses."""
     lowered = re.sub(r"\([^()]*\bgcds?\b[^()]*\)", " gcd", text.lower())
     plain = re.sub(r"\([^()]*\)", " ", lowered)
     for part in (plain, plain.partition("/")[0], *re.findall(r"\(([^()]*)\)", lowered)):

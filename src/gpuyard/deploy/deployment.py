@@ -48,9 +48,9 @@ class DeploymentPlan:
     notes: tuple[str, ...]
     ttl_seconds: float | None = None
     ttl_is_default: bool = False
-    """The file has no `ttl`, so the removal waits for jobs and copies shared files to this machine first."""
+    """True if the file has no `ttl`: the removal then waits for jobs and copies shared files to this machine first."""
     unreachable: Mapping[str, str] = field(default_factory=dict)
-    """The reason by machine that exists, but that ssh does not reach."""
+    """Why ssh does not reach a machine that exists, by machine."""
 
     def changed_machines(self) -> dict[str, list[str]]:
         """Return the names of existing machines that `up` would repair, replace, or remove, and of other such resources."""

@@ -28,7 +28,7 @@ class Purchase:
         return self.usd_low < self.usd_high
 
     def describe_basis(self, newest: datetime.date) -> str:
-        """Describe what a decision with this price rests on; empty for a price that the user gives.
+        """Describe the basis of this price for a decision; empty for a price that the user gives.
 
         `newest` is the date of the newest price that it is compared with.
         """

@@ -8,7 +8,7 @@ from gpuyard.facilities.power.rack_pdu import RackPdu
 
 # the connector that fits each inlet
 CONNECTORS = {"c14": "c13", "c16": "c15", "c20": "c19"}
-# the outlets for which cords are sold, by the connector at the device; the usual outlet first
+# the outlets for which cords are sold, by the connector at the device, the most common first
 _OUTLETS = {
     "c13": ("c13", "c39", "c19", "nema-5-15r", "nema-5-20r", "nema-6-20r", "nema-l6-20r", "cee-7-4",
             "bs-1363", "nema-l5-20r"),

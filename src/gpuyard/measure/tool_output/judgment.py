@@ -6,7 +6,7 @@ from typing import Literal
 from gpuyard.measure.record import Cause
 
 ReadingVerdict = Literal["normal", "slow", "fast", "wrong", "not judged"]
-MAX_JUDGED_SPAN = 10  # expectations that span more say nothing about a rate inside
+MAX_JUDGED_SPAN = 10  # a rate inside a wider expectation cannot be judged
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Judgment:
     high: float | None = None
     basis: str = ""  # the model that the expectation comes from
     causes: tuple[Cause, ...] = ()
-    reason: str = ""  # why it is not judged
+    reason: str = ""  # the reason if it is not judged
     size_bytes: int | None = None  # of a message
 
     @property

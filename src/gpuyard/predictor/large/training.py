@@ -1,4 +1,4 @@
-"""A training, apart from its cluster: the model, its batch, what is fixed, and the states it keeps."""
+"""A training without its cluster: the model, its batch, the fixed choices, and the states that it keeps."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -137,7 +137,7 @@ def _read_choices(spec: ParallelDegrees, recompute: Recompute | None) -> Choices
 
 
 def default_global_batch(gpus: int, sequence: int) -> int:
-    """Return about a million tokens per step: samples of each GPU that micro-batches of every power of two divide."""
+    """Return the samples per step that make about a million tokens; each GPU gets a power of two of them."""
     per_gpu = _DEFAULT_TOKENS / sequence / gpus
     return int(2 ** max(0, round(math.log2(per_gpu)))) * gpus
 
@@ -150,7 +150,7 @@ def find_families(strategy: LargeStrategy, gpus: int) -> tuple[Family, ...]:
 
 
 def narrow_choices(training: LargeTraining, gpus: int) -> Choices:
-    """Return the choices with what a strategy fixes."""
+    """Return the choices, narrowed to those that the strategy allows."""
     choices = training.choices
     if problem := find_contradiction(training.strategy, choices):
         raise UserMistake(problem)
