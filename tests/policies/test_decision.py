@@ -43,6 +43,11 @@ def test_a_job_with_a_range_starts_on_the_gpus_that_others_leave(policy: Policy)
     assert (decision.starts, decision.withheld_for) == ({"2": gpus}, None)
 
 
+def test_a_job_gets_what_it_requests_even_if_a_later_one_does_not_fit() -> None:
+    first = elastic(1, elastic=False, requested_gpus=4)
+    assert decide([first, job(2)], FIFO, Pool((5,)), 0).starts == {"1": 4}
+
+
 def test_a_running_job_keeps_its_gpus_until_it_is_stopped() -> None:
     assert decide([elastic(1, 8), job(2)], MIN_TIME, Pool((8,)), 0).starts == {}
 

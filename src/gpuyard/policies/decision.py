@@ -90,7 +90,9 @@ def _allocate_to_waiting(
     allocation = _allocate(jobs, policy, pool, now_s)
     remaining = pool.gpus - sum(allocation.values())
     if remaining > 0:  # a job that can run on fewer GPUs than it requests need not wait for all
-        reduced = [_reduce_request(job, remaining) for job in jobs]
+        reduced = [
+            job if allocation.get(job.id) else _reduce_request(job, remaining) for job in jobs
+        ]
         if reduced != jobs:
             allocation = _allocate(reduced, policy, pool, now_s)
     waiting = {job.id for job in jobs if not job.running}
