@@ -455,3 +455,14 @@ def test_a_plain_lease_imports_nothing_heavy(share: Path) -> None:
         (sys.executable, "-c", program), capture_output=True, text=True, check=True
     )
     assert done.stdout.split("\n")[:2] == ["0", "[]"]
+
+
+def test_a_client_of_the_service_imports_no_store() -> None:
+    program = (
+        "import sys, gpuyard.api.lease, gpuyard.share.wire\n"
+        "print([name for name in ('sqlite3', 'gpuyard.share.broker') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        (sys.executable, "-c", program), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -27,12 +27,12 @@ from gpuyard.share.models import (
     ReservationRequest,
     ShareState,
 )
-from gpuyard.share.reservations import Reservations
 from gpuyard.share.schedule import WAITING, JobAnnouncement, ScheduleAnswer
 from gpuyard.share.store import Store
 
 if TYPE_CHECKING:
     from gpuyard.share.fair_share import PastUse
+    from gpuyard.share.reservations import Reservations
 
 MAX_LEASES_PER_USER = 100  # so that no user can fill the disk or slow down the others
 MAX_WAITING_PER_USER = 50
@@ -312,20 +312,25 @@ class Broker:
     def reserve(self, request: ReservationRequest) -> Reservation:
         """Reserve GPUs for a later time."""
         self.store.config.check_scheduler("scontrol create reservation")
-        return Reservations(self.store).reserve(self.caller, request)
+        return self._reservations().reserve(self.caller, request)
 
     def cancel(self, reservation_id: str) -> Reservation:
         """Cancel a reservation."""
-        return Reservations(self.store).cancel(self.caller, reservation_id)
+        return self._reservations().cancel(self.caller, reservation_id)
 
     def drain(self, gpus: tuple[int, ...], until: float | None) -> Reservation:
         """Grant no new leases on these GPUs (none named: on any). For admins."""
         self.store.config.check_scheduler("scontrol update NodeName=NODE State=DRAIN Reason=REASON")
-        return Reservations(self.store).drain(self.caller, gpus, until)
+        return self._reservations().drain(self.caller, gpus, until)
 
     def resume(self) -> list[Reservation]:
         """End all drains. For admins."""
-        return Reservations(self.store).resume(self.caller)
+        return self._reservations().resume(self.caller)
+
+    def _reservations(self) -> "Reservations":
+        from gpuyard.share.reservations import Reservations  # a lease needs only the calendar
+
+        return Reservations(self.store)
 
     def set_rules(self, rules: Rules, before: Rules | None = None) -> None:
         """Change the policy from the one that the caller has read `before`. For admins."""

@@ -8,10 +8,9 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from gpuyard.errors import GpuyardError
-from gpuyard.share.broker import Broker
 from gpuyard.share.config import (
     Rules,
     ShareConfig,
@@ -37,6 +36,9 @@ from gpuyard.share.models import (
 )
 from gpuyard.share.schedule import ScheduleAnswer, decode_announcements, decode_runner
 
+if TYPE_CHECKING:
+    from gpuyard.share.broker import Broker
+
 PATIENCE_SECONDS = 10.0  # a restart takes about a second, and more on a busy machine
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,8 +48,9 @@ Decoder = Callable[[Any], Any]
 class Operation(Generic[P, R]):
     """A method of the broker that clients can call, and the decoders that carry it over the socket.
 
-    `arguments` has a decoder for each parameter of the method, in order. An operation that `sends_lock` returns its
-    result and the descriptor of a lock.
+    `bind` returns the method of a broker, so that clients of the service need not import brokers. `arguments` has a
+    decoder for each parameter of the method, in order. An operation that `sends_lock` returns its result and the
+    descriptor of a lock.
 
     A client waits for a service that is away if the operation `is_patient`: the others are repeated or not needed. If
     the service went away before it answered, the client repeats only an operation that `is_repeatable`, which has the
@@ -56,7 +59,7 @@ class Operation(Generic[P, R]):
 
     def __init__(
         self,
-        method: Callable[Concatenate[Broker, P], R],
+        bind: "Callable[[Broker], Callable[P, R]]",
         *,
         arguments: Mapping[str, Decoder] | None = None,
         result: Decoder,
@@ -64,13 +67,16 @@ class Operation(Generic[P, R]):
         is_repeatable: bool = True,
         is_patient: bool = True,
     ) -> None:
-        self.method = method
-        self.name = method.__name__
+        self.bind = bind
+        self.name = ""
         self.arguments = arguments or {}
         self.result = result
         self.sends_lock = sends_lock
         self.is_repeatable = is_repeatable
         self.is_patient = is_patient
+
+    def __set_name__(self, owner: type["Client"], name: str) -> None:
+        self.name = name
 
     def __get__(self, client: "Client", owner: type["Client"]) -> Callable[P, R]:
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -95,71 +101,76 @@ class Client(ABC):
     """Longest wait for a service that is away."""
 
     ask = Operation(
-        Broker.ask,
+        lambda broker: broker.ask,
         arguments={"request": LeaseRequest.from_document},
         result=QueueStatus.from_document,
         sends_lock=True,
     )
     claim = Operation(
-        Broker.claim,
+        lambda broker: broker.claim,
         arguments={"lease_id": decode_id},
         result=QueueStatus.from_document,
         is_patient=False,
     )
     enclose = Operation(
-        Broker.enclose,
+        lambda broker: broker.enclose,
         arguments={"lease_id": decode_id, "pid": decode_pid},
         result=_decode_none,
     )
     leave = Operation(
-        Broker.leave, arguments={"lease_id": decode_id}, result=_decode_none, is_patient=False
+        lambda broker: broker.leave,
+        arguments={"lease_id": decode_id},
+        result=_decode_none,
+        is_patient=False,
     )
     finish = Operation(
-        Broker.finish,
+        lambda broker: broker.finish,
         arguments={"lease_id": decode_id, "childless": decode_flag},
         result=bool,
         is_patient=False,
     )
     release = Operation(
-        Broker.release,
+        lambda broker: broker.release,
         arguments={"lease_id": decode_id},
         result=Lease.from_document,
         is_repeatable=False,
     )
     schedule = Operation(
-        Broker.schedule,
+        lambda broker: broker.schedule,
         arguments={"runner": decode_runner, "jobs": decode_announcements},
         result=ScheduleAnswer.from_document,
     )
-    state = Operation(Broker.state, result=ShareState.from_document)
+    state = Operation(lambda broker: broker.state, result=ShareState.from_document)
     history_page = Operation(
-        Broker.history_page,
+        lambda broker: broker.history_page,
         arguments={"after": decode_number, "since": decode_time},
         result=_decode_list(Lease.from_document),
     )
     reserve = Operation(
-        Broker.reserve,
+        lambda broker: broker.reserve,
         arguments={"request": ReservationRequest.from_document},
         result=Reservation.from_document,
         is_repeatable=False,
     )
     cancel = Operation(
-        Broker.cancel,
+        lambda broker: broker.cancel,
         arguments={"reservation_id": decode_id},
         result=Reservation.from_document,
         is_repeatable=False,
     )
     drain = Operation(
-        Broker.drain,
+        lambda broker: broker.drain,
         arguments={"gpus": decode_indices, "until": decode_optional_time},
         result=Reservation.from_document,
         is_repeatable=False,
     )
     resume = Operation(
-        Broker.resume, result=_decode_list(Reservation.from_document), is_repeatable=False
+        lambda broker: broker.resume,
+        result=_decode_list(Reservation.from_document),
+        is_repeatable=False,
     )
     set_rules = Operation(
-        Broker.set_rules,
+        lambda broker: broker.set_rules,
         arguments={"rules": Rules.from_document, "before": Rules.from_document},
         result=_decode_none,
     )
@@ -190,11 +201,13 @@ class LocalClient(Client):
     """A client that owns the store and uses it directly."""
 
     def __init__(self, directory: Path, *, read_only: bool = False) -> None:
+        from gpuyard.share.broker import Broker  # a client of the service does not need it
+
         self.broker = Broker(directory, read_only=read_only)
         self.config = self.broker.store.config
 
     def perform(self, operation: Operation[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        return operation.method(self.broker, *args, **kwargs)
+        return operation.bind(self.broker)(*args, **kwargs)
 
     def close(self) -> None:
         self.broker.close()

@@ -151,7 +151,7 @@ def perform(broker: Broker, document: dict[str, Any]) -> tuple[object, int | Non
             f"this version of gpuyard does not know {quote(min(unknown))} in a request to {operation.name}"
         )
     arguments = decode_values(operation.arguments, document)
-    result = operation.method(broker, **arguments)
+    result = operation.bind(broker)(**arguments)
     return result if operation.sends_lock else (result, None)
 
 
