@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gpuyard.errors import UserMistake
 from gpuyard.report.answers.share.leases import who_answer
+from gpuyard.share import announcements
 from gpuyard.share.broker import Broker
 from gpuyard.share.caller import Caller
 from gpuyard.share.clock import Clock
@@ -89,6 +90,56 @@ def test_gpus_of_a_job_that_was_told_to_start_are_kept_for_it(desk: Desk) -> Non
 def test_nobody_starts_on_the_grant_of_another_user(desk: Desk) -> None:
     assert desk.act(1001).schedule("1", [job("a", 8)]).starts == {"a": 8}
     assert not desk.ask(1002, 8, job="a").lease.held
+
+
+def test_a_job_starts_only_if_the_share_said_so(desk: Desk) -> None:
+    """Whatever its runner claims, it neither keeps GPUs from others nor passes those that wait."""
+    claimed = job("a", 8, phase="starting", gpus=8)
+    assert desk.act(1001).schedule("1", [claimed]).starts == {}
+    held = desk.ask(1002, 1, waits=False)
+    waiting = desk.ask(1003, 8)
+    assert desk.ask(1001, 8, job="a").position == 2
+    assert held.lease.held and waiting.position == 1
+
+
+def test_a_job_starts_with_one_request_that_is_no_larger(desk: Desk) -> None:
+    desk.ask(1002, 7)
+    assert desk.act(1001).schedule("1", [job("a", 1)]).starts == {"a": 1}
+    waiting = desk.ask(1003, 1)
+    assert not waiting.lease.held
+    assert not desk.ask(1001, 2, job="a").lease.held
+    assert desk.act(1003).claim(waiting.lease.id).lease.held
+
+
+@pytest.mark.parametrize("phase", ["waiting", "starting"])
+def test_a_job_that_does_not_start_loses_its_place(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    """Otherwise, a runner could keep all GPUs from everyone without a lease."""
+    runner = desk.act(1001)
+    assert runner.schedule("1", [job("a", 8)]).starts == {"a": 8}
+    waiting = desk.ask(1002, 1)
+    (withheld,) = desk.act(1003).state().withheld
+    assert (withheld.gpus, withheld.name) == (8, "local://a") and "start" in withheld.reason
+    again = [job("a", 8, phase=phase, gpus=8)]
+    runner.schedule("1", again)  # does not keep them longer
+    assert not desk.act(1002).claim(waiting.lease.id).lease.held
+    over = Clock().boot() + announcements.MAX_START_SECONDS
+    monkeypatch.setattr(Clock, "boot", lambda _: over)
+    assert desk.act(1003).state().withheld == ()
+    desk.broker._policy.scheduler.refresh()
+    runner.schedule("1", again)
+    assert desk.act(1002).claim(waiting.lease.id).lease.held
+
+
+def test_a_claimed_time_of_submission_gives_no_earlier_place(desk: Desk) -> None:
+    held = desk.ask(1002, 8)
+    desk.act(1001).schedule("1", [job("b", 8)])
+    desk.act(1003).schedule("1", [job("a", 8, submitted=0.0)])
+    desk.locks.close()
+    assert desk.act(1002).finish(held.lease.id, childless=False)
+    assert desk.act(1003).schedule("1", [job("a", 8, submitted=0.0)]).starts == {}
+    assert desk.act(1001).schedule("1", [job("b", 8)]).starts == {"b": 8}
 
 
 def test_a_waiting_request_has_its_place_before_a_later_job(desk: Desk) -> None:

@@ -16,9 +16,12 @@ from typing import Any
 from gpuyard.errors import UserMistake
 from gpuyard.share.caller import Caller
 from gpuyard.share.clock import Clock
-from gpuyard.share.schedule import AnnouncedJob, JobAnnouncement
+from gpuyard.share.schedule import STARTING, WAITING, AnnouncedJob, JobAnnouncement
 
 EXPIRY_SECONDS = 20.0
+MAX_START_SECONDS = 30.0
+"""Time within which a job that was told to start must request its lease. After it, the job loses its place in the queue:
+otherwise, a runner could keep GPUs from everyone without a lease."""
 _FOLDER = "announced"
 _MAX_RUNNERS = 4  # per user: one for each home directory
 _FILE_NAME = re.compile(r"\d+-[0-9a-f]{1,16}\.json")
@@ -36,9 +39,9 @@ class Announcements:
         caller: Caller,
         runner: str,
         jobs: Sequence[JobAnnouncement],
-        granted: Mapping[str, int] | None = None,
+        starts: Mapping[str, int] | None = None,
     ) -> None:
-        """Replace the announcement of a runner; `granted` has the GPUs of jobs that it must start."""
+        """Replace the announcement of a runner; `starts` has the GPUs of waiting jobs that it is told to start."""
         self.directory.mkdir(mode=0o700, exist_ok=True)
         path = self.directory / f"{caller.uid}-{runner}.json"
         if not jobs:
@@ -52,15 +55,46 @@ class Announcements:
                     f"{caller.user} has {_MAX_RUNNERS} runners already, each with its own "
                     "GPUYARD_HOME; jobs of another one wait until one of them is done"
                 )
+        before = self._read_entries(path.name)
         document = {
             "boot_id": self._clock.boot_id,
             "expires_boot": self._clock.boot() + EXPIRY_SECONDS,
             "user": caller.user,
             "group": caller.group,
-            "jobs": [asdict(job) for job in jobs],
-            "granted": dict(granted or {}),
+            "jobs": [
+                self._update_entry(job, before.get(job.id, {}), (starts or {}).get(job.id, 0))
+                for job in jobs
+            ],
         }
         replace_file(path, json.dumps(document))
+
+    def _update_entry(
+        self, job: JobAnnouncement, before: Mapping[str, Any], start: int
+    ) -> dict[str, Any]:
+        """Return a job with its place in the queue and the GPUs that are kept for it."""
+        granted = before.get("granted", 0) if job.phase in (WAITING, STARTING) else 0
+        return {
+            "job": asdict(job),
+            "since": before.get("since", max(self._clock.wall(), job.submitted)),
+            "granted": granted or start,
+            "granted_boot": before["granted_boot"] if granted else self._clock.boot(),
+        }
+
+    def _end_grant(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Return the entry of a job; one that has not started in time is at the end of the queue."""
+        over = self._clock.boot() - entry["granted_boot"] - MAX_START_SECONDS
+        if entry["granted"] and over >= 0:
+            return {**entry, "granted": 0, "since": self._clock.wall() - over}
+        return entry
+
+    def _read_entries(self, name: str) -> dict[str, dict[str, Any]]:
+        """Return the last jobs of a runner by their ID, also if they have expired: they keep their places."""
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            document = json.loads((self.directory / name).read_bytes())
+            if document["boot_id"] != self._clock.boot_id:
+                return {entry["job"]["id"]: {"since": entry["since"]} for entry in document["jobs"]}
+            return {entry["job"]["id"]: self._end_grant(entry) for entry in document["jobs"]}
+        return {}
 
     def read(self) -> list[AnnouncedJob]:
         """Return the jobs of all living runners."""
@@ -69,8 +103,17 @@ class Announcements:
             uid, _, runner = name.removesuffix(".json").partition("-")
             document = self._read_file(name)
             if document is not None:
-                jobs += list(_parse_jobs(int(uid), runner, document))
+                jobs += list(self._parse_jobs(int(uid), runner, document))
         return jobs
+
+    def _parse_jobs(
+        self, uid: int, runner: str, document: Mapping[str, Any]
+    ) -> Iterator[AnnouncedJob]:
+        user, group = document["user"], document["group"]
+        for entry in map(self._end_grant, document["jobs"]):
+            with contextlib.suppress(UserMistake):
+                job = JobAnnouncement.from_document(entry["job"])
+                yield AnnouncedJob(uid, user, group, runner, job, entry["since"], entry["granted"])
 
     def _names(self) -> list[str]:
         try:
@@ -91,14 +134,6 @@ class Announcements:
         for name in names:
             if self._read_file(name) is None:
                 (self.directory / name).unlink(missing_ok=True)
-
-
-def _parse_jobs(uid: int, runner: str, document: Mapping[str, Any]) -> Iterator[AnnouncedJob]:
-    user, group, granted = document["user"], document["group"], document["granted"]
-    for job in document["jobs"]:
-        with contextlib.suppress(UserMistake):
-            parsed = JobAnnouncement.from_document(job)
-            yield AnnouncedJob(uid, user, group, runner, parsed, int(granted.get(parsed.id, 0)))
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -12,9 +12,7 @@ from gpuyard.share.models import Lease
 from gpuyard.share.queue import Allowance
 from gpuyard.share.schedule import (
     RUNNING,
-    STARTING,
     STOPPING,
-    WAITING,
     AnnouncedJob,
     StoredDecision,
     Withheld,
@@ -108,16 +106,9 @@ def _view_running(state: ScheduleState) -> list[JobView]:
             known.add(lease.id)
             view = view_job(job, len(lease.gpus), 0, total)
             views.append(replace(view, elastic=view.elastic and job.job.phase == RUNNING))
-        elif lease is None and (gpus := _granted_gpus(job)):
-            views.append(replace(view_job(job, gpus, 0, total), elastic=False))
+        elif lease is None and job.granted:
+            views.append(replace(view_job(job, job.granted, 0, total), elastic=False))
     return [*views, *view_leases(state.held, state.boot, state.now, known)]
-
-
-def _granted_gpus(job: AnnouncedJob) -> int:
-    """Return the GPUs with which a job starts that has no lease yet."""
-    if job.job.phase == STARTING:
-        return job.job.gpus
-    return job.granted if job.job.phase == WAITING else 0
 
 
 def _view_waiting(state: ScheduleState, reasons: dict[str, str]) -> list[JobView]:

@@ -28,7 +28,7 @@ class JobAnnouncement:
     name: str
     """The name that other users see, such as `local://17`."""
     phase: str
-    """`waiting`, `starting` (its runner has instructions to start it, but no lease yet), `running`, or `stopping`."""
+    """`waiting`, `starting` (its runner has started it, but it has no lease yet), `running`, or `stopping`."""
     min_gpus: int
     max_gpus: int
     requested_gpus: int
@@ -127,8 +127,10 @@ class AnnouncedJob:
     group: str
     runner: str
     job: JobAnnouncement
+    since: float
+    """Its place in the queue: when it was submitted, but not before the share learned of it."""
     granted: int = 0
-    """GPUs with which its runner got the instruction to start it; it has not announced the start yet."""
+    """GPUs that are kept for it, because its runner was told to start it a moment ago."""
 
     @property
     def key(self) -> str:

@@ -20,7 +20,6 @@ from gpuyard.share.models import WHOLE, Lease
 from gpuyard.share.queue import Allowance
 from gpuyard.share.schedule import (
     RUNNING,
-    STARTING,
     WAITING,
     AnnouncedJob,
     JobAnnouncement,
@@ -94,8 +93,13 @@ class JobScheduler:
             }
             if starts:
                 self._announcements.write(caller, runner, jobs, starts)
+            kept = {
+                job.job.id: job.granted
+                for job in announced
+                if job.granted and job.key in own and job.job.phase == WAITING
+            }
         return ScheduleAnswer(
-            starts,
+            {**starts, **kept},
             {
                 own[key].id: new
                 for key, (before, new, _) in decision.resizes.items()
@@ -124,13 +128,15 @@ class JobScheduler:
         if not announced:
             return Pending()
         jobs, decision = _without_leases(announced, active), self._read()
-        told = {
-            (job.uid, job.job.id) for job in announced if job.granted or job.job.phase == STARTING
-        }
-        granted = {lease.id for lease in active if (lease.uid, lease.job) in told}
+        told = {(job.uid, job.job.id): job.granted for job in announced}
+        granted = set()
+        for lease in active:  # a job starts with its oldest lease, if that is no larger
+            gpus = told.pop((lease.uid, lease.job), 0)
+            if not lease.held and lease.count <= gpus:
+                granted.add(lease.id)
         first, withheld = [], None
         for job in jobs:
-            gpus = job.job.gpus if job.job.phase == STARTING else job.granted
+            gpus = job.granted
             if job.job.phase == WAITING:
                 gpus = gpus or decision.starts.get(job.key, 0)
             if gpus:
@@ -149,14 +155,25 @@ class JobScheduler:
         return self._read().reasons
 
     def withheld(self, active: Sequence[Lease]) -> tuple[Withheld, ...]:
-        """Return for whom the last decision withholds GPUs, if that still holds; decide nothing."""
-        decision = self._read()
-        if decision.withheld is None:
-            return ()
-        announced = self.announced()  # without any, no policy decides any more
+        """Return for whom GPUs are kept, as far as the last decision still holds; decide nothing."""
+        announced, decision = self.announced(), self._read()
+        starting = tuple(
+            Withheld(
+                job.granted,
+                job.user,
+                job.job.name,
+                job.granted,
+                "its runner was told to start it",
+                self._clock.wall(),
+            )
+            for job in _without_leases(announced, active)
+            if job.granted
+        )
+        if decision.withheld is None or not announced:  # without any, no policy decides any more
+            return starting
         waiting = {job.key for job in announced if job.job.phase == WAITING}
-        waiting |= {lease.id for lease in active if announced and not lease.held}
-        return (decision.withheld,) if decision.withheld_for in waiting else ()
+        waiting |= {lease.id for lease in active if not lease.held}
+        return (*starting, decision.withheld) if decision.withheld_for in waiting else starting
 
     def _decide(
         self, announced: Sequence[AnnouncedJob], active: Sequence[Lease], *, is_announcement: bool
@@ -213,6 +230,7 @@ class JobScheduler:
             [
                 (
                     each.key,
+                    each.since,
                     each.granted,
                     each.job.phase,
                     each.job.gpus,
@@ -247,7 +265,7 @@ class JobScheduler:
             number=0, id=announced.key, uid=announced.uid, user=announced.user,
             group=announced.group, pid=0, process_start=0, boot_id=self._clock.boot_id,
             command=job.name, project="", count=gpus, requested_gpus=(), parts=WHOLE,
-            seconds=job.seconds, requested_at=job.submitted, gpus=(), start=None,
+            seconds=job.seconds, requested_at=announced.since, gpus=(), start=None,
             start_boot=None, until_boot=None, end=None, end_reason=None,
             priority=rules.priority(groups_of(announced.uid)) if rules.priorities else 0,
             idle_since_boot=None, utilization_sum=0.0, utilization_samples=0, job=job.id,

@@ -97,7 +97,7 @@ def who_document(
                 "job": announced.job.name,
                 "min_gpus": announced.job.min_gpus,
                 "max_gpus": announced.job.max_gpus,
-                "since": iso_timestamp(announced.job.submitted),
+                "since": iso_timestamp(announced.since),
                 "expected": iso_timestamp(expected.get((announced.user, announced.job.name))),
                 "reason": state.job_reasons.get(announced.key),
             }
