@@ -15,7 +15,11 @@ from typing import Any
 import pytest
 
 from gpuyard.share import processes
+from gpuyard.share.broker import Broker
+from gpuyard.share.clock import Clock
+from gpuyard.share.models import LeaseRequest
 from gpuyard.share.setup import set_up
+from gpuyard.share.store import MAX_SILENCE_SECONDS
 from tests.conftest import Cli
 from tests.share.conftest import Start, holders
 
@@ -133,6 +137,28 @@ def test_a_suspended_client_in_the_queue_is_skipped(start: Start, who: Who) -> N
     assert behind.wait(60) == 0
     stopped.send_signal(signal.SIGCONT)
     assert stopped.wait(60) == 0
+
+
+def test_a_client_that_no_longer_asks_is_skipped(
+    share: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise, a user could keep the others from all GPUs without a lease."""
+    broker = Broker(share)
+    _, first_lock = broker.ask(LeaseRequest(count=8))
+    silent, silent_lock = broker.ask(LeaseRequest(count=8))
+    waiting, lock = broker.ask(LeaseRequest())
+    os.close(first_lock)
+    assert broker.claim(waiting.lease.id).position == 2
+    later = Clock().boot() + MAX_SILENCE_SECONDS
+    monkeypatch.setattr(Clock, "boot", lambda _: later)
+    assert broker.claim(waiting.lease.id).lease.held
+    # it has kept its place
+    behind, last_lock = broker.ask(LeaseRequest(count=8))
+    assert broker.claim(silent.lease.id).position == 1
+    assert broker.claim(behind.lease.id).position == 2
+    for descriptor in (silent_lock, lock, last_lock):
+        os.close(descriptor)
+    broker.close()
 
 
 def test_a_command_keeps_its_gpu_when_the_launcher_is_killed(

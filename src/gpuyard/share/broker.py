@@ -92,6 +92,7 @@ class Broker:
                 self._check_lease_count()
                 self._policy.check_quota(self.caller, request.count)
                 lease_id, lock = self._locks.create()
+                self._locks.record_asking(lease_id, self.store.clock.boot())
                 self.store.insert_request(
                     connection, self.caller, request, lease_id=lease_id, parts=parts
                 )
@@ -112,6 +113,7 @@ class Broker:
         lease = self.store.find_own_lease(self.caller, lease_id)
         if lease.held:
             return QueueStatus(lease)
+        self._locks.record_asking(lease_id, self.store.clock.boot())
         self._end_dead(stop_overdue=False)
         self._look_for_strangers()
         self._policy.scheduler.refresh()
@@ -220,6 +222,12 @@ class Broker:
         except GpuyardError:  # the disk is full: without its lock, the lease counts as dead
             self._locks.remove(lease_id)
         return lease
+
+    def expect_clients(self) -> None:
+        """Let all requests keep their places after a time in which the service was away and nobody could ask."""
+        for lease in self.store.active_leases():
+            if not lease.held:
+                self._locks.record_asking(lease.id, self.store.clock.boot())
 
     def end_overdue(self) -> None:
         """Stop leases that are over their time, even if no request needs their GPUs."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from gpuyard.errors import UserMistake
-from gpuyard.share import processes, queue
+from gpuyard.share import queue
 from gpuyard.share.caller import Caller, groups_of
 from gpuyard.share.config import describe_quota, read_config
 from gpuyard.share.models import WHOLE, Lease, LeaseRequest, NoneFree, QueueStatus
@@ -112,14 +112,8 @@ class GrantPolicy:
         if lease.held:
             return QueueStatus(lease)
         held = [other for other in active if other.held]
-        # a suspended client would never claim its GPUs, so it is skipped until it continues
-        order = self.sort_queue(
-            [
-                other
-                for other in active
-                if not other.held and (other.id == lease_id or not processes.is_stopped(other.pid))
-            ]
-        )
+        claimable = self._store.claimable_requests(active)
+        order = self.sort_queue(claimable if lease in claimable else [*claimable, lease])
         order = self.scheduler.pending(active).insert_into(order)
         free = self._free_parts(held)
         calendar = self._store.calendar()
@@ -160,7 +154,7 @@ class GrantPolicy:
         waiting = [lease for lease in active if not lease.held]
         if withheld or not waiting:
             return withheld
-        order = self.sort_queue([lease for lease in waiting if not processes.is_stopped(lease.pid)])
+        order = self.sort_queue(self._store.claimable_requests(waiting))
         allowance, calendar = self._allowance(active), self._store.calendar()
         held, now = [lease for lease in active if lease.held], self._clock.boot()
         free = self._free_parts(held)

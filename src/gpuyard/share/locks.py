@@ -3,6 +3,7 @@ releases the lock when the last of them has ended, however they end."""
 
 import contextlib
 import fcntl
+import math
 import os
 import re
 from collections.abc import Collection
@@ -63,6 +64,18 @@ class Locks:
             return os.pread(descriptor, _MAX_BYTES, 0).decode(errors="replace")
         except OSError:
             return ""
+
+    def record_asking(self, id_: str, boot: float) -> None:
+        """Record that the client of a request asks for its GPUs now. The time of the file is that of the boot clock."""
+        with contextlib.suppress(OSError):
+            os.utime(self._path(id_), (boot, boot))
+
+    def asked_at(self, id_: str) -> float:
+        """Return when the client of a request last asked; never, if its lock was removed."""
+        try:
+            return os.stat(self._path(id_)).st_mtime  # noqa: PTH116 - pathlib is several times slower
+        except OSError:
+            return -math.inf
 
     def held_notes(self) -> list[str]:
         """Return the notes of all held locks."""

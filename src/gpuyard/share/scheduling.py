@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from gpuyard.share import processes
 from gpuyard.share.announcements import Announcements, replace_file
 from gpuyard.share.caller import Caller, groups_of
 from gpuyard.share.models import WHOLE, Lease
@@ -209,12 +208,12 @@ class JobScheduler:
     def _order(self, announced: Sequence[AnnouncedJob], active: Sequence[Lease]) -> list[Lease]:
         """Return all requests in the order in which they are served, if no policy changes it."""
         requests = [
-            lease for lease in active if not lease.held and not processes.is_stopped(lease.pid)
-        ]
-        requests += [
-            self._as_request(job, job.job.min_gpus)
-            for job in _without_leases(announced, active)
-            if job.job.phase == WAITING and not job.granted
+            *self._store.claimable_requests(active),
+            *(
+                self._as_request(job, job.job.min_gpus)
+                for job in _without_leases(announced, active)
+                if job.job.phase == WAITING and not job.granted
+            ),
         ]
         requests.sort(key=lambda request: request.requested_at)
         return self._sort_queue(

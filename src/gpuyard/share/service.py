@@ -61,6 +61,7 @@ def serve(directory: Path, on_ready: Callable[[], None] = lambda: None) -> None:
         close_to_others(directory / DATABASE)
         # opened now to report a bad store, and kept open so that SQLite does not fold in its log at each close
         broker = Broker(directory)
+        broker.expect_clients()
         on_ready()
         with contextlib.suppress(RuntimeError):  # without it, requests end overdue leases
             threading.Thread(target=_end_overdue_leases, args=(directory,), daemon=True).start()

@@ -41,6 +41,8 @@ from gpuyard.sqlite_file import (
 )
 
 DATABASE = "leases.sqlite"
+MAX_SILENCE_SECONDS = 20.0
+"""A client that has not asked for so long would not claim its GPUs. Usually, clients ask every second."""
 _RETRY_SECONDS = 0.0005
 _WAKE_SECONDS = 3.0  # wait for the write lock before checking whether its holder is suspended
 
@@ -160,6 +162,17 @@ class Store:
     def active_leases(self) -> list[Lease]:
         """Return leases that are held or in the queue."""
         return self.select_leases("end_reason IS NULL")
+
+    def claimable_requests(self, active: Sequence[Lease]) -> list[Lease]:
+        """Return the requests whose clients still ask for their GPUs. The others would only block the queue."""
+        earliest = self.clock.boot() - MAX_SILENCE_SECONDS
+        return [
+            lease
+            for lease in active
+            if not lease.held
+            and self.locks.asked_at(lease.id) > earliest
+            and not processes.is_stopped(lease.pid)
+        ]
 
     def held_leases(self) -> list[Lease]:
         return [lease for lease in self.active_leases() if lease.held]
