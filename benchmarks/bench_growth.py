@@ -66,7 +66,7 @@ def measure_runner(home: Path) -> float:
     while not lock.read_text().strip():
         time.sleep(0.1)
     pid = int(lock.read_text())
-    time.sleep(5)  # it has decided for the first time
+    time.sleep(20)  # it has decided for the first time, and stored for each job why it waits
     before = read_cpu_seconds(pid)
     time.sleep(IDLE_SECONDS)
     used = read_cpu_seconds(pid) - before
