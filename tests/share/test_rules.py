@@ -337,6 +337,22 @@ def test_short_leases_start_if_they_do_not_delay_an_earlier_request(broker: Brok
         os.close(lock)
 
 
+@pytest.mark.parametrize(("minutes", "passes"), [(None, True), (30, False)])
+def test_others_pass_a_request_that_its_own_user_blocks_for_an_unlimited_time(
+    broker: Broker, minutes: float | None, *, passes: bool
+) -> None:
+    """Otherwise, one GPU and a request for all of them would keep the rest from everyone."""
+    other = acting_as(broker, OTHER)
+    seconds = None if minutes is None else 60 * minutes
+    leases = [broker.ask(LeaseRequest(seconds=seconds)), broker.ask(LeaseRequest(count=8))]
+    leases.append(broker.ask(LeaseRequest()))
+    assert not leases[-1][0].lease.held, "one's own requests keep their order"
+    leases.append(other.ask(LeaseRequest()))
+    assert leases[-1][0].lease.held == passes
+    for _, lock in leases:
+        os.close(lock)
+
+
 def test_no_order_of_requests_delays_an_earlier_one() -> None:
     """Whatever a later request gets, the expected start of each earlier one stays the same."""
     rng = random.Random(0)

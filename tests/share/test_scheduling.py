@@ -141,6 +141,20 @@ def test_a_claimed_time_of_submission_gives_no_earlier_place(desk: Desk) -> None
     assert desk.act(1001).schedule("1", [job("b", 8)]).starts == {"b": 8}
 
 
+def test_a_job_that_waits_for_its_own_user_keeps_no_gpus_from_others(desk: Desk) -> None:
+    desk.ask(1001, 1)
+    desk.act(1001).schedule("1", [job("a", 8)])
+
+    def ask_again() -> dict[str, int]:
+        assert desk.act(1001).schedule("1", [job("a", 8)]).starts == {}
+        return dict(desk.act(1002).schedule("1", [job("b", 4)]).starts)
+
+    assert until(ask_again, "a start") == {"b": 4}
+    desk.ask(1002, 4, job="b")
+    waiting = desk.ask(1003, 3)
+    until(lambda: desk.act(1003).claim(waiting.lease.id).lease.held, "its lease")
+
+
 def test_a_waiting_request_has_its_place_before_a_later_job(desk: Desk) -> None:
     desk.ask(1001, 4)
     waiting = desk.ask(1002, 8)

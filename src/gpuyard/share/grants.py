@@ -112,8 +112,7 @@ class GrantPolicy:
         if lease.held:
             return QueueStatus(lease)
         held = [other for other in active if other.held]
-        claimable = self._store.claimable_requests(active)
-        order = self.sort_queue(claimable if lease in claimable else [*claimable, lease])
+        order = self._order(active, held, lease)
         order = self.scheduler.pending(active).insert_into(order)
         free = self._free_parts(held)
         calendar = self._store.calendar()
@@ -144,6 +143,22 @@ class GrantPolicy:
             reason += "; --even-if-busy leases it nevertheless"
         return QueueStatus(lease, position, None if start is None else start - now, reason)
 
+    def _order(
+        self, active: Sequence[Lease], held: Sequence[Lease], lease: Lease | None = None
+    ) -> list[Lease]:
+        """Return the requests that others wait for, and this one, in the order in which they are served."""
+        requests = self._store.claimable_requests(active)
+        if lease is not None and lease not in requests:
+            requests.append(lease)
+        gpus = self._store.config.indices
+        return self.sort_queue(
+            [
+                request
+                for request in requests
+                if request is lease or not queue.waits_for_own_lease(request, requests, held, gpus)
+            ]
+        )
+
     def _describe_use(self, gpus: Sequence[int]) -> str:
         """Describe the use of these GPUs without a lease; empty: there is none."""
         return "; ".join(self._store.busy[gpu] for gpu in gpus if gpu in self._store.busy)
@@ -154,9 +169,9 @@ class GrantPolicy:
         waiting = [lease for lease in active if not lease.held]
         if withheld or not waiting:
             return withheld
-        order = self.sort_queue(self._store.claimable_requests(waiting))
-        allowance, calendar = self._allowance(active), self._store.calendar()
         held, now = [lease for lease in active if lease.held], self._clock.boot()
+        order = self._order(active, held)
+        allowance, calendar = self._allowance(active), self._store.calendar()
         free = self._free_parts(held)
         first = next((lease for lease in order if not allowance.exceeded_group(lease, free)), None)
         if first is None:

@@ -9,7 +9,7 @@ from gpuyard.share.calendar import Calendar
 from gpuyard.share.config import ShareConfig
 from gpuyard.share.job_views import name_lease, view_job, view_leases
 from gpuyard.share.models import Lease
-from gpuyard.share.queue import Allowance
+from gpuyard.share.queue import Allowance, waits_for_own_lease
 from gpuyard.share.schedule import (
     RUNNING,
     STOPPING,
@@ -120,6 +120,9 @@ def _view_waiting(state: ScheduleState, reasons: dict[str, str]) -> list[JobView
     views: list[JobView] = []
     for request in state.order:
         announced = jobs.get(request.id)
+        if waits_for_own_lease(request, state.order, state.held, state.config.indices):
+            reasons[request.id] = f"waits for a lease or job of {request.user} without a time limit"
+            continue
         group = state.allowance.exceeded_group(request)
         allowed = state.calendar.usable_gpus(request, state.config.indices, state.boot)
         if group is not None:

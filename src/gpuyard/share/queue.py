@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuyard.share.calendar import Calendar
 from gpuyard.share.gpu_choice import choose_free_gpus
-from gpuyard.share.models import Lease, Rates
+from gpuyard.share.models import WHOLE, Lease, Rates
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,22 @@ def sort_queue(waiting: Sequence[Lease], recent_use: Mapping[int, float]) -> lis
         waiting,
         key=lambda lease: (-lease.priority, recent_use.get(lease.uid, 0.0), lease.number),
     )
+
+
+def waits_for_own_lease(
+    request: Lease, order: Sequence[Lease], held: Sequence[Lease], gpus: Sequence[int]
+) -> bool:
+    """Return whether a request can start only after a lease of its own user that has no time limit.
+
+    Its user could let it wait forever, so it keeps no GPUs from other users who wait.
+    """
+    if all(other.uid == request.uid for other in order):
+        return False
+    free = dict.fromkeys(gpus, WHOLE)
+    for lease in held:
+        if lease.uid == request.uid and lease.until_boot is None:
+            free |= {gpu: free[gpu] - lease.parts for gpu in lease.gpus if gpu in free}
+    return choose_free_gpus(request.count, request.parts, request.requested_gpus, free, {}) is None
 
 
 def choose_gpus_in_turn(
