@@ -112,6 +112,24 @@ def test_the_checkpoint_command_runs_before_the_job_is_stopped(jobs: Jobs, elast
     assert done == list(range(1, len(done) + 1))
 
 
+def test_a_job_that_finishes_before_it_is_told_to_stop_does_not_run_again(
+    jobs: Jobs, elastic: Path
+) -> None:
+    """Its checkpoint may take minutes, and the command may end meanwhile."""
+    command = "{command: [sh, -c, 'touch may-end; until test -e over; do sleep 0.1; done'],"
+    elastic.write_text(elastic.read_text().replace("{directory: .,", command))
+    handle = jobs.submit(str(elastic))
+    until(lambda: read_steps(jobs, handle), "steps")
+    with Store(jobs.paths.store) as store:
+        (job,) = store.open_jobs()
+        assert store.update_job(job, stop_reason="was stopped for a test")
+    try:
+        assert jobs.wait(handle) == 0
+        assert jobs.status(handle)["restarts"] == 0
+    finally:
+        (jobs.directory / "over").touch()
+
+
 def test_the_status_of_a_running_job_shows_its_progress(jobs: Jobs, elastic: Path) -> None:
     handle = jobs.submit(str(elastic))
     until(lambda: (jobs.status(handle)["done"] or 0) > 0, "a report")

@@ -52,7 +52,7 @@ class Runner:
         self._paths = paths
         self._store = store
         self._reports = StepReports(paths)
-        self._stopper = StartStopper(paths)
+        self._stopper = StartStopper(paths, store)
         # one user may have several home directories, each with a runner
         self._id = hashlib.sha256(os.fsencode(paths.directory)).hexdigest()[:16]
         self._error = ""

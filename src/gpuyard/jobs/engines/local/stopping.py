@@ -19,8 +19,9 @@ _KILL_GRACE_SECONDS = 1.0
 class StartStopper:
     """Stops starts step by step. Its memory is not saved: the next runner asks again, which is harmless."""
 
-    def __init__(self, paths: JobPaths) -> None:
+    def __init__(self, paths: JobPaths, store: Store) -> None:
         self._paths = paths
+        self._store = store
         self._asked_at: dict[tuple[int, int], float] = {}
         self._checkpoint_commands: dict[tuple[int, int], subprocess.Popen[bytes]] = {}
 
@@ -44,16 +45,20 @@ class StartStopper:
             if checkpoint is not None and checkpoint.command is not None:
                 self._run_checkpoint_command(job, start, checkpoint.command)
             else:
-                self._ask(start, checkpoint)
+                self._ask(job, start, checkpoint)
         elif key in self._checkpoint_commands:
             if checkpoint is None or self._checkpoint_is_over(key, checkpoint):
                 del self._checkpoint_commands[key]
-                self._ask(start, checkpoint)
+                self._ask(job, start, checkpoint)
         elif time.monotonic() - self._asked_at[key] >= _grace_seconds(checkpoint):
             stop_processes(self._paths.start(*key), start, _KILL_GRACE_SECONDS)
 
-    def _ask(self, start: StoredStart, checkpoint: Checkpoint | None) -> None:
-        self._asked_at[start.job, start.number] = time.monotonic()
+    def _ask(self, job: StoredJob, start: StoredStart, checkpoint: Checkpoint | None) -> None:
+        key = (start.job, start.number)
+        if job.stop_reason and not self._store.update_job(job, stop_signaled=time.time()):
+            del self._asked_at[key]  # another process has changed the job; look again
+            return
+        self._asked_at[key] = time.monotonic()
         signal_supervisor(start, signal.Signals[checkpoint.signal if checkpoint else "SIGTERM"])
 
     def _run_checkpoint_command(
@@ -62,8 +67,7 @@ class StartStopper:
         """Start the command in the job's directory, with its environment; it prints to the job's log."""
         paths = self._paths.start(start.job, start.number)
         try:
-            with Store(self._paths.store) as store:
-                environment = store.environment(job)
+            environment = self._store.environment(job)
             spec = StartSpec.from_job(job, environment, start.gpus, paths)
             log = open_log(paths.log)
             try:
@@ -79,7 +83,7 @@ class StartStopper:
             finally:
                 os.close(log)
         except (OSError, GpuyardError):
-            self._ask(start, None)  # the job may have written a checkpoint by itself
+            self._ask(job, start, None)  # the job may have written a checkpoint by itself
 
     def _checkpoint_is_over(self, key: tuple[int, int], checkpoint: Checkpoint) -> bool:
         command = self._checkpoint_commands[key]

@@ -46,6 +46,7 @@ _TABLES = (
         reason TEXT NOT NULL DEFAULT '',
         cancel_requested REAL,
         stop_reason TEXT,
+        stop_signaled REAL,
         start_count INTEGER NOT NULL DEFAULT 0,
         gpus INTEGER,
         lost_count INTEGER NOT NULL DEFAULT 0,
@@ -83,7 +84,7 @@ _TABLES = (
     ) WITHOUT ROWID""",
     "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
 )
-_FORMAT = StoreFormat(application_id=0x67706A62, version=3, tables=_TABLES)
+_FORMAT = StoreFormat(application_id=0x67706A62, version=4, tables=_TABLES)
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ class StoredJob:
     """When the user asked to cancel it."""
     stop_reason: str | None
     """Why its present start is being stopped although the job continues later."""
+    stop_signaled: float | None
+    """When its processes got the signal for that; None: if they end with status 0, the job is done."""
     start_count: int
     gpus: int | None
     """The GPUs of its latest start; None while the next start is undecided."""

@@ -86,12 +86,14 @@ def _next_state(job: StoredJob, start: StoredStart, error: str = "") -> dict[str
     """Return the columns of the job that change after the end of its start."""
     if job.cancel_requested is not None:
         return _end_job(job, start, "cancelled")
-    if job.stop_reason is not None:
+    finished = start.outcome == "exited" and start.exit_status == 0 and job.stop_signaled is None
+    if job.stop_reason is not None and not finished:
         return _requeue(
             job,
             start,
             reason=job.stop_reason,
             stop_reason=None,
+            stop_signaled=None,
             resized_count=job.resized_count + 1,
         )
     if start.outcome in _LOST:
