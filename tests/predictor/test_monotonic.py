@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuyard.catalog import Gpu, gpus, models
@@ -38,6 +38,7 @@ def build_cluster(gpu: Gpu, per_node: int, nodes: int, network: Network | None) 
     link=st.sampled_from(LINKS),
     rails=st.sampled_from([1, 4, 8]),
 )
+@example(gpus().get("b200-sxm"), "resnet50", "fp32", 8, "infiniband-ndr", 8)
 def test_leaving_the_machine_never_makes_the_exchange_cheaper(
     gpu: Gpu, model: str, precision: Precision, per_node: int, link: str, rails: int
 ) -> None:
@@ -48,8 +49,7 @@ def test_leaving_the_machine_never_makes_the_exchange_cheaper(
     counts = [per_node * nodes for nodes in (1, 2, 3, 4)]
     result = predict_cluster(workload, models().get(model), cluster, counts)
     one, *several = (p.step.exposed_communication_seconds for p in result.predictions)
-    # hops inside the machine are not part of the comparison
-    assert all(exposed >= 0.95 * one for exposed in several)
+    assert all(exposed >= 0.999 * one for exposed in several)
     for p in result.predictions:
         assert p.low <= p.samples_per_second <= p.high
     efficiencies = [p.scaling_efficiency for p in result.predictions]

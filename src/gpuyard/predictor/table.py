@@ -326,7 +326,12 @@ def resolve_overlap(table: StepTable, exchange_seconds: Floats) -> Floats:
     traffic = table.traffic
     ring_share = 2 * (1 - 1 / table.gpus)
     sent_bytes = float(np.sum(traffic.buckets.size_bytes)) * table.sent_share
-    inside_seconds = ring_share * sent_bytes * table.inside_seconds_per_byte
+    hops = 2 * (table.gpus_per_node - 1)
+    starts = traffic.launch_seconds + hops * table.inside_latency_seconds
+    inside_seconds = (
+        ring_share * sent_bytes * table.inside_seconds_per_byte
+        + len(traffic.buckets.size_bytes) * starts
+    )
     inside = np.minimum(1.0, inside_seconds / np.maximum(exchange_seconds, _INSTANT))
     several = np.minimum(traffic.overlap_between, 1 - inside * (1 - traffic.overlap))
     overlap = np.where(table.nodes > 1, several, traffic.overlap)
