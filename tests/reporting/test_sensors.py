@@ -21,7 +21,7 @@ from tests.ssh_hosts import find_free_port
 
 SMI = Path(__file__).parents[1] / "data" / "tool_output" / "smi_clocks.txt"
 RANK = """
-import sys, time
+import os, sys, time
 import torch, torch.distributed as dist
 import gpuyard
 from gpuyard.reporting.ranks import read_rank_log
@@ -44,6 +44,7 @@ while not done.item():
         done[0] = min(ranks.count(rank) for rank in range(dist.get_world_size())) >= 3
     dist.broadcast(done, 0)
 dist.destroy_process_group()
+os._exit(0)  # threads of PyTorch sometimes abort while the interpreter ends
 """
 
 
@@ -55,9 +56,14 @@ def start_rank(argv: list[str], rank: int, world: int, log: Path, **more: str) -
 
 
 def finish(ranks: list[Any]) -> None:
-    for rank in ranks:
-        _, errors = rank.communicate(timeout=300)
-        assert rank.returncode == 0, errors
+    try:
+        for rank in ranks:
+            _, errors = rank.communicate(timeout=300)
+            assert rank.returncode == 0, errors
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
 
 
 def test_ddp_is_timed_without_a_change_to_the_training(tmp_path: Path) -> None:
