@@ -12,7 +12,7 @@ from gpuyard.predictor.large.cluster import NARROW, ClusterColumns, describe_clu
 from gpuyard.predictor.large.compute import WIDTH, TrainingOptions
 from gpuyard.predictor.large.constants import load_fit
 from gpuyard.predictor.large.effects import apply_effects, attention_is_older, find_effects
-from gpuyard.predictor.large.layout import RECOMPUTE, Layout, LayoutColumns, Recompute
+from gpuyard.predictor.large.layout import RECOMPUTE, Layout, LayoutColumns
 from gpuyard.predictor.large.memory import MemoryColumns, compute_memory
 from gpuyard.predictor.large.model import describe_model
 from gpuyard.predictor.large.offload import add_transfers, remove_offloaded
@@ -31,6 +31,7 @@ from gpuyard.predictor.large.training import (
 )
 from gpuyard.predictor.table import Booleans, Floats
 from gpuyard.specs import Cluster
+from gpuyard.specs.parallel import Recompute
 
 _USABLE_SHARE = 0.97  # of a GPU's memory that a program can allocate
 _EAGER_SHARE = 0.5  # of PyTorch layers in separate operations, if a user does not say

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from gpuyard.predictor.table import Booleans, Floats, Integers
+from gpuyard.specs.parallel import Recompute
 
 Column = Floats | float
-Recompute = Literal["none", "selective", "full"]
-RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
+RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
 Family = Literal["megatron", "pytorch"]
 
 

@@ -4,9 +4,10 @@ import re
 from collections.abc import Mapping
 
 from gpuyard.errors import UserMistake
-from gpuyard.predictor.large.layout import Layout, Recompute
+from gpuyard.predictor.large.layout import Layout
 from gpuyard.predictor.large.row_numbers import read_integer
 from gpuyard.predictor.large.row_software import parse_family
+from gpuyard.specs.parallel import Recompute
 from gpuyard.specs.transformer import TransformerShape
 
 _RECOMPUTE: tuple[tuple[str, Recompute], ...] = (  # the first pattern that fits

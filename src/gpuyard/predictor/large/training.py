@@ -9,13 +9,20 @@ import numpy as np
 from gpuyard.catalog import Gpu, gpus
 from gpuyard.errors import UserMistake
 from gpuyard.predictor.large.cluster import NARROW, choose_usual_precision
-from gpuyard.predictor.large.layout import RECOMPUTE, Family, LayoutColumns, Recompute
+from gpuyard.predictor.large.layout import RECOMPUTE, Family, LayoutColumns
 from gpuyard.predictor.large.memory import StateBytes
 from gpuyard.predictor.large.model import ModelColumns, describe_model
 from gpuyard.predictor.large.rules import find_contradiction
 from gpuyard.predictor.large.search import Choices
 from gpuyard.specs import Workload
-from gpuyard.specs.parallel import LargeStrategy, MeasuredTokens, Offload, Parallel, ParallelDegrees
+from gpuyard.specs.parallel import (
+    LargeStrategy,
+    MeasuredTokens,
+    Offload,
+    Parallel,
+    ParallelDegrees,
+    Recompute,
+)
 from gpuyard.specs.transformer import TransformerShape
 from gpuyard.workloads.profiles import find_shape
 

@@ -1,15 +1,11 @@
 """Buy: which machines to rent or buy for a goal, when buying is cheaper, and how many GPUs to own if the rest is rented."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, BeforeValidator, Field
 
-from gpuyard.api.cost import cost
-from gpuyard.api.hybrid import hybrid
-from gpuyard.api.plan import PlanAnswer, plan
-from gpuyard.api.result import Result
 from gpuyard.catalog.models import models
 from gpuyard.web.auth import Identity
 from gpuyard.web.inputs import choose_workload, private_data
@@ -22,6 +18,10 @@ from gpuyard.web.page import (
     render_json,
 )
 from gpuyard.web.work_limit import heavy
+
+if TYPE_CHECKING:
+    from gpuyard.api.plan import PlanAnswer
+    from gpuyard.api.result import Result
 
 router = APIRouter()
 Money = Annotated[float, Field(ge=0, le=1e9)]
@@ -39,8 +39,10 @@ class CostQuery(BaseModel):
     staff: Annotated[float, Field(ge=0, le=744, description="hours of staff per month")] = 8.0
 
 
-def compare_costs(query: CostQuery) -> tuple[Result[Any], Computed]:
+def compare_costs(query: CostQuery) -> "tuple[Result[Any], Computed]":
     """Return rent or buy as `gpuyard cost` gives it."""
+    from gpuyard.api.cost import cost
+
     options: dict[str, Any] = {
         "utilization": f"{query.utilization}%",
         "horizon": f"{query.years:g} years",
@@ -92,8 +94,10 @@ class HybridQuery(BaseModel):
     tariff: Annotated[float, Field(ge=0, le=5, description="dollars per kWh")] = 0.2
 
 
-def mix_capacity(query: HybridQuery) -> tuple[Result[Any], Computed]:
+def mix_capacity(query: HybridQuery) -> "tuple[Result[Any], Computed]":
     """Return the mix as `gpuyard cost hybrid` gives it."""
+    from gpuyard.api.hybrid import hybrid
+
     options: dict[str, Any] = {
         "load": query.load,
         "gpus": query.gpus,
@@ -150,8 +154,10 @@ class PlanQuery(BaseModel):
     epochs: Annotated[_Optional, Field(description="default: the usual number")] = None
 
 
-def make_plan(query: PlanQuery, identity: Identity) -> tuple[PlanAnswer, Computed]:
+def make_plan(query: PlanQuery, identity: Identity) -> "tuple[PlanAnswer, Computed]":
     """Return the plan as `gpuyard plan` makes it."""
+    from gpuyard.api.plan import plan
+
     workload = choose_workload(query.model, "")
     options: dict[str, Any] = {
         "budget": f"${query.budget}",

@@ -9,7 +9,6 @@ from fastapi.responses import Response
 from pydantic import BaseModel, BeforeValidator, Field
 
 from gpuyard.api.share import usage
-from gpuyard.api.simulate import simulate
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.printable import format_csv
 from gpuyard.report.answer import ALL_BATCHES, Answer, Chart, Charts, Part, Section, Sentence
@@ -70,6 +69,8 @@ def sum_usage(query: HistoryQuery, identity: Identity) -> tuple[Answer, Computed
 
 
 def _add_gpus(count: int) -> Answer:
+    from gpuyard.api.simulate import simulate
+
     try:
         result = heavy.run(
             ("what-if", count),

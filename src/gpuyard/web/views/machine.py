@@ -1,18 +1,19 @@
 """Machine: how the GPUs of a machine are connected, the bandwidth between them, and the best and worst placements."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from gpuyard.api.result import Result
-from gpuyard.api.topology import topology
 from gpuyard.catalog.hardware import gpus, machines
 from gpuyard.errors import UserMistake
 from gpuyard.hardware import PRESETS
 from gpuyard.web.inputs import MAX_PASTED, check_cluster, check_length
 from gpuyard.web.page import Computed, render_answer, render_json
+
+if TYPE_CHECKING:
+    from gpuyard.api.result import Result
 
 router = APIRouter()
 _DEFAULT = "default"
@@ -30,8 +31,10 @@ class MachineQuery(BaseModel):
     ] = ""
 
 
-def draw_machine(query: MachineQuery) -> tuple[Result[Any], Computed]:
+def draw_machine(query: MachineQuery) -> "tuple[Result[Any], Computed]":
     """Return the drawing and the figures as `gpuyard topo` gives them."""
+    from gpuyard.api.topology import topology
+
     gpu = query.gpu or None
     if query.matrix.strip():
         check_length(query.matrix)

@@ -7,8 +7,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from gpuyard.api import results
-from gpuyard.measure.registry import RESULT_KINDS, get_result_kind
+import gpuyard as gy
 from gpuyard.report.answer import Answer
 from gpuyard.report.html import find_numeric_columns, list_column_names, render_page
 from gpuyard.report.kept import list_reports, read_report
@@ -35,7 +34,7 @@ def list_results(query: ResultsQuery, identity: Identity) -> tuple[Answer, Compu
     """Return the list as `gpuyard results list` prints it."""
     _check_owner(identity)
     kind = choose_kind(query)
-    answer = results.list(kind, workload=query.workload or None).answer
+    answer = gy.results.list(kind, workload=query.workload or None).answer
     words = ["results", "list", "--kind", kind]
     words += ["--workload", query.workload] if query.workload else []
     return answer, Computed(
@@ -47,7 +46,9 @@ def list_results(query: ResultsQuery, identity: Identity) -> tuple[Answer, Compu
 
 def choose_kind(query: ResultsQuery) -> str:
     """Return the kind of the query, or the first that has results."""
-    return get_result_kind(query.kind or next(iter(results.count()), "train")).name
+    from gpuyard.measure.registry import get_result_kind
+
+    return get_result_kind(query.kind or next(iter(gy.results.count()), "train")).name
 
 
 def _check_owner(identity: Identity) -> None:
@@ -60,9 +61,12 @@ def _check_owner(identity: Identity) -> None:
 
 @router.get("/results", include_in_schema=False)
 def show_results(request: Request, query: Annotated[ResultsQuery, Query()]) -> Response:
+    from gpuyard.measure.registry import RESULT_KINDS
+
     answer, computed = list_results(query, request.state.identity)
     table = next((part for part in answer.parts if isinstance(part, Table)), None)
     ids = [row.get("id", "") for row in answer.document]
+    kind = choose_kind(query)
     rows = list(zip(ids, table.rows if table else (), strict=False))[-_MAX_ROWS:]
     return render(
         request,
@@ -76,11 +80,11 @@ def show_results(request: Request, query: Annotated[ResultsQuery, Query()]) -> R
         total=len(ids),
         computed=computed,
         query=query,
-        kind=choose_kind(query),
+        kind=kind,
         kinds=list(RESULT_KINDS),
-        counts=results.count(),
+        counts=gy.results.count(),
         reports=list_reports(),
-        command=get_result_kind(choose_kind(query)).command,
+        command=RESULT_KINDS[kind].command,
     )
 
 
@@ -96,7 +100,7 @@ IdQuery = Annotated[str, Query(pattern=_ID.pattern, max_length=64, description="
 def _read_result(id_: str, identity: Identity) -> tuple[Answer, Computed]:
     _check_owner(identity)
     computed = Computed(("results", "show", id_), ("With its provenance.",), "docs/measure.md")
-    return results.show(id_).answer, computed
+    return gy.results.show(id_).answer, computed
 
 
 @router.get("/result", include_in_schema=False)

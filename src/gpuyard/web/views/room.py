@@ -1,18 +1,19 @@
 """Room: racks, fabric, power by phase, plugs, and the bill of materials for a cluster."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from gpuyard.api.facility import Room
-from gpuyard.api.facility import design_room as design_in_site
 from gpuyard.catalog.hardware import machines
 from gpuyard.web.inputs import MAX_PASTED, check_cluster, parse_pasted_site
 from gpuyard.web.page import Computed, is_fragment, render, render_json
 from gpuyard.web.work_limit import heavy
+
+if TYPE_CHECKING:
+    from gpuyard.api.facility import Room
 
 router = APIRouter()
 _DEFAULT = "default"
@@ -30,8 +31,10 @@ class RoomQuery(BaseModel):
     site: Annotated[str, Field(max_length=MAX_PASTED, description="site spec")] = ""
 
 
-def design_room(query: RoomQuery) -> tuple[Room, Computed]:
+def design_room(query: RoomQuery) -> "tuple[Room, Computed]":
     """Return the room as `gpuyard facility` designs it."""
+    from gpuyard.api.facility import design_room as design_in_site
+
     network = "" if query.network in ("", _DEFAULT) else f"@{query.network}G"
     cluster = check_cluster(f"{query.nodes}x{query.machine}{network}")
     site, country = parse_pasted_site(query.site), query.country.strip() or None
@@ -40,7 +43,7 @@ def design_room(query: RoomQuery) -> tuple[Room, Computed]:
     words += ["--country", country] if country else []
     notes = ("Every value has its source in the catalog. A licensed electrician decides.",)
 
-    def design() -> Room:
+    def design() -> "Room":
         return design_in_site(cluster, site=site, country=country)
 
     is_large = query.nodes > _MAX_SLIDER_NODES

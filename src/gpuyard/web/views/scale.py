@@ -3,7 +3,7 @@
 import math
 import re
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
@@ -11,16 +11,17 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from gpuyard.api.inputs import PRECISIONS
-from gpuyard.api.predict import predict
-from gpuyard.api.result import Result
 from gpuyard.catalog.hardware import gpus, machines
 from gpuyard.catalog.models import models
 from gpuyard.catalog.transformers import transformers
-from gpuyard.predictor.large.layout import RECOMPUTE
+from gpuyard.specs.parallel import Recompute
 from gpuyard.web.auth import Identity
 from gpuyard.web.inputs import MAX_PASTED, check_cluster, choose_workload, private_data
 from gpuyard.web.page import Computed, format_options, render_answer, render_json
 from gpuyard.web.work_limit import heavy
+
+if TYPE_CHECKING:
+    from gpuyard.api.result import Result
 
 router = APIRouter()
 _DEFAULT = "default"
@@ -99,12 +100,14 @@ class ScaleQuery(BaseModel):
         return {name: value for name, value in values.items() if value}
 
 
-def predict_view(query: ScaleQuery, identity: Identity) -> tuple[Result[Any], Computed]:
+def predict_view(query: ScaleQuery, identity: Identity) -> "tuple[Result[Any], Computed]":
     """Return the prediction as `gpuyard predict` gives it."""
+    from gpuyard.api.predict import predict
+
     workload = choose_workload(query.workload, query.spec)
     clusters, options = query.clusters, query.options
 
-    def compute() -> Result[Any]:
+    def compute() -> "Result[Any]":
         private = private_data(identity.is_own)
         return predict(workload, on=clusters, chart=True, **options, **private)
 
@@ -143,7 +146,7 @@ def _choices() -> dict[str, Any]:
         "precisions": ("", *PRECISIONS),
         "strategies": _STRATEGIES,
         "compressions": _COMPRESSIONS,
-        "recomputes": ("", *RECOMPUTE),
+        "recomputes": ("", *get_args(Recompute)),
         "founding": [(label, f"/scale?{urlencode(values)}") for label, values in _FOUNDING],
     }
 
