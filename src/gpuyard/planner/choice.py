@@ -231,7 +231,7 @@ class Choice:
 
     @property
     def remedy_words(self) -> str:
-        """What relieves the exchange of gradients, or an empty string."""
+        """The remedy that relieves the exchange of gradients, or an empty string."""
         return _REMEDIES[self.remedy]
 
     @property
