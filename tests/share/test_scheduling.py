@@ -1,7 +1,9 @@
 """Announced jobs of several users and leases share one decision; announcements of anybody are checked."""
 
 import json
+import math
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -14,11 +16,19 @@ from hypothesis import strategies as st
 
 from gpuyard.errors import UserMistake
 from gpuyard.report.answers.share.leases import who_answer
+from gpuyard.share import scheduling
 from gpuyard.share.announcements import MAX_START_SECONDS
 from gpuyard.share.broker import Broker
 from gpuyard.share.caller import Caller
 from gpuyard.share.clock import Clock
-from gpuyard.share.models import LeaseRequest, NoneFree, QueueStatus, ShareState
+from gpuyard.share.config import Rules
+from gpuyard.share.models import (
+    LeaseRequest,
+    NoneFree,
+    QueueStatus,
+    ReservationRequest,
+    ShareState,
+)
 from gpuyard.share.schedule import (
     MAX_JOBS,
     MAX_SPEEDS,
@@ -38,10 +48,10 @@ _ANY = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.
 def job(id_: str, least: int, most: int | None = None, **more: Any) -> JobAnnouncement:
     most = most or least
     speeds = tuple(float(count) for count in range(least, most + 1))
-    fields = {"phase": "waiting", "submitted": float(ord(id_)), **more}
+    fields = {"phase": "waiting", "submitted": float(ord(id_)), "remaining_work": 3600.0, **more}
     return JobAnnouncement(
         id_, f"local://{id_}", min_gpus=least, max_gpus=most, requested_gpus=most, speeds=speeds,
-        remaining_work=3600.0, **fields,
+        **fields,
     )  # fmt: skip
 
 
@@ -55,6 +65,11 @@ class Desk:
     def act(self, uid: int) -> Broker:
         return acting_as(self.broker, Caller(uid, uid, os.getpid()))
 
+    def reserve(self, uid: int, *gpus: int, minutes: float = 0.0) -> None:
+        """Reserve these GPUs for two hours, starting in so many minutes."""
+        start = time.time() + 60 * minutes
+        self.act(uid).reserve(ReservationRequest(len(gpus), start, start + 7200, gpus))
+
     def ask(self, uid: int, count: int, **more: Any) -> QueueStatus:
         status, lock = self.act(uid).ask(LeaseRequest(count=count, **more))
         self.locks.callback(os.close, lock)
@@ -62,7 +77,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(share: Path) -> Iterator[Desk]:
+def desk(share: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setattr(scheduling, "_MAX_TIME_SHARE", math.inf)  # each change is decided at once
     desk = Desk(Broker(share))
     with desk.locks:
         yield desk
@@ -191,6 +207,132 @@ def test_jobs_of_two_users_never_get_more_than_is_free(desk: Desk) -> None:
     given = [*first.values(), *second.values()]
     assert first == {"a": 4}
     assert sum(given) <= 5
+
+
+def test_a_request_for_a_gpu_that_is_in_use_keeps_no_other_gpu(desk: Desk) -> None:
+    desk.ask(1001, 2, gpus=(0, 1), seconds=86400.0)
+    desk.ask(1001, 1, gpus=(0,))
+    desk.ask(1002, 2, gpus=(0, 2))
+    assert desk.act(1003).schedule("1", [job("a", 6)]).starts == {"a": 6}
+
+
+def test_a_request_that_is_first_keeps_the_idle_gpus_that_it_names(desk: Desk) -> None:
+    desk.ask(1001, 1, gpus=(0,), seconds=86400.0)
+    waiting = desk.ask(1002, 2, gpus=(0, 1))
+    assert desk.act(1003).schedule("1", [job("a", 1, 8)]).starts == {"a": 6}
+    (kept,) = (each for each in desk.act(1003).state().withheld if each.needs == 2)
+    assert (kept.gpus, kept.name) == (1, f"lease {waiting.lease.id}")
+
+
+def test_a_job_that_idle_gpus_do_not_help_keeps_them_from_nobody(desk: Desk) -> None:
+    """Four GPUs are reserved before the first job would end, and somebody holds the others."""
+    desk.reserve(1001, 0, 1, 2, 3, minutes=30)
+    desk.ask(1002, 3, gpus=(5, 6, 7), seconds=86400.0)
+    long = job("a", 2, seconds=3600.0)
+    assert desk.act(1003).schedule("1", [long]).starts == {}
+    (kept,) = desk.act(1003).state().withheld
+    assert (kept.gpus, kept.name) == (1, "local://a"), "the GPU that nobody has reserved"
+    assert desk.act(1004).schedule("1", [job("b", 4, seconds=600.0)]).starts == {"b": 4}
+
+
+def test_two_jobs_do_not_start_on_the_one_gpu_that_both_can_use(desk: Desk) -> None:
+    desk.reserve(1001, *range(7), minutes=30)
+    first = desk.act(1002).schedule("1", [job("a", 1, seconds=3600.0)]).starts
+    both = [job("b", 1, seconds=3600.0), job("c", 1, seconds=3600.0)]
+    second = desk.act(1003).schedule("1", both).starts
+    assert (first, second) == ({"a": 1}, {})
+
+
+def test_jobs_of_one_runner_do_not_start_on_the_same_gpu(desk: Desk) -> None:
+    desk.reserve(1001, *range(7), minutes=30)
+    both = [job("b", 1, seconds=3600.0), job("c", 1, seconds=3600.0)]
+    assert desk.act(1003).schedule("1", both).starts == {"b": 1}
+
+
+def test_a_job_starts_on_reserved_and_other_gpus_together(desk: Desk) -> None:
+    desk.reserve(1001, 0, 1, 2, 3)
+    held = desk.ask(1002, 2)
+    assert desk.act(1001).schedule("1", [job("a", 6, 8)]).starts == {"a": 6}
+    assert desk.act(1001).schedule("2", [job("b", 1)]).starts == {}
+    started = desk.ask(1001, 6, job="a")
+    assert set(started.lease.gpus) == set(range(8)) - set(held.lease.gpus)
+
+
+def test_a_drained_gpu_is_not_counted_although_its_user_reserved_it(desk: Desk) -> None:
+    desk.reserve(1001, 0)
+    desk.broker.drain((0,), None)
+    assert desk.act(1001).schedule("1", [job("a", 1), job("b", 7)]).starts == {"a": 1}
+
+
+def test_a_quota_counts_jobs_that_were_told_to_start(desk: Desk) -> None:
+    desk.broker.set_rules(Rules(max_gpus_per_user=2))
+    runner = desk.act(1001)
+    assert runner.schedule("1", [job("a", 2)]).starts == {"a": 2}
+    starting = job("a", 2, phase="starting", gpus=2)
+    assert runner.schedule("1", [starting, job("b", 1)]).starts == {}
+    assert desk.act(1002).schedule("1", [job("c", 2)]).starts == {"c": 2}
+
+
+def test_a_job_is_not_stopped_to_grow_beyond_its_quota(desk: Desk) -> None:
+    often = Rules(job_policy="min-time", resize_seconds=0.1)
+    desk.broker.set_rules(replace(often, max_gpus_per_user=4))
+    waits = job("a", 1, 8, elastic=True)
+    assert desk.act(1001).schedule("1", [waits]).starts == {"a": 4}
+    desk.ask(1001, 4, job="a")
+    runs = replace(waits, phase="running", gpus=4)
+    assert desk.act(1001).schedule("1", [runs]).resizes == {}
+    desk.broker.set_rules(often)
+    again = until(lambda: desk.act(1001).schedule("1", [runs]).resizes, "a resize")
+    assert again == {"a": 8}
+
+
+def test_a_job_is_not_stopped_for_gpus_that_nobody_gets(desk: Desk) -> None:
+    """Four GPUs are reserved in half an hour: neither does a job grow onto them, nor does one make room for another."""
+    desk.broker.set_rules(Rules(job_policy="min-time"))
+    desk.reserve(1009, 0, 1, 2, 3, minutes=30)
+    desk.ask(1002, 2, gpus=(6, 7), seconds=86400.0)
+    long = job("a", 1, 8, elastic=True, seconds=3600.0)
+    assert desk.act(1001).schedule("1", [long]).starts == {"a": 2}
+    desk.ask(1001, 2, job="a", seconds=3600.0)
+    runs = replace(long, phase="running", gpus=2)
+    assert desk.act(1001).schedule("1", [runs]).resizes == {}
+    unlimited = job("b", 1, 4, elastic=True)
+    assert desk.act(1003).schedule("1", [unlimited]).starts == {"b": 4}
+    desk.ask(1003, 4, job="b")
+    runs_too = replace(unlimited, phase="running", gpus=4)
+    desk.act(1001).schedule("1", [])
+    desk.act(1004).schedule("1", [job("c", 1, seconds=3600.0, remaining_work=10.0)])
+    assert desk.act(1003).schedule("1", [runs_too]).resizes == {}
+
+
+def test_shares_that_claim_to_be_jobs_count_as_one_gpu(desk: Desk) -> None:
+    ids = "abcdefghij"
+    for id_ in ids:
+        desk.ask(1001, 1, parts=20_000, gpus=(0,), job=id_)
+    claimed = [job(id_, 1, phase="running", gpus=1) for id_ in ids]
+    desk.act(1001).schedule("1", claimed)
+    assert desk.act(1002).schedule("1", [job("z", 7)]).starts == {"z": 7}
+
+
+def test_a_job_whose_request_waits_keeps_what_it_was_told(desk: Desk) -> None:
+    """A GPU can become unusable between the instruction and the request."""
+    assert desk.act(1001).schedule("1", [job("a", 8)]).starts == {"a": 8}
+    desk.broker.drain((0,), None)
+    waiting = desk.ask(1001, 8, job="a")
+    assert not waiting.lease.held
+    assert desk.act(1002).schedule("1", [job("b", 1)]).starts == {}
+    desk.broker.resume()
+    assert desk.act(1001).claim(waiting.lease.id).lease.held
+
+
+def test_a_request_and_a_later_arrival_do_not_wait_for_each_other(desk: Desk) -> None:
+    """The user with the least use comes first, though the job of the other waits longer."""
+    desk.broker.set_rules(Rules(half_life_seconds=3600.0))
+    desk.ask(1001, 1, seconds=86400.0)
+    desk.ask(1002, 2)
+    assert desk.act(1001).schedule("1", [job("a", 7)]).starts == {}
+    later = desk.ask(1003, 1)
+    assert desk.act(1003).claim(later.lease.id).lease.held
 
 
 def test_a_priority_does_not_outrank_other_users(desk: Desk) -> None:

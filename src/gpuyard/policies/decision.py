@@ -1,4 +1,4 @@
-"""One decision: which waiting jobs start now, which running ones are resized, and for whom idle GPUs are withheld.
+"""Decisions: which waiting jobs start now and for whom idle GPUs are withheld, and which running jobs are resized.
 
 The live queue and the simulator both use it. A policy allocates GPUs as if it could move every job at once. Here, running
 jobs keep their GPUs until they are stopped, and no GPU that a waiting job could use stays idle, unless the policy
@@ -14,11 +14,9 @@ from gpuyard.policies.views import JobView, Pool
 
 @dataclass(frozen=True)
 class Decision:
-    """The starts in the policy's order, the resizes, and the job for which idle GPUs are withheld."""
+    """The starts in the policy's order, and the job for which idle GPUs are withheld."""
 
     starts: Mapping[str, int] = field(default_factory=dict)
-    resizes: Mapping[str, int] = field(default_factory=dict)
-    """New number of GPUs by running job; 0: it waits."""
     withheld_for: str | None = None
     withheld_gpus: int = 0
 
@@ -29,7 +27,6 @@ def decide(
     pool: Pool,
     now_s: float,
     *,
-    resize: bool = False,
     overdue: str | None = None,
 ) -> Decision:
     """Decide about all jobs on the GPUs of the pool, which include those of running jobs.
@@ -37,14 +34,13 @@ def decide(
     `overdue` is a job that has waited so long that it comes first under every policy.
     """
     free = pool.gpus - sum(job.gpus for job in jobs)
-    resizes = choose_resizes(jobs, policy, pool, now_s) if resize else {}
     if free <= 0:
-        return Decision(resizes=resizes)
+        return Decision()
     first = next((job for job in jobs if job.id == overdue and job.min_gpus <= pool.gpus), None)
     if first is not None:
         if first.min_gpus > free:
-            return Decision({}, resizes, first.id, free)
-        return Decision({first.id: min(first.requested_gpus, free)}, resizes)
+            return Decision({}, first.id, free)
+        return Decision({first.id: min(first.requested_gpus, free)})
     starts = _allocate_to_waiting(jobs, policy, pool, now_s)
     idle = free - sum(starts.values())
     waiting = [job for job in jobs if not job.running and job.id not in starts]
@@ -55,12 +51,12 @@ def decide(
         ]
         withheld_for = policy.withholds_for(started, pool, now_s)
         if withheld_for is not None:
-            return Decision(starts, resizes, withheld_for, idle)
+            return Decision(starts, withheld_for, idle)
         for job in sorted(waiting, key=lambda job: (-job.priority, job.submitted_s)):
             if job.min_gpus <= idle:
                 starts[job.id] = min(max(job.requested_gpus, job.min_gpus), idle)
                 idle -= starts[job.id]
-    return Decision(starts, resizes)
+    return Decision(starts)
 
 
 def choose_resizes(

@@ -1,14 +1,15 @@
 """Show the server's policy the jobs and leases of all users, and record what it decides."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from gpuyard.policies import JobView, Policy, Pool, get_policy
-from gpuyard.policies.decision import Decision, decide
+from gpuyard.policies.decision import Decision, choose_resizes, decide
 from gpuyard.share.calendar import Calendar
 from gpuyard.share.config import ShareConfig
-from gpuyard.share.job_views import name_lease, view_job, view_leases
-from gpuyard.share.models import Lease
+from gpuyard.share.job_views import name_lease, reduce_view, view_job, view_leases
+from gpuyard.share.models import WHOLE, Lease
 from gpuyard.share.queue import Allowance, waits_for_own_lease
 from gpuyard.share.schedule import (
     RUNNING,
@@ -35,14 +36,31 @@ class ScheduleState:
     """Leases that are held or in the queue."""
     order: Sequence[Lease]
     """Requests in the order in which they are served: those in the lease queue, and waiting jobs with their key as ID."""
+    starting: Sequence[Lease]
+    """Requests of jobs with an instruction to start, whether they have arrived or not."""
     calendar: Calendar
     allowance: Allowance
+    """The GPUs that groups may lease beside those that are held and those of starting jobs."""
     boot: float
     now: float
 
-    @property
+    @cached_property
     def held(self) -> list[Lease]:
         return [lease for lease in self.active if lease.held]
+
+    @cached_property
+    def requests(self) -> dict[str, Lease]:
+        """The requests in the order in which they are served, by the ID that policies see."""
+        jobs = {job.key for job in self.announced}
+        return {
+            request.id if request.id in jobs else name_lease(request): request
+            for request in self.order
+        }
+
+    def usable_gpus(self, request: Lease, gpus: Collection[int]) -> set[int]:
+        """Return those of these GPUs on which a request could start now if they were free."""
+        usable = self.calendar.usable_gpus(request, tuple(gpus), self.boot)
+        return usable.intersection(request.requested_gpus or gpus)
 
 
 def make_decision(state: ScheduleState, last: StoredDecision) -> StoredDecision:
@@ -50,41 +68,45 @@ def make_decision(state: ScheduleState, last: StoredDecision) -> StoredDecision:
     rules = state.config.rules
     policy = get_policy(rules.job_policy, explore_gpu_s=rules.explore_gpu_seconds)
     reasons: dict[str, str] = {}
-    running = _view_running(state)
     waiting = _view_waiting(state, reasons)
-    busy = {gpu for lease in state.held for gpu in lease.gpus}
-    unreserved = {
+    busy = _find_busy_gpus(state)
+    idle = {
         gpu
         for gpu in state.config.indices
         if gpu not in busy and state.calendar.free_until(gpu, -1, state.boot) > state.boot
     }
-    starts = _start_on_own_reservations(state, waiting, policy, busy)
-    waiting = [view for view in waiting if view.id not in starts]
-    resize = _is_time_to_resize(state, policy, last)
-    outcome = decide(
-        [*running, *waiting],
-        policy,
-        Pool((len(unreserved) + len(busy),)),
-        state.now,
-        resize=resize,
-        overdue=_find_overdue(state, waiting),
-    )
-    jobs = {job.key for job in state.announced}
-    starts |= {key: gpus for key, gpus in outcome.starts.items() if key in jobs}
-    starts = _limit_starts(state, starts, unreserved)
+    movable = idle | _find_elastic_gpus(state)
+    running = _view_running(state, movable)
+    starts, waiting, reserved = _start_on_own_reservations(state, waiting, policy, busy)
+    overdue = _find_overdue(state, waiting)
+    kept_for, kept = _keep_for_first(state, waiting, idle, overdue)
+    counted = [view for view in waiting if _can_count(state, view, idle - kept)]
+    for id_ in {view.id for view in waiting} - {view.id for view in counted}:
+        reasons[id_] = "waits for other GPUs than the idle ones, which are reserved too soon for it"
+    pool = Pool((len(idle - kept) + len(busy),))
+    outcome = decide([*running, *counted], policy, pool, state.now, overdue=overdue)
+    starts |= {id_: gpus + reserved.get(id_, 0) for id_, gpus in outcome.starts.items()}
+    starts = _place_starts(state, starts, idle - kept, busy)
+    ahead = [state.requests[id_].id for id_ in outcome.starts] if outcome.withheld_for else []
+    if kept_for is not None and outcome.withheld_for is None:
+        outcome = replace(outcome, withheld_for=kept_for, withheld_gpus=len(kept))
     resizes = {
         key: (before, new, at)
         for key, (before, new, at) in last.resizes.items()
         if state.boot - at < _RESIZE_SECONDS
     }
-    for view in running:
-        if view.id in outcome.resizes:
-            resizes[view.id] = view.gpus, outcome.resizes[view.id], state.boot
+    resize = _is_time_to_resize(state, policy, last)
+    if resize:
+        gaining = [view for view in counted if _can_count(state, view, movable - kept)]
+        current = {view.id: view.gpus for view in running}
+        for id_, new in choose_resizes([*running, *gaining], policy, pool, state.now).items():
+            resizes[id_] = current[id_], new, state.boot
     for position, request in enumerate(state.order, 1):
         if request.id not in starts and request.id not in reasons:
             place = f"number {position} " if position <= _MAX_POSITIONS else ""
             reasons[request.id] = f"{place}in the queue for GPUs"
-    withheld_for, withheld = _describe_withheld(state, outcome, policy, running, waiting)
+    withheld_for, withheld = _describe_withheld(state, outcome, policy, running, counted)
+    jobs = {job.key for job in state.announced}
     return StoredDecision(
         starts=starts,
         resizes=resizes,
@@ -92,22 +114,50 @@ def make_decision(state: ScheduleState, last: StoredDecision) -> StoredDecision:
         reasons={key: reason for key, reason in reasons.items() if key in jobs},
         withheld_for=withheld_for,
         withheld=withheld,
+        ahead=ahead,
     )
 
 
-def _view_running(state: ScheduleState) -> list[JobView]:
-    """Return the jobs and leases that hold GPUs, or have an instruction to start and will request them."""
-    total = len(state.config.gpus)
-    leases = {(lease.uid, lease.job): lease for lease in state.active if lease.job}
+def _find_busy_gpus(state: ScheduleState) -> set[int]:
+    """Return the GPUs that leases hold, and those that jobs with an instruction to start will get."""
+    busy = {gpu for lease in state.held for gpu in lease.gpus}
+    for request in state.starting:
+        free = dict.fromkeys(set(state.config.indices) - busy, WHOLE)
+        rates = state.config.rates
+        busy.update(state.calendar.choose_gpus(request, free, rates, state.boot) or ())
+    return busy
+
+
+def _find_elastic_gpus(state: ScheduleState) -> set[int]:
+    """Return the GPUs of running jobs that can be resized."""
+    elastic = {
+        (job.uid, job.job.id)
+        for job in state.announced
+        if job.job.elastic and job.job.phase == RUNNING
+    }
+    held = (lease for lease in state.held if (lease.uid, lease.job) in elastic)
+    return {gpu for lease in held for gpu in lease.gpus}
+
+
+def _view_running(state: ScheduleState, movable: set[int]) -> list[JobView]:
+    """Return the jobs and leases that hold GPUs, or have an instruction to start and will request them.
+
+    A job cannot grow beyond its quotas or the GPUs that it may use among those that are idle or can be taken from jobs.
+    """
+    leases = {(lease.uid, lease.job): lease for lease in reversed(state.active) if lease.job}
+    starting = {(request.uid, request.job) for request in state.starting}
     views, known = [], set()
     for job in state.announced:
         lease = leases.get((job.uid, job.job.id))
-        if lease is not None and lease.held:
+        if lease is not None and lease.held and lease.parts == WHOLE:
             known.add(lease.id)
-            view = view_job(job, len(lease.gpus), 0, total)
+            gpus = len(lease.gpus)
+            allowed = len(state.usable_gpus(lease, movable))
+            most = _largest_count(state, lease, min(job.job.max_gpus, allowed), gpus, held=gpus)
+            view = view_job(job, gpus, 0, most)
             views.append(replace(view, elastic=view.elastic and job.job.phase == RUNNING))
-        elif lease is None and job.granted:
-            views.append(replace(view_job(job, job.granted, 0, total), elastic=False))
+        elif (job.uid, job.job.id) in starting:
+            views.append(replace(view_job(job, job.granted, 0, job.granted), elastic=False))
     return [*views, *view_leases(state.held, state.boot, state.now, known)]
 
 
@@ -124,7 +174,7 @@ def _view_waiting(state: ScheduleState, reasons: dict[str, str]) -> list[JobView
             reasons[request.id] = f"waits for a lease or job of {request.user} without a time limit"
             continue
         group = state.allowance.exceeded_group(request)
-        allowed = state.calendar.usable_gpus(request, state.config.indices, state.boot)
+        allowed = state.usable_gpus(request, state.config.indices)
         if group is not None:
             reasons[request.id] = f"the group {group} has used up its quota"
             continue
@@ -140,39 +190,83 @@ def _view_waiting(state: ScheduleState, reasons: dict[str, str]) -> list[JobView
         else:
             # a user's priorities order only that user's jobs: the highest is no higher than anybody's
             priority += announced.job.priority - own_priority[announced.uid]
-            most = _largest_count(state, request, announced, len(allowed))
+            most = min(announced.job.max_gpus, len(allowed))
+            most = _largest_count(state, request, most, request.count)
             view = view_job(announced, None, priority, most)
         views.append(replace(view, submitted_s=float(len(views))))
     return views
 
 
 def _largest_count(
-    state: ScheduleState, request: Lease, announced: AnnouncedJob, allowed: int
+    state: ScheduleState, request: Lease, most: int, least: int, *, held: int = 0
 ) -> int:
-    """Return the most GPUs that reservations and quotas let a job start with."""
-    counts = range(min(announced.job.max_gpus, allowed), request.count, -1)
+    """Return the most GPUs that quotas let a job have, which holds some of them already."""
     return next(
         (
             count
-            for count in counts
-            if state.allowance.exceeded_group(replace(request, count=count)) is None
+            for count in range(most, least, -1)
+            if state.allowance.exceeded_group(replace(request, count=count - held)) is None
         ),
-        request.count,
+        least,
     )
 
 
 def _start_on_own_reservations(
     state: ScheduleState, waiting: Sequence[JobView], policy: Policy, busy: set[int]
-) -> dict[str, int]:
-    """Start the jobs of users who have reserved GPUs for this time, on those GPUs."""
+) -> tuple[dict[str, int], list[JobView], dict[str, int]]:
+    """Start the jobs of users who have reserved GPUs for this time, on those GPUs.
+
+    Return the starts, the views that remain, and the reserved GPUs that a job which needs more of them uses as well.
+    """
     users = {job.key: job.uid for job in state.announced}
     starts: dict[str, int] = {}
+    reserved: dict[str, int] = {}
     for uid in {users[view.id] for view in waiting if view.id in users}:
-        own = state.calendar.own_gpus(uid, state.boot) - busy
+        own = _find_own_gpus(state, uid) - busy
         jobs = [view for view in waiting if users.get(view.id) == uid]
-        if own:
-            starts |= decide(jobs, policy, Pool((len(own),)), state.now).starts
-    return starts
+        jobs = [view for view in jobs if _can_count(state, view, own)]
+        if not own or not jobs:
+            continue
+        outcome = decide(jobs, policy, Pool((len(own),)), state.now)
+        starts |= outcome.starts
+        left = len(own) - sum(outcome.starts.values())
+        first = next((view for view in jobs if view.id not in starts), None)
+        if first is not None and 0 < left < first.min_gpus:
+            reserved[first.id] = left
+    remaining = [
+        reduce_view(view, reserved.get(view.id, 0)) for view in waiting if view.id not in starts
+    ]
+    return starts, remaining, reserved
+
+
+def _find_own_gpus(state: ScheduleState, uid: int) -> set[int]:
+    """Return the GPUs that a user has reserved for this time, and that are neither drained nor in use without a lease."""
+    return {
+        gpu
+        for gpu in state.calendar.own_gpus(uid, state.boot).intersection(state.config.indices)
+        if state.calendar.free_until(gpu, uid, state.boot) > state.boot
+    }
+
+
+def _can_count(state: ScheduleState, view: JobView, idle: set[int]) -> bool:
+    """Return whether a policy, which only counts GPUs, can decide about a request.
+
+    If other GPUs are idle than those that it can use, the policy would start it without GPUs, or keep GPUs for it that it
+    cannot use. Both would block others.
+    """
+    usable = state.usable_gpus(state.requests[view.id], idle)
+    return len(usable) >= view.min_gpus or usable == idle
+
+
+def _keep_for_first(
+    state: ScheduleState, waiting: Sequence[JobView], idle: set[int], overdue: str | None
+) -> tuple[str | None, set[int]]:
+    """Return a request that comes first and that the policy cannot decide about, with the idle GPUs that it can use."""
+    first = next((view for view in waiting if view.id == overdue), next(iter(waiting), None))
+    if first is None or _can_count(state, first, idle):
+        return None, set()
+    kept = state.usable_gpus(state.requests[first.id], idle)
+    return (first.id if kept else None), kept
 
 
 def _is_time_to_resize(state: ScheduleState, policy: Policy, last: StoredDecision) -> bool:
@@ -188,31 +282,39 @@ def _is_time_to_resize(state: ScheduleState, policy: Policy, last: StoredDecisio
 
 def _find_overdue(state: ScheduleState, waiting: Sequence[JobView]) -> str | None:
     """Return the job or request that has waited too long."""
-    names = {view.id for view in waiting}
-    for request in state.order:
-        id_ = request.id if request.id in names else name_lease(request)
-        if id_ in names and state.now - request.requested_at > _MAX_WAIT_SECONDS:
+    ids = {view.id for view in waiting}
+    for id_, request in state.requests.items():
+        if id_ in ids and state.now - request.requested_at > _MAX_WAIT_SECONDS:
             return id_
     return None
 
 
-def _limit_starts(
-    state: ScheduleState, starts: Mapping[str, int], unreserved: set[int]
+def _place_starts(
+    state: ScheduleState, starts: Mapping[str, int], idle: set[int], busy: set[int]
 ) -> dict[str, int]:
-    """Drop or shrink starts that quotas or reservations forbid, given those before them."""
-    allowance, limited = state.allowance, {}
-    requests = {request.id: request for request in state.order}
-    for key, gpus in starts.items():
-        request = requests[key]
-        own = state.calendar.own_gpus(request.uid, state.boot)
-        usable = state.calendar.usable_gpus(request, tuple(unreserved | own), state.boot)
-        request = replace(request, count=min(gpus, len(usable)))
-        while request.count >= requests[key].count and allowance.exceeded_group(request):
-            request = replace(request, count=request.count - 1)
-        if request.count >= requests[key].count:
-            limited[key] = request.count
-            allowance = allowance.subtract(request)
-    return limited
+    """Choose GPUs for the starts in their order. Return those of jobs, without those that find too few GPUs.
+
+    Quotas or bookings can leave fewer GPUs than the policy counted, or the same ones for several.
+    """
+    jobs = {job.key for job in state.announced}
+    allowance, taken, placed = state.allowance, set(busy), {}
+    for id_, gpus in starts.items():
+        request = state.requests[id_]
+        free = dict.fromkeys((idle | _find_own_gpus(state, request.uid)) - taken, WHOLE)
+        most = min(gpus, len(state.usable_gpus(request, free)))
+        for count in range(most, request.count - 1, -1):
+            start = replace(request, count=count)
+            if allowance.exceeded_group(start) is not None:
+                continue
+            chosen = state.calendar.choose_gpus(start, free, state.config.rates, state.boot)
+            if chosen is None:
+                continue
+            taken.update(chosen)
+            allowance = allowance.subtract(start)
+            if id_ in jobs:
+                placed[id_] = count
+            break
+    return placed
 
 
 def _describe_withheld(
@@ -223,24 +325,26 @@ def _describe_withheld(
     waiting: Sequence[JobView],
 ) -> tuple[str | None, Withheld | None]:
     """Return for which job or lease GPUs are withheld, and why."""
-    view = next((view for view in waiting if view.id == outcome.withheld_for), None)
-    if view is None:
+    if outcome.withheld_for is None:
         return None, None
-    request = next(
-        request for request in state.order if view.id in (request.id, name_lease(request))
-    )
-    name = next((job.job.name for job in state.announced if job.key == view.id), view.id)
+    request = state.requests[outcome.withheld_for]
+    name = next((job.job.name for job in state.announced if job.key == request.id), None)
     waited = state.now - request.requested_at
     reason = f"it is next under {policy.name}"
     if waited > _MAX_WAIT_SECONDS:
         reason = f"it has waited for {format_duration(waited)}"
+    expected, assumed = None, False
+    for view in waiting:
+        if view.id == outcome.withheld_for:
+            expected, assumed = _expect_start(state, view, outcome, running)
     withheld = Withheld(
         outcome.withheld_gpus,
         request.user,
-        name,
-        view.min_gpus,
-        f"{reason} and needs {view.min_gpus} GPUs",
-        *_expect_start(state, view, outcome, running),
+        name or name_lease(request),
+        request.count,
+        f"{reason} and needs {request.count} GPUs",
+        expected,
+        assumed,
     )
     return request.id, withheld
 

@@ -1,6 +1,7 @@
 """Announced jobs and leases as policies see them."""
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,6 +37,21 @@ def view_job(announced: AnnouncedJob, gpus: int | None, priority: int, max_gpus:
         started_s=job.started,
         attained_gpu_s=job.attained_gpu_seconds,
         score=job.score,
+    )
+
+
+def reduce_view(view: JobView, gpus: int) -> JobView:
+    """Return the view of a waiting job without this many GPUs, fewer than it needs, that it gets anyway."""
+    if not gpus:
+        return view
+    packed = view.curve.packed[gpus:].copy()
+    packed[0] = 0.0
+    return replace(
+        view,
+        curve=Curve(packed),
+        requested_gpus=view.requested_gpus - gpus,
+        min_gpus=view.min_gpus - gpus,
+        max_gpus=view.max_gpus - gpus,
     )
 
 

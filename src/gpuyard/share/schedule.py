@@ -1,7 +1,7 @@
 """The values of the one decision for all jobs: what runners announce, the instructions that they get, and what is withheld for whom."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
@@ -193,6 +193,8 @@ class StoredDecision:
     withheld_for: str | None = None
     """Key of the job or ID of the lease."""
     withheld: Withheld | None = None
+    ahead: Sequence[str] = ()
+    """IDs of waiting leases that start before the job that GPUs are withheld for."""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "StoredDecision":

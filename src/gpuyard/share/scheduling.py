@@ -43,7 +43,9 @@ class Pending:
     first: tuple[Lease, ...] = ()
     """Jobs that start now and have not requested their lease yet, as requests before all others."""
     withheld: Lease | None = None
-    """A waiting job that idle GPUs are withheld for, as a request at its place in the queue."""
+    """A waiting job that idle GPUs are withheld for, as a request."""
+    ahead: frozenset[str] = frozenset()
+    """IDs of requests that the policy starts before that job. Otherwise, each would wait for the other."""
     description: Withheld | None = None
 
     def insert_into(self, order: Sequence[Lease]) -> list[Lease]:
@@ -51,9 +53,9 @@ class Pending:
         granted = [request for request in order if request.id in self.granted]
         others = [request for request in order if request.id not in self.granted]
         if self.withheld is not None:
-            since = self.withheld.requested_at
-            later = (n for n, request in enumerate(others) if request.requested_at > since)
-            others.insert(next(later, len(others)), self.withheld)
+            ahead = [request for request in others if request.id in self.ahead]
+            behind = [request for request in others if request.id not in self.ahead]
+            others = [*ahead, self.withheld, *behind]
         return [*granted, *self.first, *others]
 
 
@@ -127,12 +129,6 @@ class JobScheduler:
         if not announced:
             return Pending()
         jobs, decision = _without_leases(announced, active), self._read()
-        told = {(job.uid, job.job.id): job.granted for job in announced}
-        granted = set()
-        for lease in active:  # a job starts with its oldest lease, if that is no larger
-            gpus = told.pop((lease.uid, lease.job), 0)
-            if not lease.held and lease.count <= gpus:
-                granted.add(lease.id)
         first, withheld = [], None
         for job in jobs:
             gpus = job.granted
@@ -143,9 +139,10 @@ class JobScheduler:
             elif job.key == decision.withheld_for:
                 withheld = self._as_request(job, job.job.min_gpus)
         return Pending(
-            frozenset(granted),
+            frozenset(request.id for request in _granted_requests(announced, active)),
             tuple(first),
             withheld,
+            frozenset(decision.ahead),
             decision.withheld if withheld is not None else None,
         )
 
@@ -185,14 +182,28 @@ class JobScheduler:
         from gpuyard.share.job_decisions import ScheduleState, make_decision
 
         start = time.monotonic()
-        order = self._order(announced, active)
+        granted = _granted_requests(announced, active)
+        starting = [
+            *granted,
+            *(
+                self._as_request(job, job.granted)
+                for job in _without_leases(announced, active)
+                if job.granted
+            ),
+        ]
+        told = {request.id for request in granted}
+        order = [request for request in self._order(announced, active) if request.id not in told]
+        allowance = self._allowance([*active, *order, *starting])
+        for request in starting:
+            allowance = allowance.subtract(request)
         state = ScheduleState(
             self._store.config,
             announced,
             active,
             order,
+            starting,
             self._store.calendar(),
-            self._allowance([*active, *order]),
+            allowance,
             self._clock.boot(),
             self._clock.wall(),
         )
@@ -281,6 +292,16 @@ class JobScheduler:
             yield
         finally:
             os.close(handle)
+
+
+def _granted_requests(announced: Sequence[AnnouncedJob], active: Sequence[Lease]) -> list[Lease]:
+    """Return the waiting requests of jobs with an instruction to start: their oldest ones, if they are no larger."""
+    told = {(job.uid, job.job.id): job.granted for job in announced}
+    return [
+        lease
+        for lease in active
+        if lease.count <= told.pop((lease.uid, lease.job), 0) and not lease.held
+    ]
 
 
 def _without_leases(
