@@ -1,23 +1,20 @@
 """Show the server's policy the jobs and leases of all users, and record what it decides."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gpuyard.policies import JobView, Policy, Pool, get_policy
 from gpuyard.policies.decision import Decision, choose_resizes, decide
-from gpuyard.share.calendar import Calendar
-from gpuyard.share.config import ShareConfig
 from gpuyard.share.job_views import name_lease, reduce_view, view_job, view_leases
-from gpuyard.share.models import WHOLE, Lease
-from gpuyard.share.queue import Allowance, waits_for_own_lease
+from gpuyard.share.models import WHOLE
+from gpuyard.share.queue import waits_for_own_lease
 from gpuyard.share.schedule import (
     RUNNING,
     STOPPING,
-    AnnouncedJob,
     StoredDecision,
     Withheld,
 )
+from gpuyard.share.schedule_state import ScheduleState
 from gpuyard.units import format_duration
 
 _RESIZE_SECONDS = 15.0  # within which a runner learns of a resize
@@ -26,61 +23,24 @@ _PRIORITY_STEP = 10_000  # between priorities of groups: a user's own priorities
 _MAX_POSITIONS = 20  # places in the queue that jobs learn about; others change too often
 
 
-@dataclass(frozen=True)
-class ScheduleState:
-    """Everything that a decision depends on."""
-
-    config: ShareConfig
-    announced: Sequence[AnnouncedJob]
-    active: Sequence[Lease]
-    """Leases that are held or in the queue."""
-    order: Sequence[Lease]
-    """Requests in the order in which they are served: those in the lease queue, and waiting jobs with their key as ID."""
-    starting: Sequence[Lease]
-    """Requests of jobs with an instruction to start, whether they have arrived or not."""
-    calendar: Calendar
-    allowance: Allowance
-    """The GPUs that groups may lease beside those that are held and those of starting jobs."""
-    boot: float
-    now: float
-
-    @cached_property
-    def held(self) -> list[Lease]:
-        return [lease for lease in self.active if lease.held]
-
-    @cached_property
-    def requests(self) -> dict[str, Lease]:
-        """The requests in the order in which they are served, by the ID that policies see."""
-        jobs = {job.key for job in self.announced}
-        return {
-            request.id if request.id in jobs else name_lease(request): request
-            for request in self.order
-        }
-
-    def usable_gpus(self, request: Lease, gpus: Collection[int]) -> set[int]:
-        """Return those of these GPUs on which a request could start now if they were free."""
-        usable = self.calendar.usable_gpus(request, tuple(gpus), self.boot)
-        return usable.intersection(request.requested_gpus or gpus)
-
-
 def make_decision(state: ScheduleState, last: StoredDecision) -> StoredDecision:
     """Apply the policy once."""
     rules = state.config.rules
     policy = get_policy(rules.job_policy, explore_gpu_s=rules.explore_gpu_seconds)
     reasons: dict[str, str] = {}
     waiting = _view_waiting(state, reasons)
-    busy = _find_busy_gpus(state)
+    busy = state.busy_gpus
     idle = {
         gpu
         for gpu in state.config.indices
         if gpu not in busy and state.calendar.free_until(gpu, -1, state.boot) > state.boot
     }
-    movable = idle | _find_elastic_gpus(state)
+    movable = idle | state.elastic_gpus
     running = _view_running(state, movable)
     starts, waiting, reserved = _start_on_own_reservations(state, waiting, policy, busy)
     overdue = _find_overdue(state, waiting)
     kept_for, kept = _keep_for_first(state, waiting, idle, overdue)
-    counted = [view for view in waiting if _can_count(state, view, idle - kept)]
+    counted = [view for view in waiting if state.can_count(view, idle - kept)]
     for id_ in {view.id for view in waiting} - {view.id for view in counted}:
         reasons[id_] = "waits for other GPUs than the idle ones, which are reserved too soon for it"
     pool = Pool((len(idle - kept) + len(busy),))
@@ -97,7 +57,7 @@ def make_decision(state: ScheduleState, last: StoredDecision) -> StoredDecision:
     }
     resize = _is_time_to_resize(state, policy, last)
     if resize:
-        gaining = [view for view in counted if _can_count(state, view, movable - kept)]
+        gaining = [view for view in counted if state.can_count(view, movable - kept)]
         current = {view.id: view.gpus for view in running}
         for id_, new in choose_resizes([*running, *gaining], policy, pool, state.now).items():
             resizes[id_] = current[id_], new, state.boot
@@ -118,27 +78,6 @@ def make_decision(state: ScheduleState, last: StoredDecision) -> StoredDecision:
     )
 
 
-def _find_busy_gpus(state: ScheduleState) -> set[int]:
-    """Return the GPUs that leases hold, and those that jobs with an instruction to start will get."""
-    busy = {gpu for lease in state.held for gpu in lease.gpus}
-    for request in state.starting:
-        free = dict.fromkeys(set(state.config.indices) - busy, WHOLE)
-        rates = state.config.rates
-        busy.update(state.calendar.choose_gpus(request, free, rates, state.boot) or ())
-    return busy
-
-
-def _find_elastic_gpus(state: ScheduleState) -> set[int]:
-    """Return the GPUs of running jobs that can be resized."""
-    elastic = {
-        (job.uid, job.job.id)
-        for job in state.announced
-        if job.job.elastic and job.job.phase == RUNNING
-    }
-    held = (lease for lease in state.held if (lease.uid, lease.job) in elastic)
-    return {gpu for lease in held for gpu in lease.gpus}
-
-
 def _view_running(state: ScheduleState, movable: set[int]) -> list[JobView]:
     """Return the jobs and leases that hold GPUs, or have an instruction to start and will request them.
 
@@ -153,7 +92,7 @@ def _view_running(state: ScheduleState, movable: set[int]) -> list[JobView]:
             known.add(lease.id)
             gpus = len(lease.gpus)
             allowed = len(state.usable_gpus(lease, movable))
-            most = _largest_count(state, lease, min(job.job.max_gpus, allowed), gpus, held=gpus)
+            most = state.largest_count(lease, min(job.job.max_gpus, allowed), gpus, held=gpus)
             view = view_job(job, gpus, 0, most)
             views.append(replace(view, elastic=view.elastic and job.job.phase == RUNNING))
         elif (job.uid, job.job.id) in starting:
@@ -191,24 +130,10 @@ def _view_waiting(state: ScheduleState, reasons: dict[str, str]) -> list[JobView
             # a user's priorities order only that user's jobs: the highest is no higher than anybody's
             priority += announced.job.priority - own_priority[announced.uid]
             most = min(announced.job.max_gpus, len(allowed))
-            most = _largest_count(state, request, most, request.count)
+            most = state.largest_count(request, most, request.count)
             view = view_job(announced, None, priority, most)
         views.append(replace(view, submitted_s=float(len(views))))
     return views
-
-
-def _largest_count(
-    state: ScheduleState, request: Lease, most: int, least: int, *, held: int = 0
-) -> int:
-    """Return the most GPUs that quotas let a job have, which holds some of them already."""
-    return next(
-        (
-            count
-            for count in range(most, least, -1)
-            if state.allowance.exceeded_group(replace(request, count=count - held)) is None
-        ),
-        least,
-    )
 
 
 def _start_on_own_reservations(
@@ -222,9 +147,9 @@ def _start_on_own_reservations(
     starts: dict[str, int] = {}
     reserved: dict[str, int] = {}
     for uid in {users[view.id] for view in waiting if view.id in users}:
-        own = _find_own_gpus(state, uid) - busy
+        own = state.own_gpus(uid) - busy
         jobs = [view for view in waiting if users.get(view.id) == uid]
-        jobs = [view for view in jobs if _can_count(state, view, own)]
+        jobs = [view for view in jobs if state.can_count(view, own)]
         if not own or not jobs:
             continue
         outcome = decide(jobs, policy, Pool((len(own),)), state.now)
@@ -239,31 +164,12 @@ def _start_on_own_reservations(
     return starts, remaining, reserved
 
 
-def _find_own_gpus(state: ScheduleState, uid: int) -> set[int]:
-    """Return the GPUs that a user has reserved for this time, and that are neither drained nor in use without a lease."""
-    return {
-        gpu
-        for gpu in state.calendar.own_gpus(uid, state.boot).intersection(state.config.indices)
-        if state.calendar.free_until(gpu, uid, state.boot) > state.boot
-    }
-
-
-def _can_count(state: ScheduleState, view: JobView, idle: set[int]) -> bool:
-    """Return whether a policy, which only counts GPUs, can decide about a request.
-
-    If other GPUs are idle than those that it can use, the policy would start it without GPUs, or keep GPUs for it that it
-    cannot use. Both would block others.
-    """
-    usable = state.usable_gpus(state.requests[view.id], idle)
-    return len(usable) >= view.min_gpus or usable == idle
-
-
 def _keep_for_first(
     state: ScheduleState, waiting: Sequence[JobView], idle: set[int], overdue: str | None
 ) -> tuple[str | None, set[int]]:
     """Return a request that comes first and that the policy cannot decide about, with the idle GPUs that it can use."""
     first = next((view for view in waiting if view.id == overdue), next(iter(waiting), None))
-    if first is None or _can_count(state, first, idle):
+    if first is None or state.can_count(first, idle):
         return None, set()
     kept = state.usable_gpus(state.requests[first.id], idle)
     return (first.id if kept else None), kept
@@ -300,7 +206,7 @@ def _place_starts(
     allowance, taken, placed = state.allowance, set(busy), {}
     for id_, gpus in starts.items():
         request = state.requests[id_]
-        free = dict.fromkeys((idle | _find_own_gpus(state, request.uid)) - taken, WHOLE)
+        free = dict.fromkeys((idle | state.own_gpus(request.uid)) - taken, WHOLE)
         most = min(gpus, len(state.usable_gpus(request, free)))
         for count in range(most, request.count - 1, -1):
             start = replace(request, count=count)

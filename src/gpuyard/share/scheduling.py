@@ -179,7 +179,8 @@ class JobScheduler:
         age = self._clock.boot() - last.at_boot
         if self._is_current(last, signature) and (not is_announcement or age < _MAX_AGE_SECONDS):
             return last
-        from gpuyard.share.job_decisions import ScheduleState, make_decision
+        from gpuyard.share.job_decisions import make_decision
+        from gpuyard.share.schedule_state import ScheduleState
 
         start = time.monotonic()
         granted = _granted_requests(announced, active)
