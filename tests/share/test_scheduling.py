@@ -335,6 +335,18 @@ def test_a_request_and_a_later_arrival_do_not_wait_for_each_other(desk: Desk) ->
     assert desk.act(1003).claim(later.lease.id).lease.held
 
 
+def test_a_lease_that_the_policy_starts_does_not_wait_for_a_larger_one(desk: Desk) -> None:
+    """Otherwise, the GPU that the policy gives it would stay idle."""
+    desk.broker.set_rules(Rules(job_policy="min-time"))
+    desk.ask(1001, 4, seconds=86400.0)
+    large = desk.ask(1002, 8)
+    small = desk.ask(1003, 1)
+    assert not small.lease.held
+    assert desk.act(1004).schedule("1", [job("a", 1, 8)]).starts == {"a": 3}
+    assert desk.act(1003).claim(small.lease.id).lease.held
+    assert not desk.act(1002).claim(large.lease.id).lease.held
+
+
 def test_a_priority_does_not_outrank_other_users(desk: Desk) -> None:
     held = desk.ask(1001, 8)
     desk.act(1002).schedule("1", [job("a", 8)])

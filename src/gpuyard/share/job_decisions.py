@@ -47,9 +47,10 @@ def make_decision(state: ScheduleState, last: StoredDecision) -> StoredDecision:
     outcome = decide([*running, *counted], policy, pool, state.now, overdue=overdue)
     starts |= {id_: gpus + reserved.get(id_, 0) for id_, gpus in outcome.starts.items()}
     starts = _place_starts(state, starts, idle - kept, busy)
-    ahead = [state.requests[id_].id for id_ in outcome.starts] if outcome.withheld_for else []
+    ahead = [state.requests[id_].id for id_ in outcome.starts]
     if kept_for is not None and outcome.withheld_for is None:
         outcome = replace(outcome, withheld_for=kept_for, withheld_gpus=len(kept))
+        ahead = []
     resizes = {
         key: (before, new, at)
         for key, (before, new, at) in last.resizes.items()

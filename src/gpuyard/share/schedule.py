@@ -194,7 +194,7 @@ class StoredDecision:
     """Key of the job or ID of the lease."""
     withheld: Withheld | None = None
     ahead: Sequence[str] = ()
-    """IDs of waiting leases that start before the job that GPUs are withheld for."""
+    """IDs of requests that start now, before all others. Those of leases then ask for their GPUs."""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "StoredDecision":

@@ -45,18 +45,17 @@ class Pending:
     withheld: Lease | None = None
     """A waiting job that idle GPUs are withheld for, as a request."""
     ahead: frozenset[str] = frozenset()
-    """IDs of requests that the policy starts before that job. Otherwise, each would wait for the other."""
+    """IDs of requests that the policy starts now. If they waited for others, the GPUs would stay idle."""
     description: Withheld | None = None
 
     def insert_into(self, order: Sequence[Lease]) -> list[Lease]:
         """Return the lease queue with the jobs at their places."""
         granted = [request for request in order if request.id in self.granted]
         others = [request for request in order if request.id not in self.granted]
-        if self.withheld is not None:
-            ahead = [request for request in others if request.id in self.ahead]
-            behind = [request for request in others if request.id not in self.ahead]
-            others = [*ahead, self.withheld, *behind]
-        return [*granted, *self.first, *others]
+        ahead = [request for request in others if request.id in self.ahead]
+        behind = [request for request in others if request.id not in self.ahead]
+        withheld = [] if self.withheld is None else [self.withheld]
+        return [*granted, *self.first, *ahead, *withheld, *behind]
 
 
 class JobScheduler:
