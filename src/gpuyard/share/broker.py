@@ -90,7 +90,9 @@ class Broker:
             with self.store.transaction() as connection:
                 self._reaper.record_ends(connection, ())  # removes groups that leases left behind
                 self._check_lease_count()
-                self._policy.check_quota(self.caller, request.count)
+                self.store.config.rules.check_quota(
+                    self.caller.uid, self.caller.user, request.count
+                )
                 lease_id, lock = self._locks.create()
                 self._locks.record_asking(lease_id, self.store.clock.boot())
                 self.store.insert_request(

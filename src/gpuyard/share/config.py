@@ -108,6 +108,15 @@ class Rules:
             quotas[f"user {user}"] = self.max_gpus_per_user
         return quotas
 
+    def check_quota(self, uid: int, user: str, count: int) -> None:
+        """Refuse a request that is larger than the quota of its user or a group, because it would wait forever."""
+        from gpuyard.share.caller import groups_of
+
+        groups = groups_of(uid) if self.quotas else frozenset[str]()
+        for owner, quota in sorted(self.quotas_of(user, groups).items()):
+            if count > quota:
+                raise UserMistake(f"{describe_quota(owner, quota)}; request fewer")
+
     def check_time(self, kind: str, seconds: float) -> None:
         """Refuse a lease or reservation that is longer than the maximum."""
         if self.max_lease_seconds is not None and seconds > self.max_lease_seconds:
@@ -124,8 +133,15 @@ class Rules:
 
 def describe_quota(owner: str, quota: int) -> str:
     """Describe a quota from `Rules.quotas_of`."""
-    name = owner if " " in owner else f"the group {owner}"
-    return f"{name} has a quota of {quota} GPU{'' if quota == 1 else 's'} at once"
+    return f"{_name_owner(owner)} has a quota of {quota} GPU{'' if quota == 1 else 's'} at once"
+
+
+def describe_used_quota(owner: str) -> str:
+    return f"{_name_owner(owner)} has used up its quota"
+
+
+def _name_owner(owner: str) -> str:
+    return owner if " " in owner else f"the group {owner}"
 
 
 @dataclass(frozen=True)

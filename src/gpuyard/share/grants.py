@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from gpuyard.errors import UserMistake
 from gpuyard.share import queue
-from gpuyard.share.caller import Caller, groups_of
-from gpuyard.share.config import describe_quota, read_config
+from gpuyard.share.caller import Caller
+from gpuyard.share.config import describe_used_quota, read_config
 from gpuyard.share.models import WHOLE, Lease, LeaseRequest, NoneFree, QueueStatus
 from gpuyard.share.ownership import check_sole_owner
 from gpuyard.share.queue import Allowance
@@ -47,14 +47,6 @@ class GrantPolicy:
         if parts > WHOLE:
             raise UserMistake("no GPU has that much memory; lease whole GPUs, without --gpu-memory")
         return parts
-
-    def check_quota(self, caller: Caller, count: int) -> None:
-        """Refuse a request that is larger than the quota of a user or group, because it would wait forever."""
-        rules = self._store.config.rules
-        groups = groups_of(caller.uid) if rules.quotas else frozenset[str]()
-        for owner, quota in sorted(rules.quotas_of(caller.user, groups).items()):
-            if count > quota:
-                raise UserMistake(f"{describe_quota(owner, quota)}; request fewer")
 
     def limit_time(self, request: LeaseRequest) -> LeaseRequest:
         """Return the request with the maximum lease time if it has none; refuse one that is longer."""
@@ -133,7 +125,7 @@ class GrantPolicy:
         position = 1 + [other.id for other in order].index(lease_id)
         group = allowance.exceeded_group(lease, free)
         if group:
-            return QueueStatus(lease, position, None, _describe_used_quota(group))
+            return QueueStatus(lease, position, None, describe_used_quota(group))
         start = None
         if predict_start:
             start = queue.expected_start(lease, order, free, held, calendar=calendar, now=now)
@@ -260,8 +252,3 @@ class GrantPolicy:
                 )
         owners = "holds or has reserved them" if self._store.reservations() else "holds them"
         return f"{what} cannot be leased now; `gpuyard who` shows who {owners}"
-
-
-def _describe_used_quota(owner: str) -> str:
-    name = owner if " " in owner else f"the group {owner}"
-    return f"{name} has used up its quota"

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from gpuyard.policies import JobView, Policy, Pool, get_policy
 from gpuyard.policies.decision import Decision, choose_resizes, decide
+from gpuyard.share.config import describe_used_quota
 from gpuyard.share.job_views import name_lease, reduce_view, view_job, view_leases
 from gpuyard.share.models import WHOLE
 from gpuyard.share.queue import waits_for_own_lease
@@ -116,7 +117,7 @@ def _view_waiting(state: ScheduleState, reasons: dict[str, str]) -> list[JobView
         group = state.allowance.exceeded_group(request)
         allowed = state.usable_gpus(request, state.config.indices)
         if group is not None:
-            reasons[request.id] = f"the group {group} has used up its quota"
+            reasons[request.id] = describe_used_quota(group)
             continue
         if len(allowed) < request.count:
             reasons[request.id] = (

@@ -125,6 +125,14 @@ def test_a_mistake_is_reported_and_nothing_is_queued(
     assert json.loads(jobs.cli("queue", "--all", "--json").stdout)["jobs"] == []
 
 
+def test_a_job_larger_than_a_quota_is_refused(jobs: Jobs) -> None:
+    """It would wait forever."""
+    jobs.cli("share", "policy", "--max-gpus-per-user", "2")
+    refused = jobs.cli("submit", "--gpus", "3", "--", "true")
+    assert refused.returncode == 2 and "quota of 2 GPUs" in refused.stderr
+    assert jobs.wait(jobs.submit("--gpus", "1..4", "--", "true")) == 0
+
+
 @pytest.mark.parametrize("command", ["status", "logs", "cancel", "wait", "retry"])
 def test_an_unknown_handle_is_a_mistake(jobs: Jobs, command: str) -> None:
     for handle in ("local://7", "local://007", "local://x"):

@@ -29,7 +29,7 @@ from gpuyard.jobs.log_files import read_logs
 from gpuyard.jobs.torchrun import complete_torchrun_command
 from gpuyard.reporting.ranks import RankWindow, read_rank_files
 from gpuyard.reporting.windows import latest_loss
-from gpuyard.share.caller import user_name
+from gpuyard.share.caller import this_process, user_name
 from gpuyard.share.config import (
     DEFAULT_JOB_POLICY,
     ShareConfig,
@@ -104,6 +104,8 @@ class LocalEngine(Engine):
             raise UserMistake(
                 f"the job needs at least {job.spec.gpus.min} GPUs; this machine has {machine_gpus}"
             )
+        caller = this_process()
+        config.rules.check_quota(caller.uid, caller.user, job.spec.gpus.min)
         if job.spec.time_limit:
             config.rules.check_time("job", job.spec.time_limit)
         for text in job.spec.after:
