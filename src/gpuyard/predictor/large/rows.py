@@ -1,6 +1,6 @@
 """Read a table of published large-model runs: shape, layout, cluster, and result of each row.
 
-The columns are documented in `docs/large-models.md`. Tables are written by people, so cells are read
+The columns are documented in `docs/large-models-method.md`. Tables are written by people, so cells are read
 tolerantly; a row that lacks what a prediction needs is skipped with the reason.
 """
 
@@ -215,7 +215,7 @@ def _read_cells(path: Path) -> Iterator[dict[str, str]]:
             if missing:
                 raise UserMistake(
                     f"{path} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; "
-                    "docs/large-models.md lists all columns"
+                    "docs/large-models-method.md lists all columns"
                 )
             for cells in reader:
                 yield {name: (value or "").strip() for name, value in cells.items() if name}
