@@ -55,10 +55,10 @@ class StepTimeline:
 def build_timeline(table: StepTable) -> StepTimeline:
     """Build the timeline of the step of a one-row table, on the average worker.
 
-    A bucket starts when it is full on the slowest worker and the previous one has finished. Less hides than could:
-    with the fitted overlap the exchange finishes later than on an undisturbed link. Where in the step that time is
-    lost has not been measured, so it is spread evenly. Every bucket in flight takes longer by the same factor, so that
-    the last one finishes with the exposed tail.
+    A bucket starts when it is full on the slowest worker and the previous one has finished. The fitted overlap hides less
+    of the exchange than an ideal one, so the exchange finishes later than on an undisturbed link. Nobody has measured
+    where in the step that time is lost, so it is spread evenly: every bucket in flight takes longer by the same factor,
+    and the last one finishes with the exposed tail.
     """
     if len(table.nodes) != 1:
         raise ValueError("a timeline needs a table with exactly one configuration")
@@ -104,8 +104,8 @@ def _describe_stretch(traffic: Traffic, stretch: float) -> str:
         return ""
     return (
         f"Every bucket in flight is drawn {stretch:.2f} × as long as on an undisturbed link, "
-        "because with the fitted overlap less hides than could. Where in the step that time is "
-        "lost has not been measured."
+        "because the fitted overlap hides less of the exchange than an ideal one. Where in the step that time "
+        "is lost has not been measured."
     )
 
 

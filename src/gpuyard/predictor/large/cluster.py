@@ -15,7 +15,7 @@ from gpuyard.predictor.transport import Pipe
 from gpuyard.specs import Cluster
 
 Column = Floats | float
-NARROW: frozenset[str] = frozenset({"fp8", "mxfp8", "nvfp4"})
+NARROW_PRECISIONS: frozenset[str] = frozenset({"fp8", "mxfp8", "nvfp4"})
 _SIZES = 11  # groups of 1, 2, 4, … 1,024 GPUs
 
 
@@ -57,10 +57,14 @@ class ClusterColumns:
 
 def find_peak_flops(gpu: Gpu, precision: str) -> float:
     """Return the peak of a precision, or raise UserMistake if the GPU does not have it."""
-    if precision in ("fp8", "mxfp8", "nvfp4"):
+    if precision in NARROW_PRECISIONS:
         tflops = gpu.fp4_tflops if precision == "nvfp4" else gpu.fp8_tflops
-        old = precision == "mxfp8" and gpu.architecture in ("Hopper", "Ada Lovelace", "CDNA 3")
-        if tflops is None or old:
+        is_too_old = precision == "mxfp8" and gpu.architecture in (
+            "Hopper",
+            "Ada Lovelace",
+            "CDNA 3",
+        )
+        if tflops is None or is_too_old:
             raise UserMistake(
                 f"{gpu.name} does not compute in {precision}; "
                 f"use --precision {'fp8' if gpu.fp8_tflops else 'bf16' if gpu.bf16_tflops else 'fp16'}"
@@ -112,7 +116,7 @@ def stack_clusters(
             (find_peak_flops(gpu, precision), find_sixteen_bit_peak(gpu), gpu.memory_bytes_per_second,
              float(gpu.memory_bytes), float(platform.gpus_per_node), inside, between, hop)
         )  # fmt: skip
-    count = len(fields(ClusterColumns))  # also of an empty table
+    count = len(fields(ClusterColumns))  # an empty table has all columns, too
     return ClusterColumns(*(np.array([row[i] for row in rows], dtype=float) for i in range(count)))
 
 
@@ -120,5 +124,5 @@ def list_inside_rates(pipe: Callable[[int], Pipe], gpus: int) -> list[float]:
     """Return the rate of a ring by the size of its group, for groups of 1, 2, 4, … of a machine's GPUs."""
     counts = [min(2**exponent, gpus) for exponent in range(_SIZES)]
     pipes = [pipe(count) for count in counts]
-    # rings: switches add up only all-reduces
+    # switches speed up only all-reduces, so not the rings of other exchanges
     return [each.bytes_per_second / each.switch_gain for each in pipes]

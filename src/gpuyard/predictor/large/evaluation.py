@@ -8,7 +8,7 @@ import numpy as np
 from gpuyard.catalog import Gpu
 from gpuyard.errors import UserMistake
 from gpuyard.hardware.clusters import resolve_machine
-from gpuyard.predictor.large.cluster import NARROW, ClusterColumns, describe_cluster
+from gpuyard.predictor.large.cluster import NARROW_PRECISIONS, ClusterColumns, describe_cluster
 from gpuyard.predictor.large.compute import WIDTH, TrainingOptions
 from gpuyard.predictor.large.constants import load_fit
 from gpuyard.predictor.large.effects import apply_effects, attention_is_older, find_effects
@@ -98,7 +98,7 @@ def compute_layout_step(
     pytorch = np.asarray(layouts.pytorch)
     newer = np.array([float(attention_is_older(gpu, pytorch=True)) for gpu in gpus])
     options = TrainingOptions(
-        narrow=float(training.precision in NARROW),
+        narrow=float(training.precision in NARROW_PRECISIONS),
         flash=float(training.flash),
         older_attention=newer * pytorch,
         eager=_EAGER_SHARE * pytorch,

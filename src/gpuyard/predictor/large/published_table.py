@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from gpuyard.catalog import gpus
-from gpuyard.predictor.large.cluster import NARROW, ClusterColumns, stack_clusters
+from gpuyard.predictor.large.cluster import NARROW_PRECISIONS, ClusterColumns, stack_clusters
 from gpuyard.predictor.large.compute import TrainingOptions
 from gpuyard.predictor.large.constants import LargeConstants
 from gpuyard.predictor.large.effects import apply_effects, effect_keys
@@ -49,7 +49,7 @@ def compile_table(rows: Sequence[PublishedRow]) -> Table:
         layout=stack_layouts([row.layout for row in rows], [row.expert_tensor for row in rows]),
         cluster=replace(cluster, memory_bytes_per_second=bandwidth),
         options=TrainingOptions(
-            narrow=np.array([float(row.precision in NARROW) for row in rows]),
+            narrow=np.array([float(row.precision in NARROW_PRECISIONS) for row in rows]),
             flash=np.array([float(row.flash) for row in rows]),
             older_attention=np.array([float(row.older_attention) for row in rows]),
             overlapped=np.array([float(row.overlapped) for row in rows]),
@@ -84,7 +84,7 @@ def state_bytes(rows: Sequence[PublishedRow]) -> StateBytes:
 def describe_row_states(row: PublishedRow) -> StateBytes:
     """Return the bytes per parameter that the row's software keeps."""
     how = {
-        "narrow": float(row.precision in NARROW),
+        "narrow": float(row.precision in NARROW_PRECISIONS),
         "flash": float(row.flash),
         "sequence_parallel": float(row.sequence_parallel),
         "eager": float(row.eager),

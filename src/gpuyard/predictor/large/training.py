@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuyard.catalog import Gpu, gpus
 from gpuyard.errors import UserMistake
-from gpuyard.predictor.large.cluster import NARROW, choose_usual_precision
+from gpuyard.predictor.large.cluster import NARROW_PRECISIONS, choose_usual_precision
 from gpuyard.predictor.large.layout import RECOMPUTE, Family, LayoutColumns
 from gpuyard.predictor.large.memory import StateBytes
 from gpuyard.predictor.large.model import ModelColumns, describe_model
@@ -194,7 +194,7 @@ def describe_states(training: LargeTraining, layouts: LayoutColumns, trained: fl
     moments = OPTIMIZER_BYTES[training.optimizer]
     pytorch = np.asarray(layouts.pytorch) > 0
     how: dict[str, Any] = {
-        "narrow": float(training.precision in NARROW),
+        "narrow": float(training.precision in NARROW_PRECISIONS),
         "flash": float(training.flash),
         "eager": pytorch.astype(float),
         "activation_bytes": activation_number_bytes(training.precision),
