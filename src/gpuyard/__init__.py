@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from gpuyard.api import bench as bench
     from gpuyard.api import results as results
     from gpuyard.api.accept import accept as accept
+    from gpuyard.api.calibration import calibrate as calibrate
+    from gpuyard.api.calibration import remove_calibration as remove_calibration
     from gpuyard.api.cost import cost as cost
+    from gpuyard.api.doctor import doctor as doctor
     from gpuyard.api.fabric import fabric as fabric
     from gpuyard.api.fabric import propose_fabric as propose_fabric
     from gpuyard.api.facility import facility as facility
@@ -28,12 +31,15 @@ if TYPE_CHECKING:
     from gpuyard.api.plan import plan as plan
     from gpuyard.api.playbook import playbook as playbook
     from gpuyard.api.predict import predict as predict
+    from gpuyard.api.prices import reset_prices as reset_prices
+    from gpuyard.api.prices import update_prices as update_prices
     from gpuyard.api.queue import explain as explain
     from gpuyard.api.queue import queue as queue
     from gpuyard.api.queue import status as status
     from gpuyard.api.reservations import cancel_reservation as cancel_reservation
     from gpuyard.api.reservations import reservations as reservations
     from gpuyard.api.reservations import reserve as reserve
+    from gpuyard.api.share import audit as audit
     from gpuyard.api.share import usage as usage
     from gpuyard.api.share import who as who
     from gpuyard.api.simulate import simulate as simulate
@@ -52,12 +58,15 @@ if TYPE_CHECKING:
 
 _FUNCTIONS = {
     "accept": "gpuyard.api.accept",
+    "audit": "gpuyard.api.share",
     "batches": "gpuyard.reporting",
+    "calibrate": "gpuyard.api.calibration",
     "cancel_reservation": "gpuyard.api.reservations",
     "checkpoint": "gpuyard.reporting",
     "compare_offers": "gpuyard.api.offers",
     "compare_topologies": "gpuyard.api.topology",
     "cost": "gpuyard.api.cost",
+    "doctor": "gpuyard.api.doctor",
     "exchange": "gpuyard.reporting",
     "explain": "gpuyard.api.queue",
     "fabric": "gpuyard.api.fabric",
@@ -73,8 +82,10 @@ _FUNCTIONS = {
     "propose_fabric": "gpuyard.api.fabric",
     "queue": "gpuyard.api.queue",
     "rank_gpus": "gpuyard.api.gpu_ranking",
+    "remove_calibration": "gpuyard.api.calibration",
     "reservations": "gpuyard.api.reservations",
     "reserve": "gpuyard.api.reservations",
+    "reset_prices": "gpuyard.api.prices",
     "run_study": "gpuyard.api.study",
     "simulate": "gpuyard.api.simulate",
     "status": "gpuyard.api.queue",
@@ -83,6 +94,7 @@ _FUNCTIONS = {
     "submit": "gpuyard.api.submit",
     "topology": "gpuyard.api.topology",
     "train": "gpuyard.api.train",
+    "update_prices": "gpuyard.api.prices",
     "usage": "gpuyard.api.share",
     "validate": "gpuyard.api.validation",
     "watch": "gpuyard.api.watch",

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import gpuyard as gy
 from gpuyard import files
+from gpuyard.api.calibration import CalibrationIsWorse
 from gpuyard.measure import MeasuredStep, Measurement, ResultsStore, to_json_lines
 from gpuyard.predictor.calibration.document import calibration_from_json
 from gpuyard.study import parse_study_result
@@ -154,6 +156,10 @@ def test_a_colleagues_export_sharpens_a_prediction(
     assert values["link_inside"] == pytest.approx(1.5e9, rel=0.1)
     assert bases["ddp_bucket"] == "published"
 
+    runs = gy.calibrate(project / "runs.jsonl", dry_run=True)
+    assert (runs.written, [row.runs for row in runs]) == (None, [6])
+    assert "Dry run: would be written" in str(runs)
+
     other = cli(
         "predict", "resnet50", "--on", "dgx-1-v100", "--calibration", "mine.json", cwd=project
     )
@@ -225,6 +231,10 @@ def test_a_calibration_that_is_worse_is_not_written(
     assert "nothing was written" in done.stderr
     assert "--force" in done.stderr
     assert "--force" in done.stderr
+    with pytest.raises(CalibrationIsWorse, match=r"write it anyway with force$") as refusal:
+        gy.calibrate()
+    (worse,) = refusal.value.result.worse
+    assert worse.errors.mean_after > worse.errors.mean_before
     assert not (home / "calibration.json").exists()
     cli("calibrate", "--force", cwd=project)
     assert (home / "calibration.json").exists()

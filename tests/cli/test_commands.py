@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import gpuyard as gy
 from tests.conftest import Cli
 
 
@@ -69,6 +70,7 @@ def test_doctor_shows_what_works(cli: Cli) -> None:
     assert result["host"]["usable_cores"] >= 1
     parts = {part["part"]: part for part in result["parts"]}
     assert parts["catalog, predict, and cost"]["works"]
+    assert [row.part for row in gy.doctor()] == list(parts)
     assert "fix: gpuyard data fetch spoken-digits" in cli("doctor").stdout
 
 

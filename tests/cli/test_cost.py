@@ -214,6 +214,9 @@ def test_prices_are_updated_and_reset(cli: Cli, tmp_path: Path) -> None:
     old.write_text(shipped)
     refused = cli("prices", "update", "--from", str(old), environment=home, status=2)
     assert "add --older" in refused.stderr
+    undone = json.loads(cli("prices", "reset", "--json", environment=home).stdout)
+    assert undone["removed"] == str(tmp_path / "home" / "prices.csv")
+    cli(*update_prices, environment=home)
     assert "in use again" in cli("prices", "reset", environment=home).stdout
     assert "Nothing to undo" in cli("prices", "reset", environment=home).stdout
 

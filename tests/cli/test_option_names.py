@@ -90,7 +90,7 @@ OPEN_PLACEHOLDERS = {
 """Placeholders of values without a list: quantities, files, and names of things outside gpuyard."""
 
 WITHOUT_ANSWER = {
-    *("data fetch", "help", "lab down", "lab exec", "prices reset", "results export", "schema", "version"),
+    *("data fetch", "help", "lab down", "lab exec", "results export", "schema", "version"),
     *("init workload", "init cluster", "init plan", "init site", "init job", "init deployment"),
     *("deploy open jupyter", "deploy ssh", "deploy ssh-config", "stack dockerfile"),
     *("lease", "release", "share drain", "share export slurm", "share recover", "share restart", "share resume"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import gpuyard as gy
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.share.broker import Broker
 from gpuyard.share.calendar import Calendar
@@ -191,6 +192,7 @@ def test_audit_enforces_only_the_policy(share: Path, cli: Cli) -> None:
             for _ in range(2):
                 cli("audit", "--enforce", status=1)
             assert process.poll() is None
+        assert [row.pid for row in gy.audit()] == [process.pid]
         cli("share", "policy", "--on-violation", "stop")
         for _ in range(2):
             cli("audit", "--enforce", status=1)

@@ -1,4 +1,4 @@
-"""The shared GPUs of this machine: who holds which, and who used how many GPU-hours."""
+"""The shared GPUs of this machine: who holds which, who used how many GPU-hours, and who broke the rules."""
 
 import contextlib
 import math
@@ -85,6 +85,43 @@ def usage(since: str | None = None, until: str | None = None) -> "Result[Row]":
     gpus = len(client.config.gpus)
     client.close()
     return Result(usage_answer({**document, "gpus": gpus}), wrap(document["leases"]))
+
+
+def audit(
+    *, warn: bool = False, stop_after: str | None = None, enforce: bool = False
+) -> "Result[Row]":
+    """Find processes that use GPUs without a lease, and idle leases; each row is a violation.
+
+    With `warn`, their users are warned on their terminals; violations older than `stop_after` are stopped. `enforce` does
+    what the rules of the server say. All three are for its admin.
+    """
+    from gpuyard.api.result import Result, wrap
+    from gpuyard.report.answers.share.use import audit_answer
+    from gpuyard.share.client import open_reader, owned_directory
+    from gpuyard.share.clock import Clock
+    from gpuyard.share.config import NOTHING, STOP, share_directory
+    from gpuyard.share.views import read_gpus
+    from gpuyard.share.violations import find_violations, stop_violations, warn_users
+
+    directory = owned_directory() if warn or stop_after or enforce else share_directory()
+    client = open_reader()
+    rules = client.config.rules
+    grace = parse_seconds(stop_after) if stop_after else None
+    if enforce:
+        warn = warn or rules.on_violation != NOTHING
+        if grace is None and rules.on_violation == STOP:
+            grace = rules.stop_after_seconds
+    clock = Clock()
+    readings = read_gpus(client)
+    violations = find_violations(
+        client.state().held, readings, clock.boot(), rules.idle_grace_seconds
+    )
+    warned = warn_users(violations) if warn else []
+    stopped = [] if grace is None else stop_violations(client, directory, violations, grace, clock)
+    readable = bool(readings) or any(gpu.fake for gpu in client.config.gpus)
+    answer = audit_answer(violations, warned, stopped, readable=readable, guard=client.config.guard)
+    client.close()
+    return Result(answer, wrap(answer.document["violations"]))
 
 
 def _parse_past(text: str, now: float) -> float:

@@ -8,8 +8,6 @@ def doctor(*, json_output: JsonOption = False) -> None:
 
     Example: gpuyard doctor
     """
-    from gpuyard.hardware.host import discover_host
-    from gpuyard.measure.doctor import diagnose_machine
-    from gpuyard.report.answers.doctor import doctor_answer
+    from gpuyard.api.doctor import doctor as examine
 
-    show(doctor_answer(discover_host(), diagnose_machine()), json_output=json_output)
+    show(examine().answer, json_output=json_output)

@@ -2,17 +2,13 @@
 
 import os
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from gpuyard.cli.options import DryRunOption
 from gpuyard.cli.output import JsonOption, show
 from gpuyard.errors import UserMistake, quote
-
-if TYPE_CHECKING:
-    from gpuyard.lab import Health, LabPlan, LabState
-    from gpuyard.report.answer import Table
 
 app = typer.Typer(help="Emulate a cluster on this machine.", no_args_is_help=True)
 
@@ -64,7 +60,7 @@ def up(
     Example: gpuyard lab up --nodes 8 --link 1Gbit --link-of 3=100Mbit
     """
     from gpuyard import lab as room
-    from gpuyard.report.answer import Answer
+    from gpuyard.report.answers.lab import lab_answer
     from gpuyard.report.terminal import print_line
 
     plan = room.plan_lab(
@@ -80,8 +76,7 @@ def up(
     if not dry_run:
         _clean_up()
         room.up(plan)
-    table = _plan_table(plan, "would be created" if dry_run else "is up")
-    show(Answer([table], plan.describe(), rows="nodes"), json_output=json_output)
+    show(lab_answer(plan, dry_run=dry_run), json_output=json_output)
     warning = room.overload(plan)
     if warning is not None:
         print_line(warning)
@@ -94,7 +89,7 @@ def status(*, name: NameOption = None, json_output: JsonOption = False) -> None:
     Example: gpuyard lab status
     """
     from gpuyard import lab as room
-    from gpuyard.report.answer import Answer, Part
+    from gpuyard.report.answers.lab import labs_answer
     from gpuyard.report.terminal import print_line
 
     _clean_up()
@@ -103,13 +98,8 @@ def status(*, name: NameOption = None, json_output: JsonOption = False) -> None:
     labs = [(state, health) for state, health in room.labs() if name in (None, state.plan.name)]
     if name is not None and not labs:
         room.find(name)  # raises an error with the closest name
-    tables: list[Part] = []
-    for state, health in labs:
-        processes = len(room.processes_in(state.namespaces))
-        condition = f"is {health}, {processes} process{'' if processes == 1 else 'es'} in it"
-        tables.append(_plan_table(state.plan, condition))
-    document = [_status_document(state, health) for state, health in labs]
-    show(Answer(tables, document), json_output=json_output)
+    found = [(*lab, room.processes_in(lab[0].namespaces)) for lab in labs]
+    show(labs_answer(found), json_output=json_output)
     if not labs and not json_output:
         print_line("No lab exists. Create one with: gpuyard lab up --nodes 4 --link 1Gbit")
 
@@ -186,44 +176,3 @@ def _parse_node_links(texts: list[str]) -> dict[int, str]:
             raise UserMistake(f"{quote(text)} is not a node's link rate; write it like 3=100Mbit")
         rates[int(node.removeprefix("node"))] = rate
     return rates
-
-
-def _plan_table(plan: "LabPlan", condition: str) -> "Table":
-    from gpuyard.report.answer import Column, Table
-    from gpuyard.units import format_bit_rate, format_seconds
-
-    facts = [f"lab {plan.name!r} {condition}"]
-    if plan.racks > 1:
-        uplink = plan.uplink_bytes_per_second
-        rate = f" with uplinks of {format_bit_rate(uplink)}" if uplink else ""
-        facts.append(f"{plan.racks} racks{rate}")
-    if plan.latency_seconds:
-        facts.append(f"{format_seconds(plan.latency_seconds)} latency")
-    if plan.dilation > 1:
-        facts.append(f"time dilated {plan.dilation:g} times")
-    return Table(
-        ", ".join(facts),
-        ["node", "address", "link", "rack", Column("cores", 1)],
-        [
-            [
-                node.name,
-                node.address,
-                format_bit_rate(node.rate_bytes_per_second),
-                str(node.rack),
-                ",".join(map(str, node.cores)),
-            ]
-            for node in plan.nodes
-        ],
-    )
-
-
-def _status_document(state: "LabState", health: "Health") -> dict[str, object]:
-    from gpuyard import lab as room
-
-    return {
-        **state.plan.describe(),
-        "health": health,
-        "made_at": state.made_at,
-        "namespaces": list(state.namespaces),
-        "processes": room.processes_in(state.namespaces),
-    }

@@ -37,19 +37,14 @@ def plugs(
     """
     if (svg is not None) + (html is not None) + json_output > 1:
         raise UserMistake("use only one of --svg, --html, and --json")
-    from gpuyard.catalog.facility import plugs as table
-    from gpuyard.report.answers.facility.plugs import plugs_answer
+    from gpuyard.api.plugs import plugs as describe_plugs
 
-    rows = [table().get(name)] if name else list(table())
+    result = describe_plugs(name)
     if svg is not None:
-        from gpuyard.draw.plugs import draw_plug_svg, draw_plugs_svg
-
-        write_or_print(draw_plug_svg(rows[0]) if name else draw_plugs_svg(rows), svg)
-        return
-    answer = plugs_answer(rows, alone=name is not None)
-    if html is not None:
+        write_or_print(result.svg(), svg)
+    elif html is not None:
         from gpuyard.report.html import render_page
 
-        write_or_print(render_page(answer), html)
-        return
-    show(answer, json_output=json_output)
+        write_or_print(render_page(result.answer), html)
+    else:
+        show(result.answer, json_output=json_output)

@@ -28,33 +28,9 @@ def audit(
 
     Example: gpuyard audit
     """
-    from gpuyard.report.answers.share.use import audit_answer
-    from gpuyard.share.client import open_reader, owned_directory
-    from gpuyard.share.clock import Clock
-    from gpuyard.share.config import NOTHING, STOP, share_directory
-    from gpuyard.share.views import read_gpus
-    from gpuyard.share.violations import find_violations, stop_violations, warn_users
-    from gpuyard.units import parse_seconds
+    from gpuyard.api.share import audit as find_violations
 
-    directory = owned_directory() if warn or stop_after or enforce else share_directory()
-    client = open_reader()
-    rules = client.config.rules
-    grace = parse_seconds(stop_after) if stop_after else None
-    if enforce:
-        warn = warn or rules.on_violation != NOTHING
-        if grace is None and rules.on_violation == STOP:
-            grace = rules.stop_after_seconds
-    clock = Clock()
-    readings = read_gpus(client)
-    violations = find_violations(
-        client.state().held, readings, clock.boot(), rules.idle_grace_seconds
-    )
-    warned = warn_users(violations) if warn else []
-    stopped = [] if grace is None else stop_violations(client, directory, violations, grace, clock)
-    readable = bool(readings) or any(gpu.fake for gpu in client.config.gpus)
-    show(
-        audit_answer(violations, warned, stopped, readable=readable, guard=client.config.guard),
-        json_output=json_output,
-    )
-    if violations:
+    result = find_violations(warn=warn, stop_after=stop_after, enforce=enforce)
+    show(result.answer, json_output=json_output)
+    if len(result):
         raise typer.Exit(1)

@@ -10,11 +10,8 @@ import typer
 from gpuyard.choices import CommandVisibility, FairShareOwner, Topology, ViolationAction
 from gpuyard.cli.options import GpuIdsOption
 from gpuyard.cli.output import JsonOption, check_output_directory, show
-from gpuyard.errors import UserMistake
 
 app = typer.Typer(help="Set up the GPUs of a server for leases.", no_args_is_help=True)
-
-_MAX_DIGITS = 9
 
 export = typer.Typer(help="Write the rules of a share for another scheduler.", no_args_is_help=True)
 app.add_typer(export, name="export")
@@ -333,73 +330,21 @@ def policy(
 
     Example: gpuyard share policy --half-life 7d --quota students=2 --group-priority staff=10
     """
-    from dataclasses import asdict
+    from gpuyard.api.share_rules import change_rules
 
-    from gpuyard.report.answer import Answer, Table
-    from gpuyard.share.client import open_client, open_reader
-    from gpuyard.share.config import Rules
-    from gpuyard.units import parse_seconds
-
-    before = open_reader().config.rules
-    current = asdict(before)
-    changed = dict(current)
-    if half_life:
-        changed["half_life_seconds"] = None if half_life == "none" else parse_seconds(half_life)
-    if max_lease:
-        changed["max_lease_seconds"] = None if max_lease == "none" else parse_seconds(max_lease)
-    if max_gpus_per_user:
-        changed["max_gpus_per_user"] = _parse_count(max_gpus_per_user)
-    if idle_grace:
-        changed["idle_grace_seconds"] = parse_seconds(idle_grace)
-    if keep_history:
-        changed["history_seconds"] = None if keep_history == "none" else parse_seconds(keep_history)
-    if stop_after:
-        changed["stop_after_seconds"] = parse_seconds(stop_after)
-    changed["fair_share"] = fair_share or current["fair_share"]
-    changed["commands"] = commands or current["commands"]
-    changed["on_violation"] = on_violation or current["on_violation"]
-    changed["quotas"] = _change_groups(current["quotas"], quota or [], int)
-    changed["weekly_hours"] = _change_groups(current["weekly_hours"], weekly_hours or [], float)
-    changed["priorities"] = _change_groups(current["priorities"], group_priority or [], int)
-    rules = Rules.from_document(changed)
-    if changed != current and not dry_run:
-        open_client().set_rules(rules, before)
-    rows = [[name.replace("_", " "), _format_rule(value)] for name, value in asdict(rules).items()]
-    title = "Would be" if dry_run else ""
-    show(
-        Answer([Table(title, ("policy", "value"), rows)], asdict(rules), verb="share"),
-        json_output=json_output,
+    result = change_rules(
+        half_life=half_life,
+        fair_share=fair_share,
+        quota=quota or (),
+        weekly_hours=weekly_hours or (),
+        group_priority=group_priority or (),
+        max_gpus_per_user=max_gpus_per_user,
+        max_lease=max_lease,
+        idle_grace=idle_grace,
+        on_violation=on_violation,
+        stop_after=stop_after,
+        keep_history=keep_history,
+        commands=commands,
+        dry_run=dry_run,
     )
-
-
-def _parse_count(text: str) -> int | None:
-    if text == "none":
-        return None
-    if not text.isdecimal() or len(text) > _MAX_DIGITS:
-        raise UserMistake(f"expected a number of GPUs like 4, or none, got {text!r}")
-    return int(text)
-
-
-def _change_groups(
-    current: dict[str, float], words: list[str], number: type[float]
-) -> dict[str, float]:
-    """Add limits like "students=2", and remove those like "students=none"."""
-    limits = dict(current)
-    for word in words:
-        group, _, value = word.partition("=")
-        try:
-            if value == "none":
-                limits.pop(group, None)
-            else:
-                limits[group] = number(value)
-        except ValueError:
-            group = ""
-        if not group:
-            raise UserMistake(f"expected a group and a number like students=2, got {word!r}")
-    return limits
-
-
-def _format_rule(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{group}={limit:g}" for group, limit in value.items()) or "none"
-    return "none" if value is None else str(value)
+    show(result.answer, json_output=json_output)
