@@ -22,6 +22,7 @@ from tests.conftest import Cli
         ("use --global-batch 64 or more (--batch 32)", "use global_batch=64 or more (batch=32)"),
         ("name a job or --log FILE", "name a job or log=FILE"),
         ("run gpuyard plan --budget '$60000' --model resnet50; or add --samples", "run gpuyard plan --budget '$60000' --model resnet50; or add samples"),
+        ("measure with: gpuyard bench train x --workers 1,2 --batch 10,50", "measure with: gpuyard bench train x --workers 1,2 --batch 10,50"),
         ("leave it out with --calibration=none", "leave it out with calibration='none'"),
         ("--rate '10 Gbit/s' and `gpuyard usage --json`", "rate='10 Gbit/s' and `gpuyard usage --json`"),
     ],

@@ -32,6 +32,8 @@ def _one_format_per_test(monkeypatch: pytest.MonkeyPatch) -> None:
         ("predict resnet50 --on 8xh100", "8 GPUs: "),
         ("predict resnet50 --on h100", "1 GPU: "),
         ("predict resnet50 --on H100:8", "8 GPUs: "),
+        ("predict resnet50 --on h100x8", "resnet50 on 8 × H100 SXM5 80 GB"),
+        ("predict resnet50 --on 2xA100x8@10g", "resnet50 on 2 × 8 × A100 SXM4 80 GB"),
         ("predict resnet50 --on p4d.24xlarge", "8 GPUs: "),
         ("predict resnet50 --on aws/p4d.24xlarge", "8 GPUs: "),
         ("predict resnet50 --on 4xp5.48xlarge", "32 GPUs: "),
@@ -66,6 +68,9 @@ def test_it_answers(cli: Cli, home: Path, tmp_path: Path, line: str, shown: str)
         ("plan --budget '$60000' --model resnet50 --time-per-run 0h", "--time-per-run"),
         ("playbook --budget '$0'", "--budget"),
         ("predict examples --on 8xh100", "examples is a directory"),
+        ("predict resnet50 --on 2x8xa100@hrd", "did you mean 'hdr'?"),
+        ("predict resnet50 --on 2x8xa100@ethernet10g", "did you mean 'ethernet-10g'?"),
+        ("predict resnet50 -on 8xh100", "did you mean --on?"),
     ],
 )
 def test_a_wrong_value_is_a_mistake_that_names_its_option(

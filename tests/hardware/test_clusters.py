@@ -87,7 +87,7 @@ def test_short_forms_use_the_most_common_topology() -> None:
         ("4xrtx-3090@10G", "@10G needs at least two machines, e.g. 2x4xrtx-3090@10G"),
         ("dgx-a100@10G", "2xdgx-a100@10G"),
         ("2x4xrtx-3090@10", "'10' has no unit"),
-        ("2x4xrtx-3090@ethernet", "'ethernet' is not a rate"),
+        ("2x4xrtx-3090@ethernet", "did you mean 'ethernet-1g'"),
         ("2x8xdgx-a100", "write 2xdgx-a100"),
         ("0xrtx-3090", "expected 1 to 72 GPUs in a machine, got 0"),
         ("0x1xrtx-3090@1G", "expected 1 to 100,000 machines, got 0"),

@@ -13,7 +13,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _OTHER_NAMES = {"all": "all_", "as": "export_format", "from": "file"}
-_COMMAND = r"`[^`]*`|\b(?:gpuyard|torchrun|deepspeed|accelerate) [^;,()\n]*"
+_COMMAND = r"`[^`]*`|\b(?:gpuyard|torchrun|deepspeed|accelerate) (?:[^;,()\n]|,(?=\w))*"
 # a word is a value only if it looks like one: `--on 8xh100` but not `--on is missing`
 _VALUE = r"'[^']*'|[^\s,;()']*[\d.@][^\s,;()']*[\w%]|\d+|[A-Z]+\b"
 _OPTION = re.compile(rf"({_COMMAND})|(?<![\w-])--([a-z][a-z-]*)(?:=([\w.%-]+)|\s({_VALUE}))?")

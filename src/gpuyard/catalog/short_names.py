@@ -102,6 +102,12 @@ def find_link_id(name: str) -> str | None:
     return next((id for id in (lowered, f"infiniband-{lowered}") if id in links()), None)
 
 
+def list_link_names() -> list[str]:
+    """Return the ids of network links, and their short names like `hdr`."""
+    ids = [link.id for link in links() if link.protocol != "peer"]
+    return [*ids, *(id.removeprefix("infiniband-") for id in ids if id.startswith("infiniband-"))]
+
+
 def find_instance_machine(price: Price) -> Machine | None:
     """Return the catalog machine of a cloud instance, if there is one."""
     name = f"{price.cloud}-{price.instance.replace('.', '-')}"

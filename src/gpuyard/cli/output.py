@@ -155,6 +155,8 @@ def _replace_format(parse: Callable[[Any, list[str]], list[str]]) -> Any:
         for index, word in enumerate(own):
             option, equals, value = word.partition("=")
             name = value if equals else "".join(own[index + 1 : index + 2])
+            if option == "-on":
+                raise UserMistake("-on is not an option; did you mean --on?")
             if option in ("-o", "--output-format") and name in set(OutputFormat):
                 if "--json" in own and name != OutputFormat.JSON:
                     raise UserMistake(f"--json and -o {name} exclude each other")

@@ -1,5 +1,6 @@
 """Clusters as named on a command line: a file, a catalog machine, or a short form like 2x4xrtx-3090@10G."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +13,16 @@ from gpuyard.catalog.short_names import (
     find_hardware,
     find_instance_machine,
     find_link_id,
+    list_link_names,
 )
 from gpuyard.catalog.specfiles import is_file, known_names
 from gpuyard.errors import UnknownName, UserMistake
 from gpuyard.hardware.graph import MachineGraph
 from gpuyard.hardware.presets import choose_topology, suggest_machines
 from gpuyard.specs import Cluster, MachineSpec, Network, Topology, read_spec
-from gpuyard.specs.base import ShortCluster, find_kind
+from gpuyard.specs.base import ShortCluster, find_kind, match_ids
 
+_TRAILING_COUNT = re.compile(r"([^/]+)[xX×](\d{1,3})")
 _MAX_NODES, _MAX_GPUS = 100_000, 72
 _MAX_PCIE_GPUS, _USUAL_GPUS = 20, 8  # in one machine without NVSwitch
 _RDMA_BYTES_PER_SECOND = 12.5e9  # from 100 Gbit/s on, networks of GPUs mostly use RDMA
@@ -29,11 +32,11 @@ def read_cluster(name_or_path: str, directory: Path = Path()) -> Cluster:
     """Read a cluster file, or build the cluster of a short form.
 
     A short form is one machine or cloud instance (`dgx-a100`, `p4d.24xlarge`), several (`2xdgx-a100`), or GPUs: `h100` is
-    one GPU, `8xh100` and `h100:8` are eight in one machine, and `2x4xrtx-3090@10G` is two machines at 10 Gbit/s.
+    one GPU, `8xh100`, `h100x8`, and `h100:8` are eight in one machine, and `2x4xrtx-3090@10G` is two machines at 10 Gbit/s.
     """
     if is_file(name_or_path, directory):
         return read_spec(directory / name_or_path, Cluster, known_names())
-    short = ShortCluster.parse(name_or_path)
+    short = _split_count(ShortCluster.parse(name_or_path))
     hardware = None if short is None else find_hardware(short.name)
     if short is None or hardware is None:
         raise _explain_unknown(name_or_path, short)
@@ -46,6 +49,14 @@ def read_cluster(name_or_path: str, directory: Path = Path()) -> Cluster:
         case "instance":
             cluster = _build_from_instances(named)
     return cluster.copy_with_note(" ".join(filter(None, (hardware.note, cluster.note))))
+
+
+def _split_count(short: ShortCluster | None) -> ShortCluster | None:
+    """Read `h100x8` as `8xh100`. With its cloud, as in `gcp/H100x8`, such a name is an instance."""
+    match = None if short is None else _TRAILING_COUNT.fullmatch(short.name)
+    if short is None or match is None or not match_ids(match[1], gpus().ids()):
+        return short
+    return replace(short, counts=(*short.counts, int(match[2])), name=match[1])
 
 
 def _explain_unknown(name_or_path: str, short: ShortCluster | None) -> UserMistake:
@@ -260,7 +271,8 @@ def _build_network(short: ShortCluster, nodes: int) -> tuple[Network | None, str
     if short.network is None:
         return None, ""
     link_id = find_link_id(short.link)
-    rate = "" if link_id else short.complete_rate()  # first, because it may be ambiguous
+    # first, because it may be ambiguous
+    rate = "" if link_id else short.complete_rate(list_link_names())
     if nodes == 1:
         count = f"{short.counts[-1] if short.counts else 1}x" if short.name in gpus() else ""
         raise UserMistake(

@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
 from gpuyard import units
-from gpuyard.errors import BadQuantity, UserMistake, describe_unknown
+from gpuyard.errors import BadQuantity, UserMistake, describe_unknown, did_you_mean, quote
 from gpuyard.printable import find_control_character
 
 _SHORT_FORM = re.compile(
@@ -67,8 +67,11 @@ class ShortCluster:
         match = _RAILS.match(self.network or "")
         return match[2] if match else self.network or ""
 
-    def complete_rate(self) -> str:
-        """Complete the unit of a network's rate: "10g" → "10Gbit/s". Raise UserMistake if it is not a rate."""
+    def complete_rate(self, link_names: Iterable[str] = ()) -> str:
+        """Complete the unit of a network's rate: "10g" → "10Gbit/s". Raise UserMistake if it is not a rate.
+
+        The mistake names the closest of `link_names`.
+        """
         rate = self.link
         if _BYTES_WITHOUT_TIME.match(rate):
             number = rate.removesuffix("B").strip()
@@ -81,6 +84,8 @@ class ShortCluster:
         try:
             units.parse_rate(rate)
         except UserMistake as mistake:
+            if hint := did_you_mean(self.link.lower(), list(link_names)):
+                raise UserMistake(f"no link is called {quote(self.link)}{hint}") from None
             message = str(mistake)
             conjunction = " Or" if message.endswith("?") else ", or"
             raise UserMistake(f"{message}{conjunction} name a link: @ethernet-10g") from None
