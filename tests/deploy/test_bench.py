@@ -184,6 +184,7 @@ def test_a_bench_without_a_valid_run_says_so_and_shows_no_empty_table(up: Up) ->
     answer = bench_answer(bench, [], MatrixResult((), rejected))
     (part,) = answer.parts
     assert isinstance(part, Sentence) and "other programs used 80%" in part.text
+    assert "2 workers on 2 nodes, batch 32" in part.text
     assert (answer.document["runs"], answer.document["rejected"]) == ([], 1)
 
 

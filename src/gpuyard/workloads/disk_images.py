@@ -165,7 +165,5 @@ def import_decoder() -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise MissingRequirement(
-            "decoding images needs Pillow: pip install 'gpuyard[images]'"
-        ) from None
+        raise MissingRequirement("images need Pillow: pip install 'gpuyard[images]'") from None
     return Image.open

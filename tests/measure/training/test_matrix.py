@@ -12,9 +12,12 @@ import pytest
 from gpuyard.catalog.specfiles import read_sweep
 from gpuyard.errors import SpecError
 from gpuyard.measure import Measurement, Rejection, ResultsStore, SweepEvent
+from gpuyard.measure.registry import get_result_kind
 from gpuyard.measure.training import matrix, run
 from gpuyard.measure.training.matrix import find_valid_run, plan_matrix, run_matrix
 from gpuyard.measure.training.records import Window
+from gpuyard.report.answers.results import records_answer
+from gpuyard.table import Table
 from tests.conftest import MakeMeasurement
 
 ROOT = Path(__file__).parents[3]
@@ -84,6 +87,11 @@ def test_rejected_runs_are_stored_with_their_reason_and_repeated(
     reasons = [r.reason for r in store.records(Rejection)]
     assert (reasons.count("not yet"), reasons.count("never")) == (1, 2)
     assert store.get(store.records(Rejection)[0].id) == store.records(Rejection)[0]
+    answer = records_answer(get_result_kind("rejected"), store.records(Rejection))
+    table = answer.parts[0]
+    assert isinstance(table, Table)
+    names = [getattr(column, "name", column) for column in table.columns]
+    assert {row[names.index("strategy")] for row in table.rows} == {"ddp"}
     assert events[-1].progress.done == events[-1].progress.total == 3
     assert all((event.progress.remaining_seconds or 0) >= 0 for event in events)
 

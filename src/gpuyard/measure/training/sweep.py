@@ -110,6 +110,8 @@ class Sweep:
 
     def point_label(self, point: SweepPoint) -> str:
         workers = format_count(point.workers, "worker")
+        if nodes := self.place.record(point.workers).nodes:
+            workers += f" on {format_count(len(nodes), 'node')}"
         return f"{self.label}: {workers}, batch {point.batch_per_worker}"
 
     @property

@@ -159,6 +159,7 @@ def _build_rejections_table(rejections: Sequence[Rejection]) -> Table:
         "workload",
         "workers",
         "batch",
+        Column("strategy", 4),
         Column("remedy", 2),
         Column("where", 3),
     )
@@ -172,6 +173,7 @@ def _build_rejections_table(rejections: Sequence[Rejection]) -> Table:
                 r.measurement.workload,
                 str(r.measurement.workers),
                 str(r.measurement.batch_per_worker),
+                r.measurement.strategy,
                 r.measurement.remedy.label,
                 describe_place(r.measurement.place),
                 r.reason,
