@@ -146,6 +146,26 @@ def test_lanes_that_all_gpus_lack_are_a_warning_for_the_cluster() -> None:
     assert (check.node, check.subject, check.grade) == (None, "PCIe lanes", "warn")
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_gpu_on_fewer_lanes_is_named_without_a_majority_of_nodes(nodes: int) -> None:
+    narrow = T4.model_copy(update={"lanes": 8})
+    inventories = [make_inventory(8), make_inventory(gpus=(*(T4,) * 7, narrow))][-nodes:]
+    promise = read_promise(read_cluster(f"{nodes}x8xt4{'@10G' if nodes > 1 else ''}"))
+    named = {f"node{index}": inventory for index, inventory in enumerate(inventories)}
+    (check,) = judge_inventory(promise, named, emulated=False)
+    assert (check.node, check.subject, check.grade) == (f"node{nodes - 1}", "PCIe lanes", "fail")
+    assert "GPU7 uses 8 of 16" in check.text
+
+
+def test_missing_nvlinks_are_named_by_the_spec() -> None:
+    gpus = [GpuFacts(name="NVIDIA H100 80GB HBM3", nvlinks=n) for n in (18,) * 7 + (12,)]
+    promise = read_promise(read_cluster("dgx-h100"))
+    inventory = make_inventory(gpus=tuple(gpus), cores=224)
+    (check,) = judge_inventory(promise, {"node0": inventory}, emulated=False)
+    assert (check.subject, check.grade) == ("GPU7", "fail")
+    assert "12 of 18" in check.text
+
+
 def test_a_slow_node_is_accused_only_if_it_is_slow_again() -> None:
     first = Attempt(speeds={f"node{i}": make_speed(50e9 if i == 2 else 100e9) for i in range(4)})
     assert find_suspects([first]) == ["node2"]

@@ -21,7 +21,7 @@ def judge_inventory(
             checks += _judge_gpus(promise, name, inventory)
     for name, inventory in inventories.items():
         checks += _judge_cores(promise, name, inventory)
-    return [*checks, *_compare_nodes(inventories), *_find_common_faults(inventories)]
+    return [*checks, *_compare_nodes(inventories), *_judge_lanes(inventories)]
 
 
 def _judge_gpus(promise: ClusterPromise, node: str, inventory: Inventory) -> Iterator[Check]:
@@ -58,6 +58,10 @@ def _find_gpu_faults(promise: ClusterPromise, gpu: GpuFacts) -> Iterator[tuple[G
     if gpu.uncorrected_errors:
         text = f"{gpu.uncorrected_errors} uncorrectable memory errors"
         yield "fail", text, "run nvidia-smi -q -d ECC,ROW_REMAPPER, and have the GPU replaced"
+    links = promise.gpu.nvlink_links if promise.machine.topology == "nvswitch" else None
+    if links is not None and gpu.nvlinks is not None and gpu.nvlinks < links:
+        text = f"{gpu.nvlinks} of {links} NVLinks are up"
+        yield "fail", text, "run nvidia-smi nvlink -s, and read the log of the fabric manager"
     if gpu.slowdowns:
         text = f"its clock is lowered: {', '.join(gpu.slowdowns)}"
         yield "warn", text, "check cooling, power supplies, and nvidia-smi -q -d PERFORMANCE"
@@ -109,7 +113,6 @@ _COMMON: tuple[tuple[str, _Read, Grade], ...] = (
     ("gpuyard", lambda i: i.gpuyard, "warn"),
     ("GPU models", lambda i: _format_list(list({g.name or "unknown" for g in i.gpus})), "fail"),
     ("GPU memory", lambda i: _format_set(g.memory_bytes for g in i.gpus), "fail"),
-    ("PCIe lanes", lambda i: _format_set(g.lanes for g in i.gpus), "fail"),
     ("PCIe generation", lambda i: _format_set(g.max_generation for g in i.gpus), "fail"),
     ("GPU clock (MHz)", lambda i: _format_set(g.max_clock_mhz for g in i.gpus), "fail"),
     ("NVLinks", lambda i: _format_set(g.nvlinks for g in i.gpus), "fail"),
@@ -156,15 +159,33 @@ def _round_memory(inventories: Mapping[str, Inventory]) -> dict[str, object]:
     }
 
 
-def _find_common_faults(inventories: Mapping[str, Inventory]) -> Iterator[Check]:
-    """Find GPUs that use fewer lanes than they have, on all nodes alike: often the host's design."""
-    gpus = [gpu for inventory in inventories.values() for gpu in inventory.gpus]
-    narrow = [gpu for gpu in gpus if gpu.lanes and gpu.max_lanes and gpu.lanes < gpu.max_lanes]
-    if narrow and len({(gpu.lanes, gpu.max_lanes) for gpu in gpus}) == 1:
+def _judge_lanes(inventories: Mapping[str, Inventory]) -> Iterator[Check]:
+    """Name GPUs that use fewer of their lanes than most others do; if most do, it is often the host's design."""
+    known = [
+        (name, index, gpu.lanes, gpu.max_lanes)
+        for name, inventory in inventories.items()
+        for index, gpu in enumerate(inventory.gpus)
+        if gpu.lanes and gpu.max_lanes
+    ]
+    if not known:
+        return
+    counts = Counter((lanes, most) for _, _, lanes, most in known)
+    usual, usual_most = max(counts, key=lambda pair: (counts[pair], pair[0]))
+    for name, index, lanes, most in known:
+        if lanes < min(most, usual):
+            yield Check(
+                phase="inventory",
+                node=name,
+                subject="PCIe lanes",
+                grade="fail",
+                text=f"GPU{index} uses {lanes} of {most} lanes",
+                next_step="reseat the GPU and its riser, and check the slot in lspci -vv (LnkSta)",
+            )
+    if usual < usual_most:
         yield Check(
             phase="inventory",
             subject="PCIe lanes",
             grade="warn",
-            text=f"all GPUs use {narrow[0].lanes} of {narrow[0].max_lanes} lanes",
+            text=f"{'all' if len(counts) == 1 else 'most'} GPUs use {usual} of {usual_most} lanes",
             next_step="check with the vendor whether the slots have all lanes",
         )
