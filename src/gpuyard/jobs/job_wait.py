@@ -71,7 +71,27 @@ def get_status(engine: Engine, handle: Handle) -> JobStatus:
             if job.spec.workload is not None:
                 status = add_progress(status, job.document(), engine.reports(handle))
         status = add_verdict(status, engine)
+        if status.checkpoints is None:
+            status = replace(status, checkpoints=_learn_from_past_runs(status, engine))
     return status
+
+
+def _learn_from_past_runs(status: JobStatus, engine: Engine) -> dict[str, Any] | None:
+    """Return advice on checkpoints from past runs of the job's workload, until it has written its first one."""
+    from gpuyard import files
+
+    name = engine.job(status.handle).spec.workload
+    if name is None or not files.results_file().exists():
+        return None
+    from gpuyard.catalog.specfiles import read_workload
+    from gpuyard.jobs.checkpoint_interval import advise_checkpoints
+    from gpuyard.measure.job_runs.records import JobRun
+    from gpuyard.measure.store import ResultsStore
+
+    past = ResultsStore(files.results_file()).records(JobRun, read_workload(name).name)
+    gpus = status.gpus or status.max_gpus
+    advice = advise_checkpoints(engine.reports(status.handle), gpus=gpus, past=past)
+    return None if advice is None else advice.as_json()
 
 
 def add_verdict(status: JobStatus, engine: Engine) -> JobStatus:

@@ -66,6 +66,12 @@ class JobRun(Record):
     warmup_steps: int = 0
     warmup_seconds: float = 0.0
     loss_last: float | None = None
+    checkpoint_seconds: Annotated[
+        float | None, Field(description="time of one checkpoint, if it reported any")
+    ] = None
+    startup_seconds: Annotated[
+        float | None, Field(description="from the start of the process to its first step")
+    ] = None
     windows: tuple[JobWindow, ...]
     profile: StoredProfile = None
     provenance: JobTestbed

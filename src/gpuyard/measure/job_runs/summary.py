@@ -38,6 +38,18 @@ def build_job_runs(
     return [run for run in runs if run is not None]
 
 
+def median_checkpoint_seconds(windows: Sequence[StepWindow]) -> float | None:
+    """Return the time of one checkpoint; None if none was reported."""
+    seconds = [w.checkpoint_seconds / w.checkpoints for w in windows if w.checkpoints]
+    return median(seconds) if seconds else None
+
+
+def median_startup_seconds(windows: Sequence[StepWindow]) -> float | None:
+    """Return the time from the start of a process to its first step; None if none was reported."""
+    seconds = [w.startup_seconds for w in windows if w.startup_seconds is not None]
+    return median(seconds) if seconds else None
+
+
 def add_new_runs(store: ResultsStore, runs: Sequence[JobRun]) -> list[JobRun]:
     """Add the runs that the store lacks, and return them."""
     new = [run for run in runs if store.latest(JobRun, run.key) is None]
@@ -91,6 +103,8 @@ def _build_job_run(
         warmup_steps=sum(w.steps for w in warmup),
         warmup_seconds=sum(w.seconds for w in warmup),
         loss_last=last.loss,
+        checkpoint_seconds=median_checkpoint_seconds(windows),
+        startup_seconds=median_startup_seconds(windows),
         windows=_merge_windows(steady),
         provenance=provenance,
     )

@@ -21,6 +21,7 @@ _COLUMNS: Mapping[str, Callable[[JobRun], object]] = {
     **build_columns("strategy device gpus nodes workers batch_per_worker"),
     **build_columns("samples_per_second low high clock_samples_per_second step_seconds"),
     **build_columns("steps seconds warmup_steps warmup_seconds loss_last job handle"),
+    **build_columns("checkpoint_seconds startup_seconds"),
     **build_columns("host cpu_model", parent="provenance"),
     "gpu_names": lambda run: "; ".join(run.provenance.gpus),
     **build_columns("torch gpuyard", parent="provenance"),
@@ -79,6 +80,10 @@ def _build_details(run: JobRun) -> Content:
     ]
     if run.loss_last is not None:
         rows.append(["final loss", f"{run.loss_last:.4g}"])
+    if run.checkpoint_seconds is not None:
+        rows.append(["checkpoint", format_seconds(run.checkpoint_seconds)])
+    if run.startup_seconds is not None:
+        rows.append(["start to first step", format_seconds(run.startup_seconds)])
     rows += [
         ["host", testbed.host],
         ["GPU names", "; ".join(testbed.gpus) or "none"],

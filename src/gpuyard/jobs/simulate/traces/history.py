@@ -96,9 +96,7 @@ def trace_from_leases(leases: Iterable[Lease], gpus: int) -> Trace:
         if lease.start is not None and lease.end is not None and lease.gpus
     ]
     if not jobs:
-        raise UserMistake(
-            "this machine has no finished lease yet, so there is no history to simulate"
-        )
+        raise UserMistake("the history of this machine has no finished lease to simulate")
     return Trace.from_jobs(Path("leases"), _make_relative(jobs), Pool.uniform(1, gpus))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from gpuyard import units
 from gpuyard.jobs.job import JobState, JobStatus
 from gpuyard.report import formats
 from gpuyard.report.answer import Answer, DefinitionList, StyledText, Text, Tone
@@ -70,15 +71,16 @@ def _describe_expected(status: JobStatus) -> str:
 
 def describe_checkpoints(advice: Mapping[str, Any]) -> str:
     """Describe the job's own checkpoint interval and the best one."""
-    best, own = (
+    best, saving, restart = (
         format_rough_seconds(advice[name])
-        for name in ("checkpoint_every_seconds", "own_checkpoint_every_seconds")
+        for name in ("checkpoint_every_seconds", "checkpoint_seconds", "restart_seconds")
     )
-    times = (
-        f"one takes {format_rough_seconds(advice['checkpoint_seconds'])}, "
-        f"a restart {format_rough_seconds(advice['restart_seconds'])}"
-    )
-    return f"every {own}; every {best} would be best ({times})"
+    own = advice["own_checkpoint_every_seconds"]
+    if own is None:
+        runs = units.format_count(advice["past_runs"], "past run")
+        return f"none yet; every {best} would be best (one took {saving} in {runs}, a restart {restart})"
+    every = format_rough_seconds(own)
+    return f"every {every}; every {best} would be best (one takes {saving}, a restart {restart})"
 
 
 def jobs_answer(statuses: Sequence[JobStatus]) -> Answer:
