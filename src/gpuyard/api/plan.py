@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -16,6 +16,7 @@ from gpuyard.errors import UserMistake
 from gpuyard.planner import Choice, PlanResult, make_plan
 from gpuyard.report.answers.plan import plan_answer
 from gpuyard.specs.plan import People, Plan
+from gpuyard.specs.plan_costs import PlanSite
 from gpuyard.specs.spec_errors import explain_value
 from gpuyard.specs.workload import Dataset
 from gpuyard.workloads.profiles import find_shape
@@ -73,6 +74,8 @@ def plan(
     samples: int | None = None,
     epochs: int | None = None,
     tokens: str | float | None = None,
+    horizon: str | float | None = None,
+    tariff: str | float | None = None,
     site: "str | Path | Site | None" = None,
     usage: str | Path | None = None,
     project: str | None = None,
@@ -91,6 +94,7 @@ def plan(
     goal = {
         "--budget": budget, "--researchers": researchers, "--model": model, "--runs-per-month": runs_per_month,
         "--time-per-run": time_per_run, "--samples": samples, "--epochs": epochs, "--tokens": tokens,
+        "--horizon": horizon, "--tariff": tariff,
     }  # fmt: skip
     given = [option for option, value in goal.items() if value is not None]
     assumed: list[str] = []
@@ -103,6 +107,7 @@ def plan(
         spec, assumed = create_plan(
             model, budget, researchers=researchers, runs_per_month=runs_per_month,
             time_per_run=time_per_run, samples=samples, epochs=epochs, tokens=tokens,
+            horizon=horizon, tariff=tariff,
         )  # fmt: skip
     if file is not None and given:
         raise UserMistake(f"a plan file has its own goal; leave out {' and '.join(given)}")
@@ -139,6 +144,8 @@ def create_plan(
     samples: int | None = None,
     epochs: int | None = None,
     tokens: str | float | None = None,
+    horizon: str | float | None = None,
+    tariff: str | float | None = None,
 ) -> tuple[Plan, list[str]]:
     """Create a plan from a budget and a team, and list what it assumes."""
     if budget is None or model is None:
@@ -153,6 +160,13 @@ def create_plan(
         assumed.append(
             f"{runs_per_month:g} runs per month, one per researcher and week (--runs-per-month)"
         )
+    optional: dict[str, Any] = {}
+    if horizon is not None:
+        optional["horizon"] = horizon if isinstance(horizon, str) else f"{horizon:g} years"
+    if tariff is not None:
+        price = tariff if isinstance(tariff, str) else f"${tariff}/kWh"
+        units.parse_usd_per_kwh(price)  # explains a mistake
+        optional["site"] = PlanSite(electricity=price)
     try:
         spec = Plan(
             name=f"{workload.name} for {units.format_count(people, 'researcher')}",
@@ -161,6 +175,7 @@ def create_plan(
             budget=units.parse_usd(budget),
             time_per_run=None if time_per_run is None else units.parse_seconds(time_per_run),
             people=People(researchers=people),
+            **optional,
         )
     except ValidationError as invalid:
         mistake = invalid.errors()[0]

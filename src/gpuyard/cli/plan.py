@@ -17,7 +17,7 @@ def plan(
     *,
     budget: Annotated[
         str | None,
-        typer.Option(metavar="PRICE", help="Without FILE: total over three years, e.g. '$60000'."),
+        typer.Option(metavar="PRICE", help="Without FILE: total over the horizon, e.g. '$60000'."),
     ] = None,
     researchers: Annotated[
         int | None, typer.Option(min=1, help="Without FILE: people who train models.")
@@ -45,6 +45,16 @@ def plan(
         str | None,
         typer.Option(
             metavar="COUNT", help="Without FILE: tokens of a run of a large model, e.g. 20B."
+        ),
+    ] = None,
+    horizon: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Without FILE: planning horizon (default: 3 years)."),
+    ] = None,
+    tariff: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PRICE", help="Without FILE: electricity price, e.g. $0.12/kWh (default: US)."
         ),
     ] = None,
     why: Annotated[
@@ -106,6 +116,8 @@ def plan(
             samples=samples,
             epochs=epochs,
             tokens=tokens,
+            horizon=horizon,
+            tariff=tariff,
             site=site,
             usage=usage,
             project=project,

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from gpuyard.api.result import Result
 
 router = APIRouter()
+_DEFAULT = "default"
+_YEARS = 3.0
+"""The horizon of a plan that names none."""
 Money = Annotated[float, Field(ge=0, le=1e9)]
 
 
@@ -150,6 +153,10 @@ class PlanQuery(BaseModel):
         _Optional, Field(description="runs per month; default: one per week and researcher")
     ] = None
     hours: Annotated[_Optional, Field(description="longest time of a run")] = None
+    years: Annotated[float, Field(ge=0.5, le=10)] = _YEARS
+    tariff: Annotated[
+        str, Field(max_length=8, pattern=r"^(default|[0-9.]*)$", description="dollars per kWh")
+    ] = _DEFAULT
     samples: Annotated[_Optional, Field(description="samples of the dataset")] = None
     epochs: Annotated[_Optional, Field(description="default: the usual number")] = None
 
@@ -165,6 +172,8 @@ def make_plan(query: PlanQuery, identity: Identity) -> "tuple[PlanAnswer, Comput
         "model": workload,
         "runs_per_month": float(query.runs) if query.runs else None,
         "time_per_run": f"{query.hours} h" if query.hours else None,
+        "horizon": f"{query.years:g} years" if query.years != _YEARS else None,
+        "tariff": None if query.tariff in ("", _DEFAULT) else f"${query.tariff}/kWh",
         "samples": query.samples or None,
         "epochs": query.epochs or None,
     }
