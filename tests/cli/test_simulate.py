@@ -126,6 +126,10 @@ def test_leases_are_a_trace_too(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mo
     document = json.loads(done.stdout)
     assert [row["gpus"] for row in document["what_if"]] == [4, 6]
     assert 0 <= document["recorded_mean_wait_seconds"] < 60
+    recent = ("simulate", "--format", "leases", "--since", "1 day", "--json")
+    assert json.loads(cli(*recent).stdout)["jobs"] == 2
+    before = cli("simulate", "--format", "leases", "--until", "1 day", status=2)
+    assert "no finished lease" in before.stderr
 
 
 @pytest.mark.parametrize(
@@ -140,6 +144,7 @@ def test_leases_are_a_trace_too(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mo
         (f"simulate {TEAM} --on 2x4 --batch-choice user --traces .", "--format pollux"),
         (f"simulate {POLLUX} --batch-choice adaptiv", "'adaptive'"),
         (f"simulate {TEAM} --format leases", "leave out TRACE"),
+        (f"simulate {TEAM} --on 2x4 --since 2026-01-01", "--format leases"),
         (
             "simulate README.md --on 2x4",
             "README.md:1: expected the column names",

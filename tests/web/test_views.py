@@ -1,9 +1,11 @@
 """The views of answers: the same documents as the commands', and nothing that a stranger could read or run."""
 
 import csv
+import html
 import io
 import json
 import re
+import shlex
 from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlencode
@@ -68,8 +70,11 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         ),
         (
             "buy",
-            {"budget": "20000", "researchers": "2"},
-            ("plan", "--why", "--budget", "$20000", "--researchers", "2", "--model", "resnet50"),
+            {"budget": "20000", "researchers": "2", "years": "2", "tariff": "0.3"},
+            (
+                *("plan", "--why", "--budget", "$20000", "--researchers", "2"),
+                *("--model", "resnet50", "--horizon", "2 years", "--tariff", "$0.3/kWh"),
+            ),
         ),
         (
             "buy/cost",
@@ -123,10 +128,6 @@ def test_empty_fields_of_a_plan_are_left_out(site: Site) -> None:
 
 def test_the_commands_shown_are_real(site: Site, cli: Cli) -> None:
     """Run a command line as the fold-out shows it."""
-    import html
-    import re
-    import shlex
-
     text = site.get("/buy/cost?rent=3&buy=8000&years=2").text
     found = re.search(r'<pre class="line"[^>]*><code>(gpuyard cost [^<]*)</code>', text)
     assert found is not None
@@ -173,6 +174,18 @@ def test_a_pasted_config_is_predicted(site: Site) -> None:
 def test_a_pasted_spec_is_predicted(site: Site) -> None:
     query = urlencode({"spec": "name: mine\nmodel: resnet50\nbatch_per_gpu: 64\n"})
     assert site.get(f"/scale.json?{query}").json()["workload"] == "mine"
+
+
+def test_measured_figures_are_on_top_of_the_predicted_ones(site: Site) -> None:
+    figure = "{gpu: a100-sxm4-80gb, gpus: 8, batch_per_gpu: 64, samples_per_second: 15000}"
+    spec = f"name: mine\nmodel: resnet50\nbatch_per_gpu: 64\nmeasured:\n  - {figure}\n"
+    page = site.get(f"/scale?{urlencode({'spec': spec})}").text
+    found = re.search(r"<script[^>]*data-charts[^>]*>(.*?)</script>", page, re.DOTALL)
+    assert found is not None
+    (throughput,) = (c for c in json.loads(found[1]) if c["id"] == "chart-throughput")
+    (option,) = throughput["options"].values()
+    (series,) = (series for series in option["series"] if series["name"] == "measured")
+    assert ["8", 15000] in series["data"]
 
 
 @pytest.mark.parametrize(
@@ -258,7 +271,6 @@ def test_history_counts_gpu_hours(serve: Serve, share: Path, cli: Cli) -> None:
     assert shown["leases"][0]["waiting_seconds"] >= 0
     rows = list(csv.DictReader(io.StringIO(history.get("/history.csv?since=1+day").text)))
     assert [row["user"] for row in rows] == [row["user"] for row in shown["leases"]]
-    assert "GPU-hours" in history.get("/history?more=4").text
     today = datetime.now().date()
     page = history.get(f"/history?begin={today}&end={today}")
     assert page.status == 200
@@ -268,6 +280,26 @@ def test_history_counts_gpu_hours(serve: Serve, share: Path, cli: Cli) -> None:
     assert history.get(f"/history.json?end={today - timedelta(1)}&since=").json()["leases"] == []
     (hour,) = shown["over_time"][-1:]
     assert 0 <= hour["computing_gpus"] <= hour["leased_gpus"] <= shown["gpus"]
+
+
+def test_more_gpus_are_simulated_on_the_history_of_the_range(
+    serve: Serve, empty_share: Path, cli: Cli
+) -> None:
+    for _ in range(2):
+        cli("lease", "2", "--", "true")
+    site = serve()
+    shown = site.get("/history.json?since=1+day&more=4").json()["what_if"]
+    command = ("simulate", "--format", "leases", "--since", "1 day", "--what-if", "add 4 gpus")
+    assert shown == json.loads(cli(*command, "--json").stdout)
+    assert [(row["case"], row["gpus"]) for row in shown["what_if"]] == [
+        ("as it is", 4), ("add 4 gpus", 8),
+    ]  # fmt: skip
+    page = html.unescape(site.get("/history?since=1+day&more=4").text)
+    assert "With 4 more GPUs" in page
+    assert f"gpuyard {shlex.join(command)}" in page
+    yesterday = datetime.now().date() - timedelta(1)
+    older = site.get(f"/history.json?since=&begin={yesterday}&end={yesterday}&more=4").json()
+    assert "what_if" not in older
 
 
 def test_a_result_reopens_and_downloads_as_one_file(
@@ -288,6 +320,23 @@ def test_a_result_reopens_and_downloads_as_one_file(
     file = site.get(f"/result/page.html?id={measurement.id}")
     assert "attachment" in file.headers["content-disposition"]
     assert "<html" in file.text
+
+
+def test_a_studys_report_reopens_and_downloads(
+    serve: Serve, cli: Cli, home: Path, tmp_path: Path
+) -> None:
+    study = ROOT / "tests" / "answers" / "predicted.study.yaml"
+    cli("study", str(study), "--output-dir", str(tmp_path / "study"))
+    site = serve()
+    found = re.search(
+        r'href="(/report\?id=([0-9a-f]{12}))">Predicted alone</a>', site.get("/results").text
+    )
+    assert found is not None
+    page = site.get(found[1])
+    assert page.status == 200
+    assert "spoken-digits-conv" in page.text
+    file = site.get(f"/report/page.html?id={found[2]}").text
+    assert file == (tmp_path / "study" / "report.html").read_text()
 
 
 def test_a_kept_report_reopens_and_downloads(

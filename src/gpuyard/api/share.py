@@ -11,6 +11,7 @@ from gpuyard.units import parse_seconds
 if TYPE_CHECKING:
     from gpuyard.api.result import Result, Row
     from gpuyard.share.client import Client
+    from gpuyard.share.usage import Period
 
 
 def who() -> "Result[Row]":
@@ -69,16 +70,10 @@ def usage(since: str | None = None, until: str | None = None) -> "Result[Row]":
     from gpuyard.report.answers.share.use import usage_answer
     from gpuyard.share.client import open_reader
     from gpuyard.share.clock import Clock
-    from gpuyard.share.usage import Period, cloud_price, usage_document
+    from gpuyard.share.usage import cloud_price, usage_document
 
     clock = Clock()
-    now = clock.wall()
-    period = Period(
-        _parse_past(since, now) if since else -math.inf,
-        _parse_past(until, now) if until else math.inf,
-    )
-    if period.begin >= period.end:
-        raise UserMistake(f"the period ends ({until}) before it begins ({since})")
+    period = parse_period(since, until, clock.wall())
     client = open_reader()
     leases = client.history(max(0.0, period.begin))
     document = usage_document(leases, clock, cloud_price(client.config), period)
@@ -122,6 +117,19 @@ def audit(
     answer = audit_answer(violations, warned, stopped, readable=readable, guard=client.config.guard)
     client.close()
     return Result(answer, wrap(answer.document["violations"]))
+
+
+def parse_period(since: str | None, until: str | None, now: float) -> "Period":
+    """Return the part of the history between two days or times ago; it is open on the sides that are not given."""
+    from gpuyard.share.usage import Period
+
+    period = Period(
+        _parse_past(since, now) if since else -math.inf,
+        _parse_past(until, now) if until else math.inf,
+    )
+    if period.begin >= period.end:
+        raise UserMistake(f"the period ends ({until}) before it begins ({since})")
+    return period
 
 
 def _parse_past(text: str, now: float) -> float:

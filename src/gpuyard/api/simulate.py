@@ -35,6 +35,8 @@ def simulate(
     on: "str | Cluster | None" = None,
     format: str | None = None,
     traces: str | Path | None = None,
+    since: str | None = None,
+    until: str | None = None,
     batch_choice: str = "user",
     deadlines: str | None = None,
     failures: str | float | None = None,
@@ -56,13 +58,20 @@ def simulate(
     if workload is not None and all(change.network is None for change in changes):
         raise UserMistake("--workload is only for --what-if 'network RATE'")
     machines = _parse_cluster(on) if isinstance(on, str) else on
-    jobs = _read_jobs(
-        None if trace is None else Path(trace),
-        format,
-        None if traces is None else Path(traces),
-        batch_choice,
-        machines,
-    )
+    if format == "leases":
+        if trace is not None:
+            raise UserMistake("--format leases reads the history of this machine; leave out TRACE")
+        jobs = _read_leases(since, until)
+    elif since or until:
+        raise UserMistake("--since and --until are for the history of leases: add --format leases")
+    else:
+        jobs = _read_jobs(
+            None if trace is None else Path(trace),
+            format,
+            None if traces is None else Path(traces),
+            batch_choice,
+            machines,
+        )
     pool = _choose_pool(machines, jobs)
     if deadlines is not None:
         jobs = _add_deadlines(jobs, deadlines, pool)
@@ -182,10 +191,6 @@ def _read_jobs(
     from gpuyard.jobs.simulate.traces import read_trace
     from gpuyard.specs import Cluster
 
-    if format == "leases":
-        if file is not None:
-            raise UserMistake("--format leases reads the history of this machine; leave out TRACE")
-        return _read_leases()
     if file is None:
         raise UserMistake(
             "TRACE is missing: name a CSV file with one line per job, or use --format leases"
@@ -194,12 +199,18 @@ def _read_jobs(
     return read_trace(file, format, traces, _parse_batch_choice(batch), cluster)
 
 
-def _read_leases() -> "Trace":
+def _read_leases(since: str | None, until: str | None) -> "Trace":
+    from gpuyard.api.share import parse_period
     from gpuyard.jobs.simulate.traces.history import trace_from_leases
     from gpuyard.share.client import open_reader
+    from gpuyard.share.clock import Clock
 
+    clock = Clock()
+    period = parse_period(since, until, clock.wall())
     client = open_reader()
-    return trace_from_leases(client.history(), len(client.config.gpus))
+    leases = client.history(max(0.0, period.begin))
+    held = [lease for lease in leases if period.includes(lease, clock)]
+    return trace_from_leases(held, len(client.config.gpus))
 
 
 def _add_deadlines(trace: "Trace", text: str, pool: "Pool") -> "Trace":

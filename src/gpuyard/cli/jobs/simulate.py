@@ -74,6 +74,20 @@ def simulate(
             help="Directory of the applications' measurements, for pollux (default: next to TRACE).",
         ),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="With --format leases: begin, like '30 days' ago or 2026-11-01 (default: all).",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help="With --format leases: end, like '1 day' ago or 2026-12-01 (default: now).",
+        ),
+    ] = None,
     batch_choice: Annotated[
         BatchChoice, typer.Option(help="Chooser of the batch, for pollux.")
     ] = BatchChoice.USER,
@@ -123,6 +137,8 @@ def simulate(
             on=on,
             format=format,
             traces=traces,
+            since=since,
+            until=until,
             batch_choice=batch_choice,
             deadlines=deadlines,
             failures=failures,

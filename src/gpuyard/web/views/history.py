@@ -1,5 +1,6 @@
 """History: GPU-hours, utilization, waiting time, and cost by user, group, and project; and what more GPUs would have done."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import Annotated, Any
@@ -46,38 +47,40 @@ def sum_usage(query: HistoryQuery, identity: Identity) -> tuple[Answer, Computed
     answer = usage(since, until).answer
     document = _hide_commands(answer.document, identity)
     parts: list[Part] = list(answer.parts)
+    options = [
+        *(["--since", since] if since else []),
+        *(["--until", until] if until else []),
+    ]
+    further: list[Sequence[str]] = []
+    notes = [
+        "A lease counts from its start to its end; utilization is the mean of readings while it was held."
+    ]
     if document["leases"]:
         chart = build_usage_chart(document[f"by_{query.by}"], query.by)
         parts.insert(1, Charts([Chart("chart-usage", "", {ALL_BATCHES: chart})]))
     if query.more and document["leases"]:
-        simulated = _add_gpus(query.more)
+        simulated = _add_gpus(query.more, since, until)
         parts.append(Section(f"With {query.more} more GPUs", simulated.parts))
         document = {**document, "what_if": simulated.document}
-    words = [
-        "usage",
-        *(["--since", since] if since else []),
-        *(["--until", until] if until else []),
-    ]
-    notes = [
-        "A lease counts from its start to its end; utilization is the mean of readings while it was held."
-    ]
-    if query.more:
-        notes.append(
-            f"The simulator runs the same leases again: gpuyard simulate --format leases --what-if 'add {query.more} gpus'."
-        )
-    return replace(answer, parts=parts, document=document), Computed(words, notes, "docs/share.md")
+        change = f"add {query.more} gpus"
+        further = [("simulate", "--format", "leases", *options, "--what-if", change)]
+        notes.append("The simulator runs the finished leases of this range again.")
+    computed = Computed(["usage", *options], notes, "docs/share.md", further=further)
+    return replace(answer, parts=parts, document=document), computed
 
 
-def _add_gpus(count: int) -> Answer:
+def _add_gpus(count: int, since: str | None, until: str | None) -> Answer:
     from gpuyard.api.simulate import simulate
 
+    change = f"add {count} gpus"
     try:
         result = heavy.run(
-            ("what-if", count),
-            lambda: simulate(format="leases", what_if=[f"add {count} gpus"]),
+            ("what-if", count, since, until),
+            lambda: simulate(format="leases", what_if=[change], since=since, until=until),
         )
     except GpuyardError as error:
-        return Answer([Sentence(str(error), "caution")], {"error": str(error)})
+        text = str(error)
+        return Answer([Sentence(f"{text[:1].upper()}{text[1:]}.", "caution")], {"error": text})
     return Answer(result.answer.parts, result.answer.document)
 
 
