@@ -56,6 +56,7 @@ def test_without_a_share_it_says_what_to_run(serve: Serve) -> None:
     reply = serve().get("/")
     assert reply.status == 200
     assert "gpuyard share setup" in reply.text
+    assert 'id="form-lease"' not in reply.text, "there is nothing to lease"
 
 
 def _read_event(response: HTTPResponse) -> str:

@@ -53,6 +53,7 @@ def read_own_share() -> dict[str, Any]:
             "machines": {os.uname().nodename: document},
             "commands_visible": client.config.rules.commands == ALL,
             "usd_per_gpu_hour": price.usd_per_gpu_hour if price else None,
+            "can_release": True,
         }
 
 

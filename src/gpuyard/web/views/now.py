@@ -1,6 +1,7 @@
 """Now: who has what, what is free, and is anything wrong, live."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -93,6 +94,7 @@ def describe_samples(
                     "age_seconds": round(sample.age_seconds, 1),
                     "error": sample.error or None,
                     "usd_per_gpu_hour": document.get("usd_per_gpu_hour"),
+                    "can_release": document.get("can_release", False),
                     "share": hide_commands(share, identity) if share and hides else share,
                 }
             )
@@ -114,7 +116,7 @@ def summarize(document: Mapping[str, Any], identity: Identity) -> dict[str, Any]
         cells = [_describe_cell(gpu, troubled) for gpu in share["gpus"]]
         kept += _mark_kept(cells, sum(row["gpus"] for row in share.get("withheld", [])))
         machines.append({**source, "cells": cells, "guard": share["guard"]})
-        owners += _group_by_lease(share, source["name"], identity)
+        owners += _group_by_lease(source, identity)
         queue += [{**row, "machine": source["name"]} for row in share["queue"]]
         jobs += share.get("jobs", [])
         reserved += share.get("reservations", [])
@@ -134,6 +136,7 @@ def summarize(document: Mapping[str, Any], identity: Identity) -> dict[str, Any]
         "withheld": withheld,
         "problems": problems,
         "max_rows": _MAX_ROWS,
+        "has_own": any(source["source"] == os.uname().nodename for source in document["sources"]),
         "total": len(states),
         "free": states.count("free") + states.count("kept") - kept,
         "kept": kept,
@@ -180,8 +183,9 @@ def _describe_cell(gpu: Mapping[str, Any], troubled: set[int | None]) -> dict[st
     }
 
 
-def _group_by_lease(share: Mapping[str, Any], machine: str, identity: Identity) -> list[OwnerRow]:
+def _group_by_lease(source: Mapping[str, Any], identity: Identity) -> list[OwnerRow]:
     rows: dict[str, OwnerRow] = {}
+    share = source["share"]
     for gpu in share["gpus"]:
         for lease in gpu["leases"]:
             row = rows.get(lease["id"])
@@ -189,14 +193,15 @@ def _group_by_lease(share: Mapping[str, Any], machine: str, identity: Identity) 
                 row = rows[lease["id"]] = OwnerRow(
                     lease["user"],
                     lease["id"],
-                    machine,
+                    source["name"],
                     share=lease["share"],
                     since=lease["since"],
                     until=lease["until"],
                     idle_since=lease.get("idle_since"),
                     command=lease["command"],
                     project=lease.get("project"),
-                    may_release=identity.is_admin or lease["user"] == identity.user,
+                    may_release=source["can_release"]
+                    and (identity.is_admin or lease["user"] == identity.user),
                 )
             row.gpus.append(gpu["index"])
             if gpu["utilization"] is not None:
@@ -272,6 +277,7 @@ async def show_now(request: Request) -> Response:
         view="now",
         title="Now",
         live=rendering.live,
+        can_lease=any(source["can_release"] for source in rendering.document["sources"]),
         computed=_COMPUTED,
     )
 
