@@ -35,7 +35,7 @@ from gpuyard.report.answer import (
 )
 from gpuyard.version import __version__
 
-_NUMBER = re.compile(r"^(?:|–|never|[±+−×-]? ?[$€]?[\d,.]*\d.{0,40})$")
+_NUMBER = re.compile(r"^(?!\d+ × )(?:|–|never|[±+−×-]? ?[$€]?[\d,.]*\d.{0,40})$")
 
 
 def render_page(answer: Answer) -> str:
@@ -142,7 +142,7 @@ def list_column_names(table: Any) -> list[str]:
 
 
 def find_numeric_columns(table: Any) -> list[bool]:
-    """Tell for each column whether it holds only numbers, which are aligned right."""
+    """Tell for each column whether it holds only numbers, which are aligned right; "2 × 8 × H100" is a name."""
     columns = zip(*([_get_text(cell) for cell in row] for row in table.rows), strict=True)
     numeric = [any(column) and all(map(_NUMBER.match, column)) for column in columns]
     return numeric or [False] * len(table.columns)
