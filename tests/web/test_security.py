@@ -224,6 +224,22 @@ def test_large_and_slow_requests_are_refused(serve: Serve, share: Path) -> None:
     assert site.get("/now.json?" + "a" * 20_000).status == 414
 
 
+def test_a_body_that_does_not_arrive_in_time_is_refused(serve: Serve, share: Path) -> None:
+    host, _, port = serve().address.removeprefix("http://").rstrip("/").partition(":")
+    head = f"POST /act/release HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 100\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=120) as connection:
+        connection.sendall(f"{head}lease=".encode())
+        assert connection.recv(12) == b"HTTP/1.1 408"
+
+
+def test_actions_are_limited_in_their_rate(serve: Serve, share: Path) -> None:
+    site = serve()
+    statuses = [site.post("/act/release", {"lease": "x"}).status for _ in range(40)]
+    assert statuses[0] == 403
+    assert statuses[-1] == 429
+    assert site.get("/now.json").status == 200, "looking is still allowed"
+
+
 def test_connections_without_a_whole_request_are_closed(serve: Serve, share: Path) -> None:
     site = serve()
     host, _, port = site.address.removeprefix("http://").rstrip("/").partition(":")

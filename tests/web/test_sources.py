@@ -20,8 +20,9 @@ from gpuyard.web.auth import Identity
 from gpuyard.web.sampling import Sampler
 from gpuyard.web.views.now import describe_samples, render_live, take_samples
 from tests.deploy.conftest import Up, up
+from tests.jobs.engines.slurm.conftest import create_yard
 from tests.slurm_cluster import SlurmCluster, slurm_cluster
-from tests.web.conftest import Serve
+from tests.web.conftest import Serve, Site
 
 __all__ = ["up"]
 ME = Identity(0, "root", is_admin=True)
@@ -79,6 +80,8 @@ def test_a_deployment_is_read_through_a_real_sshd(serve: Serve, up: Up, tmp_path
     assert "version mismatch" in second["conflict"]
     page = site.get("/").text
     assert "two: no GPU found" in page
+    assert "/act/release" not in page, "its processes are not leases of this machine"
+    assert 'id="form-lease"' not in page
     assert machines["localhost"]["age_seconds"] < 90
 
 
@@ -142,6 +145,43 @@ def test_a_real_slurm_cluster_is_read_through_its_client(slurm: SlurmCluster) ->
     queued = [row for share in read().values() for row in share["queue"]]
     assert [(row["id"], row["count"]) for row in queued] == [(waiting.stdout.strip(), 2)]
     slurm.run("scancel", job, waiting.stdout.strip())
+
+
+def test_a_page_on_a_head_node_shows_slurms_nodes_and_queue(
+    serve: Serve, slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with create_yard(slurm, tmp_path, monkeypatch) as yard:
+        running = yard.submit("sleep", "600", gpus=3)
+        yard.until(running, "running")
+        waiting = yard.submit("sleep", "600", gpus=4, name="next")
+        also_waiting = yard.submit("sleep", "600", gpus=4, name="last")
+        try:
+            site = serve("--slurm")
+            deadline = time.monotonic() + 90
+            while not (found := _read_share(site)) or not found["node1"]["queue"]:
+                assert time.monotonic() < deadline
+                time.sleep(0.5)
+            assert set(found) == {"node1", "node2"}
+            assert (
+                sum(bool(gpu["leases"]) for share in found.values() for gpu in share["gpus"]) >= 3
+            )
+            assert {row["count"] for row in found["node1"]["queue"]} == {4}
+            page = site.get("/").text
+            for part in ("node2", "Waiting", "data-age", "N/A"):
+                assert part in page
+            assert "/act/release" not in page, "a job of Slurm is no lease of this machine"
+            names = {job["name"] for job in site.get("/jobs.json").json()["jobs"]}
+            assert {"next", "last"} <= names
+            assert site.act("cancel", job=str(also_waiting)).status == 200
+            assert yard.wait(also_waiting).state == "cancelled"
+        finally:
+            for handle in (waiting, running):
+                yard.engine.cancel(handle)
+
+
+def _read_share(site: Site) -> dict[str, Any]:
+    sources = site.get("/now.json").json()["sources"]
+    return {source["name"]: source["share"] for source in sources if source["share"]}
 
 
 def _held_by(machines: dict[str, Any], job: str) -> list[tuple[str, int]]:

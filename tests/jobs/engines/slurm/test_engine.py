@@ -238,6 +238,27 @@ def test_reported_steps_show_progress_and_become_a_measurement(yard: Yard) -> No
     assert sum(not w.warmup for w in yard.engine.reports(handle)) > 1
 
 
+def test_watch_names_the_slow_rank_of_a_job_on_two_nodes(yard: Yard, cli: Cli) -> None:
+    loop = (
+        "import os, time, gpuyard\n"
+        "slow = os.environ['RANK'] == '1'\n"
+        "while True:\n"
+        "    time.sleep(0.06 if slow else 0.01)\n"
+        "    with gpuyard.exchange():\n"
+        "        time.sleep(0.001 if slow else 0.051)\n"  # the other rank waits
+        "    gpuyard.step(samples=8)\n"
+    )
+    (yard.directory / "loop.py").write_text(loop, encoding="utf-8")
+    handle = yard.submit("torchrun", "loop.py", nodes=2, gpus=2)
+    until(lambda: "rank 1" in yard_status(cli, handle), lambda: yard.output(handle), seconds=0.5)
+    first = cli("watch", str(handle)).stdout.splitlines()[0]
+    assert first.startswith("Slow: rank 1 (")
+
+
+def yard_status(cli: Cli, handle: Handle) -> str:
+    return str(json.loads(cli("status", str(handle), "--json").stdout)["verdict"])
+
+
 def test_following_logs_stops_when_the_job_finishes(yard: Yard) -> None:
     handle = yard.submit("sh", "-c", "echo first; until test -e go; do sleep 0.1; done; echo last")
     pieces = yard.engine.logs(handle, follow=True)
