@@ -12,6 +12,8 @@ from urllib.parse import urlencode
 
 import pytest
 
+from gpuyard.web.auth import Identity
+from gpuyard.web.views.scale import ScaleQuery, predict_view
 from tests.conftest import ROOT, Cli
 from tests.web.conftest import Serve, Site
 
@@ -58,6 +60,19 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             "scale",
             {"workload": "llama-3-8b", "cluster": "2xdgx-h100", "layout": "tp=2"},
             ("predict", "llama-3-8b", "--on", "2xdgx-h100", "--layout", "tp=2", "--why"),
+        ),
+        (
+            "scale",
+            {
+                "workload": "llama-3-8b",
+                "cluster": "dgx-h100",
+                "micro_batch": "2",
+                "global_batch": "64",
+            },
+            (
+                *("predict", "llama-3-8b", "--on", "dgx-h100", "--why"),
+                *("--micro-batch", "2", "--global-batch", "64"),
+            ),
         ),
         ("machine", {"machine": "dgx-a100"}, ("topo", "--on", "dgx-a100")),
         ("machine", {"preset": "dual-root"}, ("topo", "--preset", "dual-root")),
@@ -136,6 +151,13 @@ def test_the_commands_shown_are_real(site: Site, cli: Cli) -> None:
         json.loads(cli(*words, "--json").stdout)
         == site.get("/buy/cost.json?rent=3&buy=8000&years=2").json()
     )
+
+
+@pytest.mark.parametrize("workload", ["resnet50", "llama-3-8b"])
+def test_other_users_get_predictions_without_the_servers_own_figures(workload: str) -> None:
+    query = ScaleQuery(workload=workload, cluster="dgx-h100")
+    result, _ = predict_view(query, Identity(65_534, "nobody", is_admin=False))
+    assert result.answer.document["predictions"]
 
 
 @pytest.mark.parametrize("protocol", ["tcp", "rdma"])

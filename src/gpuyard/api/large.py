@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gpuyard import units
-from gpuyard.api.inputs import read_counts
+from gpuyard.api.inputs import NONE, read_counts
 from gpuyard.api.plotting import Line, Plot
 from gpuyard.api.result import Result, Row, wrap
 from gpuyard.economics.goodput import Goodput
@@ -107,6 +107,8 @@ def refuse_copy_options(**options: Any) -> None:
     """Raise UserMistake if an option was given that predictions of large models would ignore."""
     for name, value in options.items():
         unset = 1 if name in ("accumulate", "local_sgd") else 0 if name == "other_jobs" else None
+        if name in ("calibration", "results"):
+            unset = NONE
         if value not in (unset, None, False):
             raise UserMistake(f"--{name.replace('_', '-')} {_INSTEAD.get(name, _COPIES_ONLY)}")
 
