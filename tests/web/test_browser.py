@@ -332,6 +332,23 @@ def test_fields_that_another_field_replaces_are_off(visit: WebVisit) -> None:
     assert visit.messages == []
 
 
+def test_a_large_model_has_its_own_batches(visit: WebVisit) -> None:
+    enabled = "[...document.querySelectorAll('#controls [name=%s]')].every((field) => !field.matches(':disabled'))"
+    visit.open("/scale?batch=64&compress=fp16")
+    assert visit.page.evaluate(enabled % "batch")
+    assert not visit.page.evaluate(enabled % "micro_batch")
+    visit.page.locator("[name=workload]").select_option("llama-3-8b")
+    visit.wait_until("document.querySelector('#how code')?.textContent.includes('llama-3-8b')")
+    assert not visit.page.evaluate(enabled % "batch"), "predict refuses it for a large model"
+    assert not visit.page.evaluate(enabled % "compress")
+    visit.page.locator("#large summary").click()
+    visit.page.locator("[name=micro_batch]").fill("2")
+    visit.wait_until("document.querySelector('#how code')?.textContent.includes('--micro-batch 2')")
+    assert visit.page.get_by_text("Memory of the fullest").is_visible()
+    visit.screenshot("scale-large")
+    assert [*visit.messages, *visit.find_barriers()] == []
+
+
 def test_the_price_slider_moves_the_break_even(visit: WebVisit, cli: Cli) -> None:
     visit.open("/buy/cost")
     visit.move("rent", 10)

@@ -60,10 +60,16 @@
   }, 1000);
 
   // fields that another field replaces are off, so that every field that can be used changes the answer:
-  // data-off="cluster" while that field has a value, "machines=1" while it has this value, "!preset" while it has none
+  // data-off="cluster" while that field has a value, "machines=1" while it has this value, "!preset" while it has none,
+  // "kind=large" while the chosen workload is in this group
+  const read = (form, name) => {
+    if (name !== "kind") return form.elements[name].value.trim();
+    const chosen = form.elements.spec.value.trim() ? null : form.elements.workload.selectedOptions[0];
+    return chosen?.parentElement.dataset.kind ?? "";
+  };
   const holds = (form, condition) => {
     const [, not, name, value] = /^(!?)(\w+)=?(.*)$/.exec(condition);
-    const actual = form.elements[name].value.trim();
+    const actual = read(form, name);
     return (value ? actual === value : actual !== "") !== (not === "!");
   };
   const switchFields = () => {
@@ -72,7 +78,6 @@
     }
   };
   switchFields();
-  for (const kind of ["input", "change"]) document.addEventListener(kind, () => window.setTimeout(switchFields));
 
   // a slider shows its value while it moves; one over a list of values keeps the value in a hidden field
   document.addEventListener("input", (event) => {
@@ -84,6 +89,8 @@
     slider.setAttribute("aria-valuetext", value);
     if (slider.dataset.name) slider.form.elements[slider.dataset.name].value = value;
   }, true);
+  // after the slider's field, and before htmx reads the form
+  for (const kind of ["input", "change"]) document.addEventListener(kind, switchFields, true);
 
   // command lines can be copied, if the browser allows it: only from this computer or over TLS
   const addCopyButtons = (root) => {

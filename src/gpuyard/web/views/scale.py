@@ -68,6 +68,8 @@ class ScaleQuery(BaseModel):
     local_sgd: Annotated[int, Field(ge=1, le=1024)] = 1
     hierarchical: bool = False
     layout: Annotated[str, Field(max_length=80)] = ""
+    micro_batch: Annotated[str, Field(max_length=5, pattern=r"^[0-9]*$")] = ""
+    global_batch: Annotated[str, Field(max_length=7, pattern=r"^[0-9]*$")] = ""
     sequence: Annotated[str, Field(max_length=7, pattern=r"^[0-9]*$")] = ""
     recompute: Annotated[str, Field(max_length=20)] = ""
 
@@ -94,7 +96,9 @@ class ScaleQuery(BaseModel):
             "local_sgd": self.local_sgd if self.local_sgd > 1 else None,
             "hierarchical": self.hierarchical or None,
             "layout": self.layout.strip(),
-            "sequence": int(self.sequence) if self.sequence else None,
+            "micro_batch": int(self.micro_batch or 0),
+            "global_batch": int(self.global_batch or 0),
+            "sequence": int(self.sequence or 0),
             "recompute": self.recompute,
         }
         return {name: value for name, value in values.items() if value}
@@ -130,11 +134,22 @@ def _is_large(cluster: str) -> bool:
     return math.prod(map(int, re.findall(r"(\d{1,9})x", cluster))) > _MACHINES[-1] * 8
 
 
+def _group_workloads() -> list[tuple[str, str, list[str]]]:
+    """Return the kind, the title, and the names of workloads: only some can be divided among GPUs, and some must be."""
+    whole, divided = models().ids(), transformers().ids()
+    groups = (
+        ("copies", "A copy on each GPU", [name for name in whole if name not in divided]),
+        ("either", "Copies or divided", [name for name in whole if name in divided]),
+        ("large", "Large models", [name for name in divided if name not in whole]),
+    )
+    return [group for group in groups if group[2]]
+
+
 @cache
 def _choices() -> dict[str, Any]:
     return {
         "address": "/scale",
-        "workloads": list(dict.fromkeys([*models().ids(), *transformers().ids()])),
+        "workloads": _group_workloads(),
         "gpus": list(gpus().ids()),
         "machine_names": list(machines().ids()),
         "machine_counts": _MACHINES,
