@@ -28,7 +28,7 @@ _CLIENT_SECONDS = 240.0
 # The node names do not resolve, as on a cluster where only Slurm knows them.
 _CONFIGURATION = """\
 ClusterName=gpuyard
-SlurmctldHost=localhost
+SlurmctldHost=localhost{controller}
 SlurmUser=root
 AuthType=auth/munge
 AuthInfo=socket={directory}/munge.socket
@@ -42,8 +42,8 @@ SelectTypeParameters=CR_Core_Memory
 SlurmdParameters=config_overrides
 GresTypes=gpu
 DefMemPerCPU=100
-NodeName=node[1-{nodes}] NodeHostname=localhost NodeAddr=10.99.0.[1-{nodes}] Port=[17001-{last_port}] \
-CPUs=4 RealMemory=4000 Gres=gpu:t4:{gpus}
+NodeName=DEFAULT CPUs=4 RealMemory=4000
+{nodes}
 PartitionName=all Nodes=ALL Default=YES State=UP
 """
 _FIRST_PROCESS = """\
@@ -53,6 +53,31 @@ munged --foreground --force --key-file="$1/munge.key" --socket="$1/munge.socket"
     --pid-file="$1/munged.pid" --log-file="$1/munged.log" --seed-file="$1/munged.seed" &
 slurmctld -D &
 for number in $(seq "$2"); do slurmd -D -N "node$number" & done
+"""
+# Each node has a network namespace of its own, in which its daemon and steps run, and a link to the controller's bridge.
+_BRIDGE = """\
+ip link set lo up
+ip link add bridge type bridge
+ip address add 10.99.0.254/24 dev bridge
+ip link set bridge up
+mkdir -p /run/netns
+mount -t tmpfs none /run/netns
+munged --foreground --force --key-file="$1/munge.key" --socket="$1/munge.socket" \
+    --pid-file="$1/munged.pid" --log-file="$1/munged.log" --seed-file="$1/munged.seed" &
+slurmctld -D &
+"""
+_LINKED_NODE = """\
+ip netns add {name}
+ip link add port{number} type veth peer name eth0 netns {name}
+ip link set port{number} master bridge up
+ip -n {name} link set lo up
+ip -n {name} link set eth0 up
+ip -n {name} address add 10.99.0.{number}/24 dev eth0
+tc qdisc add dev port{number} root tbf rate {rate} burst 256kb limit 8mb
+tc -n {name} qdisc add dev eth0 root tbf rate {rate} burst 256kb limit 8mb
+sh -c '{join}exec nsenter --net=/run/netns/{name} slurmd -D -N {name}' &
+"""
+_STOP = """\
 read -r _
 kill -9 -1
 rm -rf "$1"
@@ -69,9 +94,6 @@ munged --foreground --force --key-file="$1/munge.key" --socket=/run/munge/munge.
 eval "$3"
 slurmctld -D &
 slurmd -D &
-read -r _
-kill -9 -1
-rm -rf "$1"
 """
 # An admin does the same: start the database, run accounts.sh, start slurmctld, and run accounts.sh again.
 _DATABASE = """\
@@ -121,7 +143,10 @@ class SlurmCluster:
         return running
 
     def run(
-        self, *argv: str, environment: Mapping[str, str] | None = None
+        self,
+        *argv: str,
+        environment: Mapping[str, str] | None = None,
+        seconds: float = _CLIENT_SECONDS,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command inside the cluster."""
         return subprocess.run(
@@ -136,7 +161,7 @@ class SlurmCluster:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_CLIENT_SECONDS,
+            timeout=seconds,
         )
 
 
@@ -146,6 +171,23 @@ def slurm_cluster(nodes: int, settings: str = "") -> Iterator[SlurmCluster]:
     with _temporary_directory() as directory:
         _write_configuration(directory, nodes, settings)
         with _run_cluster(directory, directory / "slurm.conf", _FIRST_PROCESS, nodes) as cluster:
+            yield cluster
+
+
+@contextmanager
+def linked_slurm_cluster(
+    links: Sequence[str], gpus: Sequence[int], groups: Mapping[int, Path]
+) -> Iterator[SlurmCluster]:
+    """Start a cluster whose nodes have links of these rates, GPUs of these numbers, and some of them a control group."""
+    nodes = len(links)
+    script = _BRIDGE
+    for number, rate in enumerate(links, 1):
+        group = groups.get(number)
+        join = "" if group is None else f"echo $$ >{group}/cgroup.procs && "
+        script += _LINKED_NODE.format(name=f"node{number}", number=number, rate=rate, join=join)
+    with _temporary_directory(("tc",)) as directory:
+        _write_configuration(directory, nodes, "", gpus, "(10.99.0.254)")
+        with _run_cluster(directory, directory / "slurm.conf", script, nodes) as cluster:
             yield cluster
 
 
@@ -190,7 +232,7 @@ def _run_cluster(
     unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
-            [*unshare, "sh", "-c", first_process, "sh", str(directory), str(nodes), before],
+            [*unshare, "sh", "-c", first_process + _STOP, "sh", str(directory), str(nodes), before],
             env={**os.environ, "PATH": _path(), "SLURM_CONF": str(configuration)},
             stdin=subprocess.PIPE,
             stdout=log,
@@ -213,18 +255,29 @@ def _write_key(directory: Path) -> None:
     key.write_bytes(secrets.token_bytes(64))
 
 
-def _write_configuration(directory: Path, nodes: int, settings: str) -> None:
+def _write_configuration(
+    directory: Path, nodes: int, settings: str, gpus: Sequence[int] = (), controller: str = ""
+) -> None:
     (directory / "state").mkdir(mode=0o700)
     _write_key(directory)
-    gpus = [directory / f"gpu{number}" for number in range(GPUS)]
-    for gpu in gpus:
-        os.mknod(gpu, 0o020_600, os.makedev(1, 3))  # a copy of /dev/null
+    devices = [directory / f"gpu{number}" for number in range(GPUS)]
+    for device in devices:
+        os.mknod(device, 0o020_600, os.makedev(1, 3))  # a copy of /dev/null
+    counts = dict(enumerate(gpus or [GPUS] * nodes, 1))
+    lines = [
+        f"NodeName=node{n} NodeHostname=localhost NodeAddr=10.99.0.{n} Port={17000 + n} Gres=gpu:t4:{count}"
+        for n, count in counts.items()
+    ]
     files = {
         "slurm.conf": _CONFIGURATION.format(
-            directory=directory, nodes=nodes, gpus=GPUS, last_port=17000 + nodes
+            directory=directory, nodes="\n".join(lines), controller=controller
         )
         + settings,
-        "gres.conf": "".join(f"Name=gpu Type=t4 File={gpu}\n" for gpu in gpus),
+        "gres.conf": "".join(
+            f"NodeName=node{n} Name=gpu Type=t4 File={device}\n"
+            for n, count in counts.items()
+            for device in devices[:count]
+        ),
         "cgroup.conf": "",
     }
     for name, text in files.items():
