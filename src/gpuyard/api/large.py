@@ -35,6 +35,8 @@ _INSTEAD = {
     "accumulate": "follows from --micro-batch and --global-batch for a large model",
     "results": "is not used for a large model: add your figures under parallel.measured in its workload file",
 }
+_UNSET = {"accumulate": 1, "local_sgd": 1, "other_jobs": 0, "calibration": NONE, "results": NONE}
+"""The values with which an option changes nothing."""
 _DEGREES = ("tp", "pp", "vp", "cp", "ep", "zero", "shard", "zb")
 
 
@@ -106,10 +108,7 @@ def predict_layouts(
 def refuse_copy_options(**options: Any) -> None:
     """Raise UserMistake if an option was given that predictions of large models would ignore."""
     for name, value in options.items():
-        unset = 1 if name in ("accumulate", "local_sgd") else 0 if name == "other_jobs" else None
-        if name in ("calibration", "results"):
-            unset = NONE
-        if value not in (unset, None, False):
+        if value not in (_UNSET.get(name), None, False):
             raise UserMistake(f"--{name.replace('_', '-')} {_INSTEAD.get(name, _COPIES_ONLY)}")
 
 
