@@ -25,7 +25,8 @@ from gpuyard.hardware.clusters import read_cluster
 from gpuyard.hardware.presets import PRESETS, build_preset
 from gpuyard.jobs.simulate.loop import simulate
 from gpuyard.jobs.simulate.traces import read_trace
-from gpuyard.measure import Measurement, read_results
+from gpuyard.measure.reading import read_results
+from gpuyard.measure.training.records import Measurement
 from gpuyard.policies import Pool, get_policy
 from gpuyard.report.scaling import draw_scaling
 

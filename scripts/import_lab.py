@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 
 from gpuyard.files import write_text
-from gpuyard.measure import Measurement
 from gpuyard.measure.reading import read_results
+from gpuyard.measure.training.records import Measurement
 
 ROOT = Path(__file__).parents[1]
 RECORDED = ROOT / "tests" / "data" / "lab"

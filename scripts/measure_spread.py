@@ -37,13 +37,13 @@ from typing import Any
 import numpy as np
 
 from gpuyard.files import write_text
-from gpuyard.measure import Measurement
 from gpuyard.measure.collectives.expected import LAB_PAYLOAD, RingLinks, expected_seconds
 from gpuyard.measure.reading import read_results
 from gpuyard.measure.record import discover_testbed
 from gpuyard.measure.storage.cache import choose_cache_bypass
 from gpuyard.measure.storage.plan import plan_storage
 from gpuyard.measure.storage.run import run_trial, write_dataset
+from gpuyard.measure.training.records import Measurement
 from gpuyard.workloads.disk_images import find_images
 
 DATA = Path(__file__).parent.parent / "tests/data"

@@ -12,7 +12,7 @@ from playwright.sync_api import sync_playwright
 
 from gpuyard.catalog.specfiles import read_study
 from gpuyard.files import write_text
-from gpuyard.measure import ResultsStore
+from gpuyard.measure.store import ResultsStore
 from gpuyard.report.answers.study.report import write_report
 from gpuyard.study import run_study
 

@@ -19,8 +19,8 @@ from gpuyard import lab
 from gpuyard.catalog import models
 from gpuyard.cpu import usable_cores
 from gpuyard.errors import MissingRequirement
-from gpuyard.measure import MeasuredStep, Measurement, Provenance, Window
 from gpuyard.measure.machine_lock import DIRECTORY_VARIABLE, NAME
+from gpuyard.measure.training.records import MeasuredStep, Measurement, Provenance, Window
 from gpuyard.predictor.calibration.document import (
     CalibratedLine,
     Calibration,

@@ -8,8 +8,10 @@ import pytest
 
 from gpuyard import files
 from gpuyard.catalog.specfiles import read_sweep
-from gpuyard.measure import Measurement, ResultsStore, read_results
+from gpuyard.measure.reading import read_results
+from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training.matrix import plan_matrix
+from gpuyard.measure.training.records import Measurement
 from tests.conftest import Cli, MakeMeasurement
 
 SWEEP = """

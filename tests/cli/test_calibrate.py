@@ -9,7 +9,9 @@ import pytest
 import gpuyard as gy
 from gpuyard import files
 from gpuyard.api.calibration import CalibrationIsWorse
-from gpuyard.measure import MeasuredStep, Measurement, ResultsStore, to_json_lines
+from gpuyard.measure.kind import to_json_lines
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.records import MeasuredStep, Measurement
 from gpuyard.predictor.calibration.document import calibration_from_json
 from gpuyard.study import parse_study_result
 from tests.conftest import MACHINE, Cli, MakeMeasurement

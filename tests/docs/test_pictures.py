@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 from gpuyard.draw.scaling import ScalingPanel
-from gpuyard.measure import Measurement, read_results
+from gpuyard.measure.reading import read_results
+from gpuyard.measure.training.records import Measurement
 from gpuyard.report.scaling import build_scaling_panels
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ from gpuyard.jobs import job_wait
 from gpuyard.jobs.engines.base import Availability, Engine, Request
 from gpuyard.jobs.job import Handle, Job, JobState, JobStatus
 from gpuyard.jobs.job_wait import get_status, store_measurements
-from gpuyard.measure import ResultsStore
 from gpuyard.measure.job_runs.records import JobRun
+from gpuyard.measure.store import ResultsStore
 from gpuyard.report.answer import DefinitionList, StyledText
 from gpuyard.report.answers.jobs.status import status_answer
 from gpuyard.reporting.reporter import MARKER

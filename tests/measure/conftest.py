@@ -7,10 +7,10 @@ import pytest
 
 from gpuyard.catalog import gpus
 from gpuyard.hardware import MachineGraph, build_preset
-from gpuyard.measure import ResultsStore
 from gpuyard.measure.links.compare import compare, find_slow_links
 from gpuyard.measure.links.records import HostFacts, LinkBench, LinkMeasurement
 from gpuyard.measure.record import Testbed
+from gpuyard.measure.store import ResultsStore
 from gpuyard.specs import Dataset, Tensor, TrainingTarget, Workload
 
 Build = Callable[..., Workload]

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.measure import LinkBench, ResultsStore
 from gpuyard.measure.bench import measure
+from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.progress import ProgressCallback, ProgressMeter, ProgressUpdate
 from gpuyard.measure.registry import RESULT_KINDS
+from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.validity import OtherLoad, _CoreTimes, _read_own_cpu_seconds
 from gpuyard.report.answer import Sentence, Table, Text
 from gpuyard.report.answers.results import record_answer, records_answer

@@ -6,16 +6,12 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import UserMistake
-from gpuyard.measure import (
-    LinkBench,
-    MeasuredStep,
-    Measurement,
-    ResultsStore,
-    read_results,
-    to_json_lines,
-)
 from gpuyard.measure.calibration import build_calibration_rows, identify_hardware
-from gpuyard.measure.training.records import SyntheticGpu
+from gpuyard.measure.kind import to_json_lines
+from gpuyard.measure.links.records import LinkBench
+from gpuyard.measure.reading import read_results
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.records import MeasuredStep, Measurement, SyntheticGpu
 from gpuyard.measure.training.tables import TRAIN
 from gpuyard.predictor.calibration.rows import Hardware
 from gpuyard.run.places.place import RunPlace

@@ -17,7 +17,8 @@ from gpuyard import files
 from gpuyard.catalog.specfiles import read_workload
 from gpuyard.cli.measure import bench, results
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.measure import Measurement, ResultsStore
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.records import Measurement
 from gpuyard.measure.validity import NAN_LOSS
 from gpuyard.workloads import profile_model
 

@@ -43,7 +43,9 @@ import sys
 from pathlib import Path
 from gpuyard.errors import GpuyardError
 from gpuyard.files import write_text
-from gpuyard.measure import Measurement, ResultsStore, to_json_lines
+from gpuyard.measure.kind import to_json_lines
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.records import Measurement
 disk = Path(sys.argv[1])
 store = ResultsStore(disk / "results.sqlite")
 measurement = Measurement.model_validate_json(sys.argv[2])

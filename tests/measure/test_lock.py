@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import GpuyardError
-from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
 from gpuyard.measure.machine_lock import hold_measurement_lock
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.plan import plan_sweep
+from gpuyard.measure.training.records import Measurement
+from gpuyard.measure.training.run import run_sweep
 from tests.conftest import Cli
 from tests.measure.conftest import Build
 

@@ -13,13 +13,11 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import GpuyardError, UserMistake
-from gpuyard.measure import (
-    LinkBench,
-    Measurement,
-    ResultsStore,
-    to_json_lines,
-)
+from gpuyard.measure.kind import to_json_lines
+from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.links.tables import LINKS
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.records import Measurement
 from gpuyard.measure.training.tables import TRAIN
 
 Make = Callable[..., Measurement]
@@ -108,7 +106,8 @@ def test_kinds_of_later_versions_are_passed_over(
 _WRITER = """
 import sys
 from pathlib import Path
-from gpuyard.measure import Measurement, ResultsStore
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.records import Measurement
 store = ResultsStore(Path(sys.argv[1]))
 print("ready", flush=True)
 plain = Measurement.model_validate_json(sys.stdin.readline())

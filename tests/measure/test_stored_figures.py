@@ -7,9 +7,10 @@ import pytest
 
 from gpuyard.catalog import models
 from gpuyard.deploy.bench.place import DeployedHosts
-from gpuyard.measure import Measurement, ResultsStore
 from gpuyard.measure.calibration import build_calibration_rows
+from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.stored_figures import StoredRuns
+from gpuyard.measure.training.records import Measurement
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions, KnownThroughput, Workload
 from tests.conftest import Cli, MakeMeasurement

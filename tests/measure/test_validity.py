@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuyard.measure import Measurement, Window
-from gpuyard.measure.training.records import SyntheticGpu
+from gpuyard.measure.training.records import Measurement, SyntheticGpu, Window
 from gpuyard.measure.validity import ValidityCheck
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import Workload

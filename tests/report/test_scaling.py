@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuyard.measure import MeasuredStep, Measurement
-from gpuyard.measure.training.records import SyntheticGpu
+from gpuyard.measure.training.records import MeasuredStep, Measurement, SyntheticGpu
 from gpuyard.report.scaling import build_scaling_panels, draw_scaling
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions

@@ -15,8 +15,10 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_plan, read_workload
 from gpuyard.errors import CodeNotAllowed, GpuyardError, UserMistake
-from gpuyard.measure import Measurement, ResultsStore, plan_sweep, to_json_lines
-from gpuyard.measure.training.plan import complete_sweep
+from gpuyard.measure.kind import to_json_lines
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.plan import complete_sweep, plan_sweep
+from gpuyard.measure.training.records import Measurement
 from gpuyard.specs import Workload
 from gpuyard.workloads.code_trust import allow_code, check_allowed
 from gpuyard.workloads.profiles import profile_in_subprocess

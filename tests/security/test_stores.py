@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from gpuyard.errors import GpuyardError
-from gpuyard.measure import Measurement, ResultsStore
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.records import Measurement
 
 Make = Callable[..., Measurement]
 

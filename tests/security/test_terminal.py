@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.files import results_file
-from gpuyard.measure import ResultsStore
+from gpuyard.measure.store import ResultsStore
 from tests.conftest import ROOT, Cli, MakeMeasurement
 
 CLIPBOARD = "a\x1b]52;c;QUFBQQ==\x07b\x9b31m\u202ez"

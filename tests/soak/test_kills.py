@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from gpuyard import files, lab
-from gpuyard.measure import Measurement, ResultsStore
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.records import Measurement
 from tests.conftest import MakeMeasurement
 from tests.lab.conftest import namespaces
 from tests.security.test_downloads import pack_recordings
@@ -55,7 +56,8 @@ clusters: [{cluster: dgx-a100, gpus: [1, 8]}]
 WRITER = """
 import sys
 from pathlib import Path
-from gpuyard.measure import Measurement, ResultsStore
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.records import Measurement
 store = ResultsStore(Path(sys.argv[1]))
 plain = Measurement.model_validate_json(sys.argv[2])
 for number in range(100_000):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.measure import Measurement, ResultsStore
+from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training import size
+from gpuyard.measure.training.records import Measurement
 from gpuyard.report.figures.marks import SeriesStyle
 from gpuyard.report.figures.scaling import build_throughput_chart
 from gpuyard.study import parse_study_result

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpuyard.measure import MeasuredStep
+from gpuyard.measure.training.records import MeasuredStep
 from gpuyard.predictor import Choke, Prediction, Remedy, Step
 from gpuyard.predictor.knee import find_knee
 from gpuyard.study.result import ChokeFinding

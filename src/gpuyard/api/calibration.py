@@ -7,14 +7,16 @@ from gpuyard import files
 from gpuyard.api.result import Result, Row, wrap
 from gpuyard.errors import GpuyardError, MissingRequirement
 from gpuyard.files import create_parent, results_file, write_text
-from gpuyard.measure import LinkBench, Measurement, Results, read_results
 from gpuyard.measure.calibration import (
     CalibrationRows,
     build_calibration,
     build_calibration_rows,
 )
 from gpuyard.measure.job_runs.records import JobRun
+from gpuyard.measure.links.records import LinkBench
 from gpuyard.measure.progress import ProgressCallback, ProgressUpdate
+from gpuyard.measure.reading import Results, read_results
+from gpuyard.measure.training.records import Measurement
 from gpuyard.predictor.calibration.calibrate import Calibrated, Uncalibrated
 from gpuyard.predictor.calibration.calibrate import calibrate as fit_and_check
 from gpuyard.predictor.calibration.rows import Hardware

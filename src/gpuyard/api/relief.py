@@ -12,10 +12,13 @@ from gpuyard.api.training_bench import open_place
 from gpuyard.choices import Launcher
 from gpuyard.errors import UserMistake
 from gpuyard.files import results_file
-from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
 from gpuyard.measure.progress import ProgressCallback, ProgressUpdate
 from gpuyard.measure.relief.plan import CANDIDATES, plan_relief, predict_gains
 from gpuyard.measure.relief.run import run_relief
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.plan import plan_sweep
+from gpuyard.measure.training.records import Measurement
+from gpuyard.measure.training.run import run_sweep
 from gpuyard.run.places import Place
 from gpuyard.units import parse_share
 from gpuyard.workloads.profiles import catalog_profile, profile_model

@@ -158,9 +158,9 @@ def export(
 
 
 def _format(kind: ResultKind[Any], records: Sequence[Any], export_format: ExportFormat) -> str:
-    from gpuyard.measure import to_json_lines
     from gpuyard.measure.export.prometheus import format_prometheus
     from gpuyard.measure.export.runs import build_exported_runs
+    from gpuyard.measure.kind import to_json_lines
 
     if export_format == "json":
         return to_json_lines(records)

@@ -6,8 +6,8 @@ from gpuyard.api.inputs import load_calibration, load_results
 from gpuyard.api.result import Result, Row, wrap
 from gpuyard.catalog.specfiles import read_study
 from gpuyard.files import results_file
-from gpuyard.measure import ResultsStore
 from gpuyard.measure.progress import ProgressCallback
+from gpuyard.measure.store import ResultsStore
 from gpuyard.report.answers.study.report import refuse_foreign_files, study_answer, write_report
 from gpuyard.study import run_study as measure_and_judge
 

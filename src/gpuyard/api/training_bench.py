@@ -17,10 +17,12 @@ from gpuyard.catalog.specfiles import read_sweep
 from gpuyard.choices import Launcher
 from gpuyard.errors import GpuyardError, UserMistake
 from gpuyard.files import results_file, write_text
-from gpuyard.measure import ResultsStore, plan_sweep, run_sweep, to_json_lines
+from gpuyard.measure.kind import to_json_lines
 from gpuyard.measure.progress import ProgressCallback
+from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training.matrix import Matrix, MatrixResult, plan_matrix, run_matrix
-from gpuyard.measure.training.run import find_stored_keys
+from gpuyard.measure.training.plan import plan_sweep
+from gpuyard.measure.training.run import find_stored_keys, run_sweep
 from gpuyard.measure.training.sweep import SweepEvent
 from gpuyard.measure.training.tables import (
     build_matrix_table,

@@ -3,14 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuyard.economics.goodput import Goodput, compute_goodput
 from gpuyard.economics.interruption_rates import find_failures
 from gpuyard.hardware.product_names import find_catalog_gpu
-from gpuyard.measure.job_runs.records import JobRun
-from gpuyard.measure.job_runs.summary import median_checkpoint_seconds, median_startup_seconds
-from gpuyard.reporting.windows import StepWindow
+from gpuyard.reporting.windows import (
+    StepWindow,
+    median_checkpoint_seconds,
+    median_startup_seconds,
+)
+
+if TYPE_CHECKING:
+    from gpuyard.measure.job_runs.records import JobRun
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class CheckpointAdvice:
 
 
 def advise_checkpoints(
-    windows: Sequence[StepWindow], *, gpus: int, past: Sequence[JobRun] = ()
+    windows: Sequence[StepWindow], *, gpus: int, past: "Sequence[JobRun]" = ()
 ) -> CheckpointAdvice | None:
     """Return advice, or None if neither the job nor a past run has reported a checkpoint.
 

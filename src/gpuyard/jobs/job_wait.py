@@ -80,8 +80,10 @@ def _learn_from_past_runs(status: JobStatus, engine: Engine) -> dict[str, Any] |
     """Return advice on checkpoints from past runs of the job's workload, until it has written its first one."""
     from gpuyard import files
 
+    if not files.results_file().exists():
+        return None
     name = engine.job(status.handle).spec.workload
-    if name is None or not files.results_file().exists():
+    if name is None:
         return None
     from gpuyard.catalog.specfiles import read_workload
     from gpuyard.jobs.checkpoint_interval import advise_checkpoints

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from gpuyard.draw.scaling import ScalingLine, ScalingPanel, ScalingPoint, draw_scaling_svg
-from gpuyard.measure import Measurement
+from gpuyard.measure.training.records import Measurement
 from gpuyard.specs import DEFAULT_STRATEGY
 from gpuyard.units import format_bit_rate, format_bytes, format_effective_gpus, format_seconds
 

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any, TypeVar
 
 from gpuyard.errors import GpuyardError, UserMistake
@@ -231,6 +232,18 @@ def _parse_loss(value: Any) -> float | None:
     if value is None or isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) <= _MAX_NUMBER else None
+
+
+def median_checkpoint_seconds(windows: Sequence[StepWindow]) -> float | None:
+    """Return the time of one checkpoint; None if none was reported."""
+    seconds = [w.checkpoint_seconds / w.checkpoints for w in windows if w.checkpoints]
+    return median(seconds) if seconds else None
+
+
+def median_startup_seconds(windows: Sequence[StepWindow]) -> float | None:
+    """Return the time from the start of a process to its first step; None if none was reported."""
+    seconds = [w.startup_seconds for w in windows if w.startup_seconds is not None]
+    return median(seconds) if seconds else None
 
 
 def _parse_text(value: Any) -> str:

@@ -12,16 +12,19 @@ from gpuyard.cpu import usable_cores
 from gpuyard.errors import MissingRequirement, UserMistake
 from gpuyard.hardware.clusters import read_cluster, resolve_machine
 from gpuyard.hardware.host import discover_host
-from gpuyard.measure import Measurement, ResultsStore, Sweep, plan_sweep, run_sweep
 from gpuyard.measure.progress import ProgressCallback, ProgressUpdate
+from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.stored_figures import StoredRuns
+from gpuyard.measure.training.plan import plan_sweep
+from gpuyard.measure.training.records import Measurement
 from gpuyard.measure.training.run import (
     create_sweep_meter,
     estimate_point_seconds,
     find_stored_keys,
+    run_sweep,
 )
 from gpuyard.measure.training.size import estimate_needs
-from gpuyard.measure.training.sweep import SweepPoint
+from gpuyard.measure.training.sweep import Sweep, SweepPoint
 from gpuyard.planner import PlanResult, make_plan
 from gpuyard.predictor.calibration.document import Calibration
 from gpuyard.predictor.constants import CALIBRATED

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.measure import Measurement
 from gpuyard.measure.calibration import identify_hardware
+from gpuyard.measure.training.records import Measurement
 from gpuyard.predictor import (
     CPU_VARIATION,
     GLOO_OVERLAP,

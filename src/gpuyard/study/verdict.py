@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpuyard.measure import Measurement
+from gpuyard.measure.training.records import Measurement
 from gpuyard.predictor import Choke, Prediction, Remedy
 from gpuyard.predictor.knee import Knee
 from gpuyard.study.result import Basis, ChokeFinding, StudyVerdict

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuyard.catalog import ModelProfile
-from gpuyard.measure import Measurement
 from gpuyard.measure.stored_figures import StoredRuns
+from gpuyard.measure.training.records import Measurement
 from gpuyard.predictor import (
     STRATEGIES,
     ClusterPrediction,

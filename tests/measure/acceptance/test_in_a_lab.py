@@ -14,10 +14,10 @@ import gpuyard as gy
 from gpuyard import files
 from gpuyard.hardware.clusters import read_cluster
 from gpuyard.lab import plan_lab
-from gpuyard.measure import ResultsStore
 from gpuyard.measure.acceptance.plan import plan_acceptance
 from gpuyard.measure.acceptance.records import PHASES, Acceptance
 from gpuyard.measure.acceptance.run import run_acceptance
+from gpuyard.measure.store import ResultsStore
 from gpuyard.run.places import LabNodes, Place
 from tests.conftest import Cli
 from tests.measure.acceptance.faults import ThrottledNodes, cpu_quota, install_nvidia_smi

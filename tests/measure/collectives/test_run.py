@@ -11,12 +11,15 @@ import torch
 
 from gpuyard.choices import Collective
 from gpuyard.errors import GpuyardError, MissingRequirement
-from gpuyard.measure import CollectivesBench, Measurement, ResultsStore, to_json_lines
 from gpuyard.measure.collectives.exchange import Exchange
 from gpuyard.measure.collectives.plan import OPERATIONS, check_mpi, plan_collectives
+from gpuyard.measure.collectives.records import CollectivesBench
 from gpuyard.measure.collectives.run import run_collectives
 from gpuyard.measure.collectives.tables import COLLECTIVES
+from gpuyard.measure.kind import to_json_lines
 from gpuyard.measure.progress import ProgressUpdate
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.records import Measurement
 from gpuyard.run.places import LocalMachine
 from tests.conftest import Cli
 

@@ -15,13 +15,13 @@ import pytest
 
 from gpuyard.cpu import usable_cores
 from gpuyard.errors import MissingRequirement, UserMistake
-from gpuyard.measure import ResultsStore
 from gpuyard.measure.bench import measure
 from gpuyard.measure.convergence.plan import plan_convergence
 from gpuyard.measure.convergence.recipe import split_samples
 from gpuyard.measure.convergence.records import ConvergenceRun
 from gpuyard.measure.convergence.run import run_convergence
 from gpuyard.measure.record import discover_testbed
+from gpuyard.measure.store import ResultsStore
 from gpuyard.specs import Workload
 
 Build = Callable[..., Workload]

@@ -14,12 +14,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gpuyard import files
 from gpuyard.errors import UserMistake
-from gpuyard.measure import ResultsStore
 from gpuyard.measure.export.prometheus import format_prometheus
 from gpuyard.measure.export.runs import ExportedRun, build_exported_runs
 from gpuyard.measure.export.wandb import encode_log, write_wandb_runs
 from gpuyard.measure.job_runs.records import JobRun
 from gpuyard.measure.links.tables import LINKS
+from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training.tables import TRAIN
 from tests.conftest import Cli, MakeMeasurement
 

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from gpuyard.catalog.specfiles import read_workload
-from gpuyard.measure import ResultsStore, read_results, to_json_lines
 from gpuyard.measure.calibration import build_calibration_rows
 from gpuyard.measure.job_runs.records import JobRun
 from gpuyard.measure.job_runs.summary import MAX_WINDOWS, add_new_runs, build_job_runs
+from gpuyard.measure.kind import to_json_lines
+from gpuyard.measure.reading import read_results
+from gpuyard.measure.store import ResultsStore
 from gpuyard.predictor.calibration.calibrate import calibrate
 from gpuyard.predictor.calibration.rows import Hardware
 from gpuyard.reporting.windows import StepWindow

@@ -11,8 +11,9 @@ from gpuyard import files
 from gpuyard.cli.measure import bench, results
 from gpuyard.cpu import usable_cores
 from gpuyard.errors import UserMistake
-from gpuyard.measure import LinkBench, ResultsStore
 from gpuyard.measure.links.memory import choose_core_counts
+from gpuyard.measure.links.records import LinkBench
+from gpuyard.measure.store import ResultsStore
 
 ARGUMENTS = ["links", "--bytes", "4MB", "--repeats", "2"]
 

@@ -5,11 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from gpuyard.errors import UserMistake
-from gpuyard.measure import MeasuredStep, Measurement, ResultsStore
 from gpuyard.measure.record import Testbed
 from gpuyard.measure.relief.plan import plan_relief, predict_gains
 from gpuyard.measure.relief.records import ReliefResult, RemedyRun
 from gpuyard.measure.relief.run import run_relief
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.records import MeasuredStep, Measurement
 from gpuyard.run.places import LocalMachine
 from gpuyard.run.places.place import RunPlace
 from gpuyard.specs import ExchangeOptions, Workload

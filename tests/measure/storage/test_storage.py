@@ -14,12 +14,13 @@ from typer.testing import CliRunner
 from gpuyard.catalog.fabric import storage_needs
 from gpuyard.cli.measure import bench
 from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.measure import Measurement, ResultsStore
 from gpuyard.measure.storage import run as storage_run
 from gpuyard.measure.storage.cache import choose_cache_bypass, find_filesystem
 from gpuyard.measure.storage.plan import StoragePlan, plan_storage
 from gpuyard.measure.storage.records import StorageBench, Trial
 from gpuyard.measure.storage.run import run_storage, write_dataset
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.records import Measurement
 from gpuyard.temporary import remove_leftovers
 
 MEMORY = Path("/dev/shm")  # noqa: S108  only its file system is of interest

@@ -3,7 +3,9 @@
 import pytest
 
 from gpuyard.errors import UserMistake
-from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.plan import plan_sweep
+from gpuyard.measure.training.run import run_sweep
 from gpuyard.specs import Workload
 
 SMALL = Workload(name="small", model="transformer-small")

@@ -6,7 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from gpuyard.catalog.specfiles import read_workload
-from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.plan import plan_sweep
+from gpuyard.measure.training.run import run_sweep
 from gpuyard.run.horovod_rendezvous import RankLayout, create_layout
 from gpuyard.run.places import LocalMachine
 from gpuyard.specs import ExchangeOptions, Workload

@@ -12,7 +12,10 @@ import psutil
 import pytest
 
 from gpuyard import lab
-from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.plan import plan_sweep
+from gpuyard.measure.training.records import Measurement
+from gpuyard.measure.training.run import run_sweep
 from gpuyard.run.places import LabNodes
 from gpuyard.specs import KnownThroughput, Workload
 from tests.conftest import needs_two_cores

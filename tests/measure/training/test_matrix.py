@@ -11,11 +11,12 @@ import pytest
 
 from gpuyard.catalog.specfiles import read_sweep
 from gpuyard.errors import SpecError
-from gpuyard.measure import Measurement, Rejection, ResultsStore, SweepEvent
 from gpuyard.measure.registry import get_result_kind
+from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training import matrix, run
 from gpuyard.measure.training.matrix import find_valid_run, plan_matrix, run_matrix
-from gpuyard.measure.training.records import Window
+from gpuyard.measure.training.records import Measurement, Rejection, Window
+from gpuyard.measure.training.sweep import SweepEvent
 from gpuyard.report.answers.results import records_answer
 from gpuyard.table import Table
 from tests.conftest import MakeMeasurement

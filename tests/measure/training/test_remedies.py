@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 
 from gpuyard.api.inputs import parse_exchange
 from gpuyard.errors import UserMistake
-from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
 from gpuyard.measure.relief.plan import plan_relief
 from gpuyard.measure.relief.run import run_relief
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.plan import plan_sweep
+from gpuyard.measure.training.records import Measurement
+from gpuyard.measure.training.run import run_sweep
 from gpuyard.measure.training.timing import plan_windows
 from gpuyard.run.places import LocalMachine
 from gpuyard.specs import ExchangeOptions, Workload

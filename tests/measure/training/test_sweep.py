@@ -13,16 +13,12 @@ import pytest
 
 from gpuyard.cpu import usable_cores
 from gpuyard.errors import GpuyardError, MissingRequirement, UnknownName, UserMistake
-from gpuyard.measure import (
-    Measurement,
-    Rejection,
-    ResultsStore,
-    SweepEvent,
-    plan_sweep,
-    run_sweep,
-)
+from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training import run
-from gpuyard.measure.training.run import find_stored_run
+from gpuyard.measure.training.plan import plan_sweep
+from gpuyard.measure.training.records import Measurement, Rejection
+from gpuyard.measure.training.run import find_stored_run, run_sweep
+from gpuyard.measure.training.sweep import SweepEvent
 from gpuyard.specs import Workload
 from tests.conftest import needs_two_cores
 
@@ -164,7 +160,10 @@ def test_a_user_mistake_in_a_rank_is_reported_as_one(store: ResultsStore, tiny: 
 _SWEEP = """
 import sys
 from pathlib import Path
-from gpuyard.measure import Measurement, ResultsStore, plan_sweep, run_sweep
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.plan import plan_sweep
+from gpuyard.measure.training.records import Measurement
+from gpuyard.measure.training.run import run_sweep
 from gpuyard.specs import Workload
 workload = Workload.model_validate_json(sys.argv[2])
 sweep = plan_sweep(workload, [2], [2, 3], seconds_per_point=0.2, launcher=sys.argv[3])

@@ -7,7 +7,9 @@ import torch
 
 from gpuyard.catalog import gpus, models
 from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.plan import plan_sweep
+from gpuyard.measure.training.run import run_sweep
 from gpuyard.predictor import estimate_compute_line
 from gpuyard.specs import KnownThroughput, Workload
 from gpuyard.workloads.synthetic import FORWARD_SHARE, synthetic_layers, synthetic_task

@@ -7,7 +7,9 @@ import psutil
 import pytest
 
 from gpuyard.errors import UnknownName, UserMistake
-from gpuyard.measure import ResultsStore, plan_sweep, run_sweep
+from gpuyard.measure.store import ResultsStore
+from gpuyard.measure.training.plan import plan_sweep
+from gpuyard.measure.training.run import run_sweep
 from gpuyard.specs import Workload
 from tests.conftest import needs_two_cores
 

@@ -88,7 +88,8 @@ def _all_reduce(context: VerificationContext, hosts: Sequence[Host]) -> tuple[bo
 def _train(context: VerificationContext, hosts: Sequence[Host]) -> tuple[bool, str]:
     """Train briefly on two machines, and store the measurement like every other."""
     from gpuyard.catalog.specfiles import read_workload
-    from gpuyard.measure import plan_sweep, run_sweep
+    from gpuyard.measure.training.plan import plan_sweep
+    from gpuyard.measure.training.run import run_sweep
     from gpuyard.measure.validity import NAN_LOSS
 
     spec = read_workload(_MODEL)

@@ -10,7 +10,11 @@ from gpuyard.measure.record import create_identity, hash_key
 from gpuyard.measure.store import ResultsStore
 from gpuyard.measure.training.statistics import student_t_quantile
 from gpuyard.measure.validity import MAX_SPREAD, find_impossible_speed
-from gpuyard.reporting.windows import StepWindow
+from gpuyard.reporting.windows import (
+    StepWindow,
+    median_checkpoint_seconds,
+    median_startup_seconds,
+)
 from gpuyard.specs import Workload
 from gpuyard.units import format_share
 from gpuyard.version import __version__
@@ -36,18 +40,6 @@ def build_job_runs(
             starts.setdefault((window.start, window.gpus, window.nodes), []).append(window)
     runs = (_build_job_run(group, workload, job=job, handle=handle) for group in starts.values())
     return [run for run in runs if run is not None]
-
-
-def median_checkpoint_seconds(windows: Sequence[StepWindow]) -> float | None:
-    """Return the time of one checkpoint; None if none was reported."""
-    seconds = [w.checkpoint_seconds / w.checkpoints for w in windows if w.checkpoints]
-    return median(seconds) if seconds else None
-
-
-def median_startup_seconds(windows: Sequence[StepWindow]) -> float | None:
-    """Return the time from the start of a process to its first step; None if none was reported."""
-    seconds = [w.startup_seconds for w in windows if w.startup_seconds is not None]
-    return median(seconds) if seconds else None
 
 
 def add_new_runs(store: ResultsStore, runs: Sequence[JobRun]) -> list[JobRun]:
