@@ -17,7 +17,7 @@ from gpuyard.printable import make_printable
 from gpuyard.report import formats
 from gpuyard.report.answer import Answer, format_json
 from gpuyard.report.html import render_part_list
-from gpuyard.version import __version__
+from gpuyard.version import DOCUMENTATION, __version__
 
 VIEWS = (
     ("now", "/", "Now"),
@@ -30,8 +30,6 @@ VIEWS = (
     ("results", "/results", "Results"),
 )
 """The name, address, and title of each view, in the order of the navigation."""
-
-_DOCUMENTATION = "https://gpuyard.github.io/gpuyard"
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Computed:
     @property
     def docs_url(self) -> str:
         """The address of the page of the documentation."""
-        return f"{_DOCUMENTATION}/{self.docs.removeprefix('docs/').removesuffix('.md')}.html"
+        return f"{DOCUMENTATION}/{self.docs.removeprefix('docs/').removesuffix('.md')}.html"
 
     @property
     def line(self) -> str:

@@ -27,7 +27,7 @@ def validate(
     rows: Annotated[
         Path | None,
         typer.Option(
-            help="CSV table of large-model runs to judge instead; docs/large-models-method.md lists its columns.",
+            help="CSV table of large-model runs to judge instead.",
             metavar="FILE",
         ),
     ] = None,

@@ -33,6 +33,7 @@ from gpuyard.predictor.large.row_software import (
 )
 from gpuyard.specs import Cluster
 from gpuyard.specs.transformer import TransformerShape
+from gpuyard.version import DOCUMENTATION
 
 REQUIRED = ("model", "layers", "hidden", "heads", "seq", "gpu", "gpus", "metric", "value")
 _HBM2E = 2.4e12  # bytes per second of H100s with 96 GB
@@ -215,7 +216,7 @@ def _read_cells(path: Path) -> Iterator[dict[str, str]]:
             if missing:
                 raise UserMistake(
                     f"{path} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; "
-                    "docs/large-models-method.md lists all columns"
+                    f"all columns: {DOCUMENTATION}/large-models-method.html#a-table-of-runs"
                 )
             for cells in reader:
                 yield {name: (value or "").strip() for name, value in cells.items() if name}
