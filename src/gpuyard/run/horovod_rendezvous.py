@@ -74,7 +74,7 @@ def create_layout(place: Place, processes: int) -> RankLayout:
 @contextlib.contextmanager
 def _server(layout: RankLayout) -> Iterator[int]:
     """Serve in a separate thread, which enters the network of the node where it listens."""
-    from horovod.runner.http.http_server import (  # type: ignore[import-not-found]
+    from horovod.runner.http.http_server import (
         RendezvousHandler,
         RendezvousHTTPServer,
     )
@@ -113,7 +113,7 @@ def _server(layout: RankLayout) -> Iterator[int]:
 
 
 def _assign_hosts(hosts: Sequence[str]) -> Any:
-    from horovod.runner.common.util.hosts import (  # type: ignore[import-not-found]
+    from horovod.runner.common.util.hosts import (
         get_host_assignments,
         parse_hosts,
     )

@@ -254,7 +254,7 @@ def test_a_strategy_that_cannot_run_here_is_an_error(
 def test_a_missing_horovod_is_an_error(tiny: Build) -> None:
     pytest.importorskip("torch")
     try:
-        import horovod  # type: ignore[import-not-found]  # noqa: F401
+        import horovod  # noqa: F401
     except ImportError:
         with pytest.raises(MissingRequirement, match="gpuyard horovod install"):
             plan_sweep(tiny(), [1], [4], strategy="horovod")

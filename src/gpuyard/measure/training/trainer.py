@@ -252,7 +252,7 @@ def _wrap_ddp(
 
 
 def _wrap_horovod(module: nn.Module, optimizer: Optimizer, remedy: ExchangeOptions) -> Optimizer:
-    import horovod.torch as hvd  # type: ignore[import-not-found]
+    import horovod.torch as hvd
 
     hvd.init()
     hvd.broadcast_parameters(module.state_dict(), root_rank=0)
