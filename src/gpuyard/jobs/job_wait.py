@@ -80,7 +80,7 @@ def _learn_from_past_runs(status: JobStatus, engine: Engine) -> dict[str, Any] |
     """Return advice on checkpoints from past runs of the job's workload, until it has written its first one."""
     from gpuyard import files
 
-    if not files.results_file().exists():
+    if not files.results_file().exists():  # which is known without imports
         return None
     name = engine.job(status.handle).spec.workload
     if name is None:
