@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
+from gpuyard.catalog.transformers import transformers
+from gpuyard.hardware.clusters import read_cluster
+from gpuyard.predictor.large.prediction import predict_large
+from gpuyard.predictor.large.training import LargeTraining
 from gpuyard.report.figures.cost_curves import build_break_even_chart
 from gpuyard.report.figures.epoch_time import build_epoch_time_chart
 from gpuyard.report.figures.frame import ChartOptions, choose_log_ticks
+from gpuyard.report.figures.large import build_step_chart
 from gpuyard.report.figures.marks import assign_styles
 from gpuyard.report.figures.points import choose_reference_batch, list_batches
 from gpuyard.report.figures.scaling import build_efficiency_chart, build_throughput_chart
@@ -350,3 +355,15 @@ def test_log_ticks_are_round_and_enclose_the_values(
     values: list[float], ticks: list[float]
 ) -> None:
     assert choose_log_ticks(values) == ticks
+
+
+@pytest.mark.parametrize("model", ["llama-3-8b", "mixtral-8x7b"])
+def test_the_parts_of_a_large_models_step_add_up_in_different_colors(model: str) -> None:
+    training = LargeTraining(model, transformers().get(model).shape)
+    predictions = predict_large(training, read_cluster("4x8xh100@100G"), [8, 32]).predictions
+    series = build_step_chart(predictions)["series"]
+    assert len({part["color"] for part in series}) == len(series)
+    for index, prediction in enumerate(predictions):
+        assert sum(part["data"][index] for part in series) == pytest.approx(
+            prediction.step_seconds, abs=0.005
+        )

@@ -27,7 +27,11 @@ from gpuyard.report.answer import (
 )
 from gpuyard.report.answers.goodput import describe_losses
 from gpuyard.report.answers.predict import describe_power_cap
-from gpuyard.report.figures.large import build_layouts_chart, build_memory_chart
+from gpuyard.report.figures.large import (
+    build_layouts_chart,
+    build_memory_chart,
+    build_step_chart,
+)
 
 _COLUMNS = (
     "GPUs",
@@ -47,7 +51,7 @@ _CHOKES = {
     "tensor": "tensor-parallel communication",
     "context": "context-parallel communication",
     "expert": "the all-to-all between experts",
-    "pipeline": "transfers between pipeline stages",
+    "pipeline": "the transfer between pipeline stages",
     "data": "the exchange of weights and gradients",
 }
 _ADVICE = {
@@ -237,6 +241,7 @@ def _explanation(result: LargeResult, p: LargePrediction) -> list[Part]:
             "The fastest layouts by memory.",
             {ALL_BATCHES: build_layouts_chart(result, p.gpus)},
         ),
+        Chart("step", "The step by part.", {ALL_BATCHES: build_step_chart(result.predictions)}),
         Chart("memory", "Memory by part.", {ALL_BATCHES: build_memory_chart(result.predictions)}),
     ]
     lines = write_launch_lines(p, result.training)
