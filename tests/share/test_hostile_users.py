@@ -110,12 +110,17 @@ HIDE = (
     "if sys.argv[1] == 'in flight':\n"
     "    kept = socket.socketpair()\n"
     "    socket.send_fds(kept[0], [b' '], [lock])\n"
-    "os.close(lock)\n"
+    "if sys.argv[1] != 'forking': os.close(lock)\n"
     "if os.fork(): os._exit(0)\n"
     "os.setsid()\n"
     "os.kill(int(sys.argv[2]), signal.SIGKILL)\n"
     "print(os.getpid(), flush=True)\n"
-    "os.dup2(os.open('/dev/null', os.O_RDWR), 1); os.dup2(1, 2); time.sleep(600)\n"
+    "os.dup2(os.open('/dev/null', os.O_RDWR), 1); os.dup2(1, 2)\n"
+    "end = time.time() + 120\n"
+    "while sys.argv[1] == 'forking' and time.time() < end:\n"
+    "    if os.fork(): os._exit(0)\n"
+    "    time.sleep(0.01)\n"
+    "time.sleep(600)\n"
 )
 
 
@@ -145,6 +150,18 @@ def test_a_lease_ends_at_its_time_whoever_holds_its_lock(server: Server, how: st
         with contextlib.suppress(ProcessLookupError):
             os.kill(hidden, signal.SIGKILL)
     server.run(b, "lease", "8", "--wait", "20s", "--", "true")
+
+
+def test_a_chain_of_forks_does_not_keep_gpus(server: Server) -> None:
+    """Each process of the chain lives for 10 ms, so that a look at all processes names one that has ended."""
+    a, b, _ = server.users
+    first = start_hidden(server, a, "forking", "--for", "3s")
+    try:
+        waits_for(lambda: holders(server.who(b)) == {})
+        server.run(b, "lease", "8", "--now", "--", "true")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(first, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("how", ["mapped", "in flight"])
