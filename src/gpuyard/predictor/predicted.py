@@ -168,15 +168,19 @@ def describe_peer_access(scenario: PlatformScenario, placements: Sequence[Placem
 
 
 def describe_memory_use(scenario: PlatformScenario, predictions: Sequence[Prediction]) -> str:
-    """Describe the memory of the largest batch, with the optimizer and the share of the framework."""
+    """Describe the memory of the largest batch by part, and name the optimizer."""
     largest = max(predictions, key=lambda p: p.memory_bytes)
     used = format_bytes(largest.memory_bytes)
     if largest.fits and scenario.platform.memory_bytes is not None:
         available = format_bytes(scenario.platform.memory_bytes)
         used = f"{used.removesuffix(available[-3:])} of {available}"
+    without_batch = scenario.memory_bytes(largest.gpus, 0)
+    activations = format_bytes(largest.memory_bytes - without_batch)
+    model = format_bytes(without_batch - FRAMEWORK_BYTES)
     return (
-        f"Memory: {used} per GPU (batch {largest.batch_per_gpu}, {_name_optimizer(scenario)}), "
-        f"{format_bytes(FRAMEWORK_BYTES)} of it for CUDA and PyTorch."
+        f"Memory: {used} per GPU (batch {largest.batch_per_gpu}, {_name_optimizer(scenario)}): {activations} for "
+        f"activations, {model} for weights, gradients, and optimizer, and {format_bytes(FRAMEWORK_BYTES)} for CUDA "
+        "and PyTorch."
     )
 
 
