@@ -43,6 +43,7 @@ def validation_answer(report: Report) -> Answer:
     title = "Coverage by source; each interval was sized without its source"
     parts: list[Part] = [
         Table("Errors of predicted throughput", columns, errors),
+        RendererOnly("page", [_build_section(s) for s in training.tables.values()]),
         _build_source_table(title, training),
         *map(Sentence, _describe_coverage(training)),
         *_build_points_parts(report.points),
@@ -70,10 +71,7 @@ def validation_answer(report: Report) -> Answer:
     ]
     if skipped:
         parts.append(Table("Rows left out", ("table", "rows", "reason"), skipped, folded=True))
-    parts += [
-        Sentence(report.method),
-        RendererOnly("page", [_build_section(s) for s in training.tables.values()]),
-    ]
+    parts.append(Sentence(report.method))
     return Answer(parts, report.as_json(), title="Predicted against published", verb="validate")
 
 
