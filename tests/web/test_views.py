@@ -198,16 +198,19 @@ def test_a_pasted_spec_is_predicted(site: Site) -> None:
     assert site.get(f"/scale.json?{query}").json()["workload"] == "mine"
 
 
-def test_measured_figures_are_on_top_of_the_predicted_ones(site: Site) -> None:
+@pytest.mark.parametrize("compare", ["", "2x8xh100@400G"])
+def test_measured_figures_are_on_top_of_the_predicted_ones(site: Site, compare: str) -> None:
     figure = "{gpu: a100-sxm4-80gb, gpus: 8, batch_per_gpu: 64, samples_per_second: 15000}"
     spec = f"name: mine\nmodel: resnet50\nbatch_per_gpu: 64\nmeasured:\n  - {figure}\n"
-    page = site.get(f"/scale?{urlencode({'spec': spec})}").text
+    page = site.get(f"/scale?{urlencode({'spec': spec, 'compare': compare})}").text
     found = re.search(r"<script[^>]*data-charts[^>]*>(.*?)</script>", page, re.DOTALL)
     assert found is not None
     (throughput,) = (c for c in json.loads(found[1]) if c["id"] == "chart-throughput")
     (option,) = throughput["options"].values()
     (series,) = (series for series in option["series"] if series["name"] == "measured")
     assert ["8", 15000] in series["data"]
+    lines = [other for other in option["series"] if other.get("lineStyle")]
+    assert series["itemStyle"]["color"] not in {line["lineStyle"].get("color") for line in lines}
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gpuyard.predictor import PlatformScenario
     from gpuyard.predictor.calibration.document import Calibration
     from gpuyard.predictor.explain.why import Why
-    from gpuyard.specs import ExchangeOptions, StrategyName, Workload
+    from gpuyard.specs import ExchangeOptions, KnownThroughput, StrategyName, Workload
 
 KNEE_THRESHOLD = "50%"
 _MAX_ROWS = 2000
@@ -220,7 +220,8 @@ def _answer(
         if request.chart:
             from gpuyard.report.answers.prediction_charts import add_prediction_charts
 
-            compared = add_prediction_charts(compared, results)
+            measured = _find_measured(request.workload, [cluster for cluster, _ in clusters])
+            compared = add_prediction_charts(compared, results, measured=measured)
         return Predictions(compared, results, explain=explain)
     ((result, answer, explanation),) = predicted
 
@@ -295,9 +296,15 @@ def _predict_one(
         if explanation is None:
             alone = scenario.change_batch(largest.batch_per_gpu)
             timeline = build_timeline(alone.build_placement_table([largest.placement]))
-        measured = [point for point in request.workload.measured if point.gpu == gpu.id]
+        measured = _find_measured(request.workload, [cluster])
         answer = add_prediction_charts(answer, [result], timeline, measured)
     return result, answer, explanation
+
+
+def _find_measured(workload: "Workload", clusters: Sequence[Cluster]) -> "list[KnownThroughput]":
+    """Return the measured figures of the clusters' GPUs."""
+    gpus = {resolve_machine(cluster)[0].id for cluster in clusters}
+    return [point for point in workload.measured if point.gpu in gpus]
 
 
 def _give_advice(scenario: "PlatformScenario", largest: Prediction) -> str:

@@ -44,7 +44,9 @@ def build_predicted_throughput(
         series += build_band(name, style, {str(n): (p.low, p.high) for n, p in rows.items()})
     if measured:
         dots = [(str(point.gpus), point.samples_per_second) for point in measured]
-        series.append(build_dots("measured", SeriesStyle(COLORS[1], "diamond"), dots))
+        series.append(
+            build_dots("measured", SeriesStyle(COLORS[len(results) % len(COLORS)], "diamond"), dots)
+        )
     description = _describe(
         "Samples per second", results, lambda p: format_number(p.samples_per_second)
     )
