@@ -284,6 +284,7 @@ def test_a_link_in_place_of_a_log_is_not_followed(yard: Yard, tmp_path: Path) ->
     handle = yard.engine.submit(request)
     status = yard.wait(handle)
     assert precious.read_text() == "precious\n"
+    assert status.state == "succeeded", status
     assert [Path(log).name for log in status.logs] == [f"{previous + 1}-1.log"]
     Path(status.logs[0]).unlink()
     Path(status.logs[0]).symlink_to(precious)
